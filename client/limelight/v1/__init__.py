@@ -1,0 +1,1 @@
+"""Protocol code generated from proto/limelight/v1 when the package is built."""

@@ -1,1 +1,1 @@
-""""""
+"""Serves bundles over gRPC on ONNX Runtime."""

@@ -1,0 +1,48 @@
+"""What a caller sends for an input, free of any protocol."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+
+@dataclass(frozen=True)
+class Text:
+    """Unicode text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A document whose sentences the caller has split."""
+
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts read side by side."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Image:
+    """The bytes of an image file."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class TensorValue:
+    """A tensor of one instance, without a batch axis."""
+
+    array: Array
+
+
+Value = Text | Sentences | Pair | Image | TensorValue
+Instance = Mapping[str, Value]

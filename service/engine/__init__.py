@@ -1,0 +1,1 @@
+"""Runs models: no protocol here, only NumPy arrays and frozen dataclasses."""

@@ -1,0 +1,106 @@
+"""What passes between the engine and whoever calls it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from bundle.maps import MapWeights
+from bundle.rows import Labels, Row
+from bundle.values import Array
+
+
+class Strategy(Enum):
+    """How a generating model chooses tokens."""
+
+    GREEDY = "greedy"
+    SAMPLE = "sample"
+    BEAM = "beam"
+
+
+class FinishReason(Enum):
+    """Why a sequence ended."""
+
+    END = "end"
+    LENGTH = "length"
+    STOP = "stop"
+    TARGET = "target"
+
+
+@dataclass(frozen=True)
+class GenerationSettings:
+    """Checked generation options, defaults filled in (`GenerationOptions` on the wire)."""
+
+    strategy: Strategy = Strategy.GREEDY
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_new_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    beams: int = 4
+    length_penalty: float = 1.0
+    hypotheses: int = 1
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows to answer with one model, and what to bring back for them.
+
+    maps: names of the maps wanted; empty for a prediction alone.
+    seed: of the whole call; row i draws from a stream made of the seed and i, whatever batch it is in. None: arg max (or, for
+    sampling, a fresh seed).
+    deadline: on `time.monotonic`'s clock, None for no limit.
+    """
+
+    rows: tuple[Row, ...]
+    maps: frozenset[str] = frozenset()
+    seed: int | None = None
+    generation: GenerationSettings = GenerationSettings()
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Nanoseconds that one row spent waiting and computing."""
+
+    queue: int
+    compute: int
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Tokens that a generating model put out, the end token included where there is one."""
+
+    token_ids: tuple[int, ...]
+    log_probabilities: tuple[float, ...]
+    text: str
+    finish_reason: FinishReason
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One row's answer, cut to its own sizes.
+
+    outputs: raw outputs by name, without batch axis or padding.
+    maps: by name, as wanted; for a generating model the query axis is the output step.
+    labels: every label set of this row, those that only running the model decides (output steps) included.
+    """
+
+    outputs: Mapping[str, Array]
+    maps: Mapping[str, MapWeights]
+    labels: Mapping[str, Labels]
+    graph: str
+    batch_rows: int
+    timing: Timing
+    sequences: tuple[Sequence, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token of a sequence as it is put out; each map has a query axis of size 1."""
+
+    index: int
+    token_id: int
+    text: str
+    log_probability: float
+    maps: Mapping[str, MapWeights] = field(default_factory=dict)

@@ -1,0 +1,35 @@
+"""The service's errors; with those of `bundle.errors` they are the whole hierarchy. `service.rpc.status` maps them to codes."""
+
+from bundle.errors import LimelightError
+
+
+class ModelNotFoundError(LimelightError):
+    """No such model or version; the message names what there is."""
+
+
+class ModelUnavailableError(LimelightError):
+    """The model exists but cannot answer now."""
+
+
+class WrongModelError(LimelightError):
+    """The model cannot do what is asked: `Generate` on a classifier."""
+
+
+class QueueFullError(LimelightError):
+    """Too much is waiting already; `retry_after` is in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DeadlineError(LimelightError):
+    """The caller's deadline passed before an answer was there."""
+
+
+class ProviderError(LimelightError):
+    """The execution provider asked for cannot be had."""
+
+
+class InferenceError(LimelightError):
+    """The runtime failed on this input; details are in the log, not in the message."""

@@ -1,0 +1,63 @@
+"""What every alignment is, and the steps that alignments share."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from models.attention.context import Context
+
+
+class Align(nn.Module):
+    """Weights from scores (BF eq. 24; G and C: distribution function).
+
+    a = align(e)
+
+    The key axis is last; axes before [batch, head, query, key] (features) are allowed and independent.
+    Masked keys get exactly 0, and a query with nothing to attend to gets zeros.
+
+    Shapes: scores [..., batch, head, query, key], mask broadcastable to them -> weights of the same shape.
+    """
+
+    normalised: bool = True  # weights of a query sum to 1 (to 0 where nothing may be attended to)
+    signed: ClassVar[bool] = False  # weights may be negative
+    stochastic: ClassVar[bool] = False  # draws when training, or when the context carries noise
+    sparse: ClassVar[bool] = False  # allowed keys may get exactly 0
+    shift_invariant: ClassVar[bool] = True  # adding a constant to the scores changes nothing
+    scale_hardens: ClassVar[bool] = True  # multiplying the scores tends to all weight on the best key
+    key_order: ClassVar[bool] = False  # reads the order of the keys (positions), so permuting keys matters
+    needs_kernel: ClassVar[bool] = False  # scores must be a kernel, see Score.kernel
+    uses_scores: ClassVar[bool] = True
+    needs_query: ClassVar[bool] = False  # reads the query itself
+    makes_queries: ClassVar[bool] = False  # gives several rows of weights a query
+    context_fields: ClassVar[tuple[str, ...]] = ()
+    d_q: int | None = None
+
+    def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        raise NotImplementedError
+
+
+def fill(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Scores with the dtype's most negative number where attending is not allowed."""
+    return scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+
+
+def keep(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Weights with exact zeros where attending is not allowed."""
+    return weights if mask is None else weights * mask
+
+
+def softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the allowed keys; zeros where there are none."""
+    return keep(fill(scores, mask).softmax(-1), mask)
+
+
+def both(mask: Tensor | None, other: Tensor) -> Tensor:
+    """What both masks allow."""
+    return other if mask is None else mask & other
+
+
+def normalise(weights: Tensor) -> Tensor:
+    """Non-negative weights divided by their sum; rows of zeros stay zeros."""
+    total = weights.sum(-1, keepdim=True)
+    return weights / torch.where(total > 0, total, torch.ones_like(total))

@@ -1,0 +1,47 @@
+"""Sparse alignments: sparsemax (C7)."""
+
+import torch
+from torch import Tensor
+
+from models.attention.align.base import Align, fill, keep
+from models.attention.context import Context
+
+
+def sparsemax(scores: Tensor) -> Tensor:
+    """Euclidean projection of the last axis on the simplex, by sorting (Martins & Astudillo 2016, algorithm 1)."""
+    scores = scores - scores.amax(-1, keepdim=True)
+    ranked = scores.sort(-1, descending=True).values
+    rank = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+    excess = ranked.cumsum(-1) - 1
+    support = (rank * ranked > excess).sum(-1, keepdim=True)
+    threshold = excess.gather(-1, support - 1) / support.to(scores.dtype)
+    return (scores - threshold).clamp(min=0)
+
+
+def in_single(scores: Tensor) -> Tensor:
+    """Scores in float32 at least: sums over sorted scores lose too much in half precision."""
+    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+
+
+class Sparsemax(Align):
+    """Sparsemax (Martins & Astudillo 2016; survey G §3.3, C §3).
+
+    a = argmin_p ‖p - e‖² over the simplex: many weights are exactly 0
+
+    Shapes: scores [..., query, key] -> weights of the same shape.
+    """
+
+    sparse = True
+
+    def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        return keep(sparsemax(centred(scores, mask)).to(scores.dtype), mask)
+
+
+def centred(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Scores from 0 down, the best allowed key at 0, the others where they can get no weight.
+
+    The projections give nothing to keys 1 or more below the best, so cutting at -2 (and masking there) changes
+    nothing, and sums stay exact however large the scores are.
+    """
+    scores = fill(in_single(scores), mask)
+    return (scores - scores.amax(-1, keepdim=True)).clamp(min=-2)

@@ -1,0 +1,102 @@
+"""The general attention module: any score with any alignment (BF eq. 1–4, G eq. 6–9)."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from models.attention.align.base import Align
+from models.attention.align.soft import Softmax
+from models.attention.combine import Combine, WeightedSum
+from models.attention.compatibility import check_combination
+from models.attention.context import Context
+from models.attention.errors import CombinationError, MissingContextError, ShapeError, require_axes
+from models.attention.score.base import Score
+
+__all__ = ["Attention", "CombinationError", "Context", "MissingContextError", "ShapeError"]
+
+
+class Attention(nn.Module):
+    """Attention as the surveys define it: score, align, combine.
+
+    e = score(q, k);  a = align(e);  c = Σ_l a_l v_l
+
+    Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k], value [batch, head, key, d_v] (default: key),
+        mask boolean, True = may attend, broadcastable to [batch, head, query, key]
+        -> context vectors [batch, head, query, d_v], weights [batch, head, query, key],
+        or [batch, head, query, key, feature] where the score is multi-dimensional.
+    Raises: CombinationError at construction where the parts cannot work together; ShapeError where tensors do not fit;
+        MissingContextError where a part needs more than the query, the key and the mask.
+    """
+
+    def __init__(self, *, score: Score, align: Align | None = None, combine: Combine | None = None) -> None:
+        super().__init__()
+        self.score = score
+        self.align = Softmax() if align is None else align
+        self.combine = WeightedSum() if combine is None else combine
+        check_combination(self.score, self.align, self.combine)
+
+    def forward(
+        self,
+        query: Tensor | None,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        context: Context | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        value = key if value is None else value
+        weights, context = self._weights(query, key, value, mask, context)
+        return self.combine(weights, value, context), weights
+
+    def weights(
+        self, query: Tensor | None, key: Tensor, mask: Tensor | None = None, context: Context | None = None
+    ) -> Tensor:
+        """The weights alone, where they are the output (pointer networks, attention over attention)."""
+        return self._weights(query, key, key, mask, context)[0]
+
+    def context_vectors(
+        self,
+        query: Tensor | None,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        context: Context | None = None,
+    ) -> Tensor:
+        """The context vectors alone: dot-type scores with softmax run fused and never hold the weights."""
+        value = key if value is None else value
+        fused = type(self.align) is Softmax and type(self.combine) is WeightedSum and query is not None
+        dot = self.score.as_dot(query, key) if fused and query is not None else None
+        if dot is None:
+            return self(query, key, value, mask, context)[0]
+        check_call(self.score, query, key, value, mask)
+        plain = scaled_dot_product_attention(dot[0], dot[1], value, attn_mask=mask, scale=dot[2])
+        # The fused kernels differ in what they give a query with nothing to attend to: here it is always zeros.
+        return plain if mask is None else torch.where(mask.any(-1, keepdim=True), plain, torch.zeros_like(plain))
+
+    def _weights(
+        self, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None, context: Context | None
+    ) -> tuple[Tensor, Context]:
+        check_call(self.score, query, key, value, mask)
+        context = replace(context or Context(), query=query, key=key, mask=mask)
+        if query is None:
+            query = key.new_zeros(()).expand(key.shape[0], key.shape[1], 1, 1)  # one row, for a score that ignores it
+        scores = self.score(query, key, context)
+        if not self.score.multidimensional:
+            return self.align(scores, mask, context), context
+        # With the feature axis in front, alignments see [..., query, key] as ever and masks broadcast.
+        return self.align(scores.movedim(-1, 0), mask, context).movedim(0, -1), context
+
+
+def check_call(score: Score, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    """Raise ShapeError unless the tensors of one call fit each other and the score."""
+    require_axes(key, "key", "batch, head, key, d_k")
+    require_axes(value, "value", "batch, head, key, d_v")
+    if query is not None:
+        require_axes(query, "query", "batch, head, query, d_q")
+    if mask is not None and mask.dtype != torch.bool:
+        raise ShapeError(f"mask must be boolean, True = may attend; it is {mask.dtype}")
+    score.check(query, key)
+    # Comparing lengths during an export would freeze them.
+    if not torch.compiler.is_exporting() and key.shape[-2] != value.shape[-2]:
+        raise ShapeError(f"key has {key.shape[-2]} positions, value has {value.shape[-2]}")

@@ -1,0 +1,1 @@
+"""Where queries come from, and how many there are (BF §3.3)."""

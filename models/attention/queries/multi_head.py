@@ -1,0 +1,91 @@
+"""Multi-head attention (H4)."""
+
+from torch import Tensor, nn
+
+from models.attention.context import Context
+from models.attention.core import Attention
+from models.attention.errors import CombinationError, ShapeError, require_axes, require_features
+
+
+class MultiHead(nn.Module):
+    """Multi-head attention over any `Attention` (Vaswani et al. 2017, §3.2.2; survey BF eq. 38–40).
+
+    head_h = attention(W_Q^h q, W_K^h k, W_V^h v);  output = W_O [head_1; …; head_H]
+
+    The projections and the merge live here: score and alignment see [batch, head, position, d_model / heads] and know
+    nothing of the split.
+
+    Shapes: query [batch, query, d_query], key [batch, key, d_key], value [batch, key, d_value] (default: key),
+        mask boolean, broadcastable to [batch, head, query, key]
+        -> output [batch, query, d_model], weights [batch, head, query, key(, feature)].
+    Raises: ShapeError where d_model cannot be divided by heads, or an input has another size than was declared;
+        CombinationError where the score makes heads of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: Attention,
+        d_model: int,
+        heads: int,
+        d_query: int | None = None,
+        d_key: int | None = None,
+        d_value: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if d_model % heads:
+            raise ShapeError(f"d_model = {d_model} cannot be divided into {heads} heads")
+        if attention.score.makes_heads:
+            name = type(attention.score).__name__
+            raise CombinationError(f"{name} makes a head of each of its outputs; MultiHead splits heads itself")
+        self.heads = heads
+        self.d_query, self.d_key = d_query or d_model, d_key or d_model
+        self.d_value = d_value or self.d_key
+        self.attention = attention
+        self.query_map = nn.Linear(self.d_query, d_model, bias=bias)
+        self.key_map = nn.Linear(self.d_key, d_model, bias=bias)
+        self.value_map = nn.Linear(self.d_value, d_model, bias=bias)
+        self.merge = nn.Linear(d_model, d_model, bias=bias)
+        for projection in (self.query_map, self.key_map, self.value_map):
+            nn.init.xavier_uniform_(projection.weight)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        context: Context | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        context_vectors, weights = self.attention(*self.project(query, key, value), mask, context)
+        return self.join(context_vectors), weights
+
+    def context_vectors(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        context: Context | None = None,
+    ) -> Tensor:
+        """The output alone, by fused kernels where the score allows."""
+        return self.join(self.attention.context_vectors(*self.project(query, key, value), mask, context))
+
+    def project(self, query: Tensor, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value, projected and split: [batch, head, position, d_model / heads]."""
+        value = key if value is None else value
+        sizes = {"query": (query, self.d_query), "key": (key, self.d_key), "value": (value, self.d_value)}
+        for name, (tensor, size) in sizes.items():
+            require_axes(tensor, name, f"batch, {'query' if name == 'query' else 'key'}, d_{name}")
+            require_features(tensor, name, size, self)
+        return self.split(self.query_map(query)), self.split(self.key_map(key)), self.split(self.value_map(value))
+
+    def split(self, features: Tensor) -> Tensor:
+        """[batch, position, d_model] -> [batch, head, position, d_model / heads]."""
+        return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def join(self, context_vectors: Tensor) -> Tensor:
+        """[batch, head, query, d_model / heads] -> [batch, query, d_model]."""
+        output: Tensor = self.merge(context_vectors.transpose(1, 2).flatten(2))
+        return output

@@ -1,1 +1,1 @@
-"""The contract on disk between export and service: reading, checking and writing bundles, and the preprocessing they declare."""
+"""The contract on disk between export and service: reading, checking, writing bundles; their preprocessing."""

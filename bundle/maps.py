@@ -9,7 +9,13 @@ from bundle.rows import Labels, Row
 from bundle.values import Array
 from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
 
-_ORDER = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY, bundle_pb2.AXIS_FEATURE)
+_ORDER = (
+    bundle_pb2.AXIS_BATCH,
+    bundle_pb2.AXIS_HEAD,
+    bundle_pb2.AXIS_QUERY,
+    bundle_pb2.AXIS_KEY,
+    bundle_pb2.AXIS_FEATURE,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,7 @@ class MapWeights:
 
 
 def canonical(array: Array, axes: list[int] | tuple[int, ...]) -> Array:
-    """Bring a graph's output to [batch, head, query, key] (+ feature), with size 1 for a head or query axis it lacks."""
+    """Bring a graph's output to [batch, head, query, key] (+ feature); a head or query axis it lacks has size 1."""
     present = [axis for axis in _ORDER if axis in axes]
     array = np.transpose(array, [list(axes).index(axis) for axis in present])
     for place, axis in enumerate(_ORDER[:4]):
@@ -41,7 +47,7 @@ def cut(
     """Cut one row's weights to the sizes that its labels state.
 
     array: [head, query, key] or [head, query, key, feature], padded.
-    nested_mask: for edges, the mask [query, key of that query] whose true places, in order, are the key label set's entries.
+    nested_mask: for edges, the mask [query, key of that query]; its true places, in order, are the key label set's.
     """
     queries = labels[description.query_labels].size
     if description.form == model_pb2.MAP_FORM_EDGES:

@@ -57,7 +57,7 @@ def tensor_descriptions(inputs: Sequence[model_pb2.InputDescription]) -> Iterato
 def collate(rows: Sequence[Row], descriptions: Sequence[model_pb2.TensorDescription]) -> dict[str, Array]:
     """Pad rows to one size and stack them: each tensor and its mask get a batch axis in front.
 
-    A tensor that no row has (an optional input) is left out. Padding is the description's `pad_value`, and False in masks.
+    A tensor that no row has (an optional input) is left out. Padding is the `pad_value`, and False in masks.
     """
     batch: dict[str, Array] = {}
     for description in descriptions:

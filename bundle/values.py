@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Array = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 
 @dataclass(frozen=True)

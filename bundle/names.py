@@ -1,0 +1,31 @@
+"""Names that may stand in a repository. Nothing else ever becomes part of a path."""
+
+import re
+from pathlib import PurePosixPath
+
+from bundle.errors import BundleError
+
+BUNDLE_FILE = "bundle.json"
+SAMPLES_FILE = "samples.npz"
+SCHEMA_VERSION = 1
+
+_MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+_FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def is_model_name(name: str) -> bool:
+    """Tell whether a name may be a model's."""
+    return _MODEL_NAME.fullmatch(name) is not None
+
+
+def is_version(text: str) -> bool:
+    """Tell whether a folder's name is a version: a positive integer without leading zeros."""
+    return _VERSION.fullmatch(text) is not None
+
+
+def check_file_name(name: str) -> None:
+    """Raise BundleError unless a file name is relative, plain and inside its folder."""
+    parts = PurePosixPath(name).parts
+    if not parts or "/".join(parts) != name or not all(_FILE_PART.fullmatch(part) for part in parts):
+        raise BundleError(f"{name!r} is no plain file name inside the bundle")

@@ -1,0 +1,95 @@
+"""Which ONNX operators a bundle may use: deterministic ones without side effects."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bundle.errors import BundleError
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, NodeProto
+
+STANDARD = frozenset(
+    """
+    Abs Acos Acosh Add AffineGrid And ArgMax ArgMin Asin Asinh Atan Atanh Attention AveragePool BatchNormalization
+    BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow Cast CastLike CausalConvWithState Ceil
+    Celu CenterCropPad Clip Col2Im Compress Concat ConcatFromSequence Constant ConstantOfShape Conv ConvInteger
+    ConvTranspose Cos Cosh CumProd CumSum DFT DeformConv DepthToSpace DequantizeLinear Det Div Dropout
+    DynamicQuantizeLinear Einsum Elu Equal Erf Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND
+    Gelu Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool Greater GreaterOrEqual GridSample GroupNormalization
+    HammingWindow HannWindow HardSigmoid HardSwish Hardmax Identity If InstanceNormalization IsInf IsNaN LRN LSTM
+    LayerNormalization LeakyRelu Less LessOrEqual LinearAttention Log LogSoftmax Loop LpNormalization LpPool MatMul
+    MatMulInteger Max MaxPool MaxRoiPool MaxUnpool Mean MeanVarianceNormalization MelWeightMatrix Min Mish Mod Mul Neg
+    NegativeLogLikelihoodLoss NonZero Not OneHot Or PRelu Pad Pow QLinearConv QLinearMatMul QuantizeLinear
+    RMSNormalization RNN Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
+    ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence RoiAlign RotaryEmbedding Round
+    STFT Scan ScatterElements ScatterND Selu SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert
+    SequenceLength SequenceMap Shape Shrink Sigmoid Sign Sin Sinh Size Slice Softmax SoftmaxCrossEntropyLoss Softplus
+    Softsign SpaceToDepth Split SplitToSequence Sqrt Squeeze Sub Sum SwiGLU Swish Tan Tanh TensorScatter
+    ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Where Xor
+    """.split()
+)
+CONTRIBUTED = frozenset(
+    """
+    MultiHeadAttention GroupQueryAttention Attention SkipLayerNormalization SkipSimplifiedLayerNormalization
+    EmbedLayerNormalization BiasGelu FastGelu QuickGelu Gelu BiasAdd BiasSoftmax FusedMatMul FusedGemm FusedConv
+    LayerNormalization SimplifiedLayerNormalization RotaryEmbedding DynamicQuantizeMatMul MatMulIntegerToFloat
+    MatMulNBits QAttention QLinearAdd QLinearMul
+    """.split()
+)
+_DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": CONTRIBUTED}
+
+
+def check_graph(path: Path, name: str, files: frozenset[str]) -> None:
+    """Check a graph's operators and the files it takes weights from.
+
+    path: of the .onnx file; name: as the bundle calls it; files: every file that the bundle lists.
+    Raises: BundleError where it cannot be read, uses an operator outside the list, or a file outside the bundle.
+    """
+    import onnx  # imported here: only the check of a graph needs it
+
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # the parser raises its own C++ errors
+        raise BundleError(f"{name} is not a readable ONNX graph") from error
+    local = {(function.domain, function.name) for function in model.functions}
+    for node in _nodes(model):
+        if node.op_type not in _DOMAINS.get(node.domain, frozenset()) and (node.domain, node.op_type) not in local:
+            raise BundleError(
+                f"{name} uses the operator {node.domain or 'ai.onnx'}.{node.op_type}, which is not allowed"
+            )
+    for location in _external_files(model):
+        if location not in files:
+            raise BundleError(f"{name} takes weights from a file that the bundle does not list")
+
+
+def _graphs(graph: "GraphProto") -> Iterator["GraphProto"]:
+    yield graph
+    for node in graph.node:
+        yield from _subgraphs(node)
+
+
+def _subgraphs(node: "NodeProto") -> Iterator["GraphProto"]:
+    for attribute in node.attribute:
+        for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+            yield from _graphs(graph)
+
+
+def _nodes(model: "ModelProto") -> Iterator["NodeProto"]:
+    for graph in _graphs(model.graph):
+        yield from graph.node
+    for function in model.functions:
+        for node in function.node:
+            yield node
+            for graph in _subgraphs(node):
+                yield from graph.node
+
+
+def _external_files(model: "ModelProto") -> Iterator[str]:
+    for graph in _graphs(model.graph):
+        for tensor in graph.initializer:
+            yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+    for node in _nodes(model):
+        for attribute in node.attribute:
+            for tensor in [*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors]:
+                yield from (entry.value for entry in tensor.external_data if entry.key == "location")

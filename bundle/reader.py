@@ -1,0 +1,116 @@
+"""Reads a bundle, and refuses one that is broken, changed, too new, or reaches outside its folder."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from bundle.errors import BundleError
+from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, check_file_name
+from bundle.operators import check_graph
+from limelight.v1 import bundle_pb2
+
+_LARGEST_DESCRIPTION = 16 * 2**20
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class BundleFolder:
+    """A bundle that passed every check that needs no runtime.
+
+    digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file.
+    """
+
+    path: Path
+    bundle: bundle_pb2.Bundle
+    digest: str
+
+    def file(self, name: str) -> Path:
+        """Give the path of a file that the bundle lists; BundleError for any other."""
+        if name not in {each.path for each in self.bundle.files}:
+            raise BundleError(f"{name!r} is not among the bundle's files")
+        return self.path / name
+
+
+def read_bundle(folder: Path) -> BundleFolder:
+    """Read and check REPOSITORY/<model>/<version>.
+
+    Raises: BundleError saying which file is wrong, and how.
+    """
+    folder = Path(folder)
+    if folder.is_symlink() or not folder.is_dir():
+        raise BundleError("the version is not a plain folder")
+    description = _plain_file(folder, BUNDLE_FILE)
+    if description.stat().st_size > _LARGEST_DESCRIPTION:
+        raise BundleError(f"{BUNDLE_FILE} is larger than {_LARGEST_DESCRIPTION} bytes")
+    data = description.read_bytes()
+    bundle = _parse(data)
+    files = frozenset(file.path for file in bundle.files)
+    for file in bundle.files:
+        check_file_name(file.path)
+        if _sha256(_plain_file(folder, file.path)) != file.sha256:
+            raise BundleError(f"{file.path} is not the file that was exported: its SHA-256 differs")
+    if SAMPLES_FILE not in files:
+        raise BundleError(f"the bundle has no {SAMPLES_FILE}, so its answers cannot be checked")
+    for graph in bundle.graphs:
+        if graph.file not in files:
+            raise BundleError(f"the graph {graph.name} is in {graph.file!r}, which the bundle does not list")
+        check_graph(folder / graph.file, graph.file, files)
+    _check_names(bundle, folder)
+    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest())
+
+
+def _parse(data: bytes) -> bundle_pb2.Bundle:
+    bundle = bundle_pb2.Bundle()
+    try:
+        json_format.Parse(data, bundle, ignore_unknown_fields=True)
+    except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleError(f"{BUNDLE_FILE} is not a bundle in JSON") from error
+    if not 1 <= bundle.schema_version <= SCHEMA_VERSION:
+        raise BundleError(
+            f"{BUNDLE_FILE} has schema version {bundle.schema_version}; this release reads 1 to {SCHEMA_VERSION}"
+        )
+    return bundle
+
+
+def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
+    """Check that what the description refers to exists, so that nothing later has to."""
+    description = bundle.description
+    if (description.name, str(description.version)) != (folder.parent.name, folder.name):
+        raise BundleError(f"it says that it is {description.name}/{description.version}, which is not where it is")
+    graphs = {graph.name: graph for graph in bundle.graphs}
+    if not graphs:
+        raise BundleError("it has no graph")
+    labels = {each.name for each in description.label_sets}
+    bindings = {binding.map: binding for binding in bundle.maps}
+    for each in description.maps:
+        for name in (each.query_labels, each.key_labels):
+            if name not in labels:
+                raise BundleError(f"the map {each.name} refers to the label set {name!r}, which is not described")
+        binding = bindings.get(each.name)
+        if binding is None or binding.graph not in graphs or binding.output not in graphs[binding.graph].outputs:
+            raise BundleError(f"the map {each.name} is bound to no output of a graph")
+    if bundle.HasField("generation"):
+        for name in filter(None, (bundle.generation.encoder, bundle.generation.step)):
+            if name not in graphs:
+                raise BundleError(f"generation refers to the graph {name!r}, which is not there")
+
+
+def _plain_file(folder: Path, name: str) -> Path:
+    path = folder
+    for part in name.split("/"):
+        path = path / part
+        if path.is_symlink():
+            raise BundleError(f"{name} is a symbolic link, which a bundle may not hold")
+    if not path.is_file():
+        raise BundleError(f"{name} is missing")
+    return path
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

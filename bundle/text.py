@@ -1,0 +1,148 @@
+"""Text to tokens and back: tokenizers of the `tokenizers` library, checked, and a rule that splits sentences."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bundle.errors import BundleError
+from bundle.rows import Token
+
+# A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line.
+_SENTENCE_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s)|\n\s*\n")
+_CHARACTER = re.compile(r"\S")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The tokens of one text; `cut` where tokens over the limit were left out."""
+
+    ids: tuple[int, ...]
+    tokens: tuple[Token, ...]
+    cut: bool
+
+
+class Encoder:
+    """Turns text into token ids, the same way in training, export and serving.
+
+    tokenizer: text of a tokenizer.json; special_tokens: whether it adds its own; maximum: longest result, special
+    tokens included, 0 for no limit.
+    Raises: BundleError where the file is broken or holds a regular expression.
+    """
+
+    def __init__(self, tokenizer: str, *, special_tokens: bool = False, maximum: int = 0) -> None:
+        self._special_tokens = special_tokens
+        self._maximum = maximum
+        self._whole = load_tokenizer(tokenizer)
+        self._cut = load_tokenizer(tokenizer)
+        if maximum:
+            self._cut.enable_truncation(maximum)
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of token ids."""
+        return int(self._whole.get_vocab_size())
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """Encode each text, cut to the limit."""
+        encodings = self._whole.encode_batch(list(texts), add_special_tokens=self._special_tokens)
+        return [self._encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
+
+    def token(self, token_id: int) -> str:
+        """Give a token as the vocabulary writes it."""
+        return str(self._whole.id_to_token(token_id) or "")
+
+    def _encoded(self, text: str, encoding: Any) -> Encoded:
+        cut = bool(self._maximum) and len(encoding.ids) > self._maximum
+        if cut:
+            encoding = self._cut.encode(text, add_special_tokens=self._special_tokens)
+        tokens = tuple(
+            Token(text[start:end] if not special else token, start, end, bool(special))
+            for token, (start, end), special in zip(
+                encoding.tokens, encoding.offsets, encoding.special_tokens_mask, strict=True
+            )
+        )
+        return Encoded(tuple(encoding.ids), tokens, cut)
+
+
+class Detokenizer:
+    """Turns token ids into text."""
+
+    def __init__(self, tokenizer: str) -> None:
+        self._tokenizer = load_tokenizer(tokenizer)
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """Write a sequence as text, without special tokens."""
+        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def token(self, token_id: int) -> str:
+        """Give a token as the vocabulary writes it."""
+        return str(self._tokenizer.id_to_token(token_id) or "")
+
+
+def load_tokenizer(text: str) -> Any:
+    """Load a tokenizer.json without truncation and padding.
+
+    Raises: BundleError where it is broken, or holds a regular expression: those can be made to run for ever.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        content = json.loads(text)
+        if _has_regex(content):
+            raise BundleError("the tokenizer holds a regular expression, which a bundle may not")
+        content["truncation"] = content["padding"] = None
+        return Tokenizer.from_str(json.dumps(content))
+    except BundleError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise BundleError("the tokenizer file is broken") from error
+
+
+def read_tokenizer(path: Path) -> str:
+    """Read a tokenizer.json as text; BundleError where it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BundleError("the tokenizer file is not UTF-8") from error
+
+
+def _has_regex(content: Any) -> bool:
+    if isinstance(content, dict):
+        return "Regex" in content or any(_has_regex(value) for value in content.values())
+    return isinstance(content, list) and any(_has_regex(value) for value in content)
+
+
+def split_sentences(text: str, max_characters: int = 0) -> list[tuple[int, int]]:
+    """Find the sentences of a text: (begin, end) in code points, without white space around them.
+
+    Splits after `.`, `!` and `?` before white space, at blank lines, and at white space where a sentence is over
+    `max_characters`.
+    """
+    spans, begin = [], 0
+    for match in _SENTENCE_END.finditer(text):
+        spans.append((begin, match.end()))
+        begin = match.end()
+    spans.append((begin, len(text)))
+    pieces = (piece for span in spans for piece in _pieces(text, *span, max_characters))
+    return [piece for piece in pieces if piece[0] < piece[1]]
+
+
+def _pieces(text: str, begin: int, end: int, most: int) -> list[tuple[int, int]]:
+    pieces = []
+    while True:
+        found = _CHARACTER.search(text, begin, end)
+        begin = found.start() if found else end
+        if not most or end - begin <= most:
+            break
+        space = max(text.rfind(" ", begin, begin + most), text.rfind("\n", begin, begin + most))
+        middle = space if space > begin else begin + most
+        pieces.append(_strip(text, begin, middle))
+        begin = middle
+    return [*pieces, _strip(text, begin, end)]
+
+
+def _strip(text: str, begin: int, end: int) -> tuple[int, int]:
+    return begin, begin + len(text[begin:end].rstrip())

@@ -1,0 +1,49 @@
+"""How much an answer may differ from PyTorch's, on which provider."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from bundle.values import Array
+from limelight.v1 import bundle_pb2
+
+
+class Tolerances:
+    """The tolerances of a bundle for one execution provider; the most particular one counts."""
+
+    def __init__(self, tolerances: Iterable[bundle_pb2.Tolerance], provider: str) -> None:
+        self._tolerances = [each for each in tolerances if each.provider in ("", provider)]
+        self._tolerances.sort(key=lambda each: (each.name != "", each.provider != ""), reverse=True)
+
+    def difference(self, name: str, actual: Array, expected: Array, *, is_map: bool) -> str:
+        """Say how `actual` differs from `expected`; empty where it does not.
+
+        Outputs: |a - b| <= absolute + relative |b|. Maps: the relative part is of the row's largest weight.
+        """
+        if actual.shape != expected.shape:
+            return f"{name} has shape {list(actual.shape)}, not {list(expected.shape)}"
+        if actual.size == 0:
+            return ""
+        if not np.issubdtype(expected.dtype, np.floating):
+            return "" if np.array_equal(actual, expected) else f"{name} differs"
+        tolerance = next((each for each in self._tolerances if each.name in ("", name)), bundle_pb2.Tolerance())
+        magnitude = np.abs(expected).max(axis=-1, keepdims=True) if is_map else np.abs(expected)
+        excess = np.abs(actual - expected) - (tolerance.absolute + tolerance.relative * magnitude)
+        if np.isfinite(actual).all() and (excess <= 0).all():
+            return ""
+        return f"{name} differs by up to {float(np.abs(actual - expected).max()):.3g}"
+
+
+def default_tolerances(maps: Iterable[str]) -> list[bundle_pb2.Tolerance]:
+    """Give the project's tolerances: outputs 1e-5 + 1e-4 relative, weights 1e-5 + 1e-3 of the row's largest.
+
+    Ten times that on CUDA.
+    """
+    tolerances = []
+    for provider, factor in (("", 1.0), ("CUDAExecutionProvider", 10.0)):
+        tolerances.append(bundle_pb2.Tolerance(provider=provider, absolute=1e-5 * factor, relative=1e-4 * factor))
+        tolerances += [
+            bundle_pb2.Tolerance(provider=provider, name=name, absolute=1e-5 * factor, relative=1e-3 * factor)
+            for name in maps
+        ]
+    return tolerances

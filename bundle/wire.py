@@ -1,0 +1,130 @@
+"""From messages to plain values and back. Everything that a tensor on the wire can be wrong about is found here."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bundle.errors import InputError
+from bundle.rows import Labels
+from bundle.values import Array, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from limelight.v1 import attention_pb2, values_pb2
+
+DTYPES: dict[int, np.dtype[Any]] = {
+    values_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    values_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    values_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
+    values_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
+    values_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
+    values_pb2.DATA_TYPE_UINT8: np.dtype("u1"),
+    values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
+}
+_DATA_TYPES = {dtype: data_type for data_type, dtype in DTYPES.items()}
+_MOST_AXES = 8
+
+
+def data_type_name(data_type: int) -> str:
+    """Name a data type as messages to people write it: `FLOAT32`."""
+    if data_type not in values_pb2.DataType.values():
+        return f"unknown data type {data_type}"
+    return str(values_pb2.DataType.Name(data_type)).removeprefix("DATA_TYPE_")
+
+
+def data_type_of(array: Array) -> values_pb2.DataType:
+    """Give the wire's name for an array's element type."""
+    return _DATA_TYPES[array.dtype.newbyteorder("<")]  # type: ignore[return-value]
+
+
+def to_tensor(array: Array) -> values_pb2.Tensor:
+    """Encode an array: little-endian, row-major."""
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return values_pb2.Tensor(data_type=data_type_of(little), shape=array.shape, data=little.tobytes())
+
+
+def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
+    """Decode a tensor without a copy; the array is read-only.
+
+    Raises: InputError naming `field` where type, shape and data do not fit together.
+    """
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None:
+        raise InputError(f"{field}.data_type", "has no known data type; set one, such as FLOAT32")
+    shape = tuple(tensor.shape)
+    if len(shape) > _MOST_AXES:
+        raise InputError(f"{field}.shape", f"has {len(shape)} axes; at most {_MOST_AXES} are allowed")
+    if any(size < 0 for size in shape):
+        raise InputError(f"{field}.shape", f"has a negative size: {list(shape)}")
+    expected = math.prod(shape) * dtype.itemsize  # Python integers do not overflow
+    if expected != len(tensor.data):
+        name = data_type_name(tensor.data_type)
+        raise InputError(
+            f"{field}.data", f"has {len(tensor.data)} bytes; {name} of shape {list(shape)} takes {expected}"
+        )
+    if dtype == np.bool_ and any(byte > 1 for byte in tensor.data):
+        raise InputError(f"{field}.data", "has a byte other than 0 and 1 for BOOL")
+    return np.frombuffer(tensor.data, dtype=dtype).reshape(shape)
+
+
+def value_from_wire(value: values_pb2.Value, field: str) -> Value:
+    """Take a value out of its message.
+
+    Raises: InputError where nothing is set, or a kind that no model takes yet.
+    """
+    kind = value.WhichOneof("kind")
+    if kind == "text":
+        return Text(value.text)
+    if kind == "document":
+        if value.document.WhichOneof("content") == "sentences":
+            return Sentences(tuple(value.document.sentences.texts))
+        return Text(value.document.text)
+    if kind == "pair":
+        return Pair(value.pair.first, value.pair.second)
+    if kind == "image":
+        return Image(value.image)
+    if kind == "tensor":
+        return TensorValue(to_array(value.tensor, f"{field}.tensor"))
+    if kind is None:
+        raise InputError(field, "has no value; set one of text, document, pair, image, tensor")
+    raise InputError(field, f"is of kind {kind}, which no model here takes")
+
+
+def value_to_wire(value: Value) -> values_pb2.Value:
+    """Put a value into its message."""
+    match value:
+        case Text(text):
+            return values_pb2.Value(text=text)
+        case Sentences(texts):
+            return values_pb2.Value(document=values_pb2.Document(sentences=values_pb2.Sentences(texts=texts)))
+        case Pair(first, second):
+            return values_pb2.Value(pair=values_pb2.Pair(first=first, second=second))
+        case Image(data):
+            return values_pb2.Value(image=data)
+        case TensorValue(array):
+            return values_pb2.Value(tensor=to_tensor(array))
+
+
+def instance_from_wire(instance: values_pb2.Instance, field: str) -> Instance:
+    """Take every value out of an instance; `field` is its path, such as `instances[3]`."""
+    return {name: value_from_wire(value, input_path(field, name)) for name, value in instance.inputs.items()}
+
+
+def instance_to_wire(instance: Instance) -> values_pb2.Instance:
+    """Put values into an instance."""
+    return values_pb2.Instance(inputs={name: value_to_wire(value) for name, value in instance.items()})
+
+
+def input_path(field: str, name: str) -> str:
+    """Give the path of an input: `instances[3].inputs["text"]`."""
+    return f'{field}.inputs["{name}"]' if field else f'inputs["{name}"]'
+
+
+def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:
+    """Put a label set into its message."""
+    message = attention_pb2.LabelSet(
+        name=labels.name, kind=labels.kind, size=labels.size, names=labels.names, parent=labels.parent, grid=labels.grid
+    )
+    for token in labels.tokens:
+        message.tokens.add(
+            text=token.text, start=token.start, end=token.end, special=token.special, parent=token.parent
+        )
+    return message

@@ -1,0 +1,64 @@
+"""Writes a bundle whole or not at all."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from bundle.errors import BundleError
+from bundle.names import BUNDLE_FILE, SCHEMA_VERSION, check_file_name, is_model_name, is_version
+from bundle.reader import BundleFolder, read_bundle
+from limelight.v1 import bundle_pb2
+
+
+def next_version(repository: Path, model: str) -> int:
+    """Give the version after the highest one that stands in the repository; 1 where there is none."""
+    folder = repository / model
+    versions = [int(path.name) for path in folder.iterdir() if is_version(path.name)] if folder.is_dir() else []
+    return max(versions, default=0) + 1
+
+
+def write_bundle(
+    repository: Path, bundle: bundle_pb2.Bundle, files: Mapping[str, bytes | Path], *, version: int = 0
+) -> BundleFolder:
+    """Write REPOSITORY/<model>/<version>: a temporary folder beside it, checked as a reader would, then renamed.
+
+    bundle: without version, files and schema version, which are filled in here.
+    files: name -> content, or a file to copy.
+    version: 0 for the next one.
+    Raises: BundleError where a name is not allowed, the version exists already, or the reader refuses what was written.
+    """
+    model = bundle.description.name
+    if not is_model_name(model):
+        raise BundleError(f"{model!r} is no model name: use lower-case letters, digits, _ and -, at most 64")
+    version = version or next_version(repository, model)
+    target = repository / model / str(version)
+    if target.exists():
+        raise BundleError(f"{model}/{version} exists already; versions are never overwritten")
+    complete = bundle_pb2.Bundle()
+    complete.CopyFrom(bundle)
+    complete.schema_version = SCHEMA_VERSION
+    complete.description.version = version
+    (repository / model).mkdir(parents=True, exist_ok=True)
+    # The reader wants the folder to be called <model>/<version>; a name with a dot is never scanned as a model.
+    scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=repository))
+    try:
+        folder = scratch / model / str(version)
+        folder.mkdir(parents=True)
+        del complete.files[:]
+        for name, content in sorted(files.items()):
+            check_file_name(name)
+            data = content if isinstance(content, bytes) else content.read_bytes()
+            (folder / name).write_bytes(data)
+            complete.files.add(path=name, sha256=hashlib.sha256(data).hexdigest())
+        text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
+        (folder / BUNDLE_FILE).write_text(text + "\n", encoding="utf-8")
+        read_bundle(folder)
+        os.rename(folder, target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return read_bundle(target)

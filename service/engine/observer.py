@@ -1,0 +1,75 @@
+"""What the engine tells whoever counts: metrics hang on here, and the engine knows nothing of them."""
+
+from enum import StrEnum
+from typing import Protocol
+
+
+class Stage(StrEnum):
+    """A part of a row's or batch's way through the engine.
+
+    QUEUE is observed for each row (admission until its batch starts); BATCH (padding and stacking) and COMPUTE (the runtime) for
+    each batch. PREPROCESS and ENCODE belong to whoever calls the engine, for each request.
+    """
+
+    PREPROCESS = "preprocess"
+    QUEUE = "queue"
+    BATCH = "batch"
+    COMPUTE = "compute"
+    ENCODE = "encode"
+
+
+class Rejection(StrEnum):
+    """Why a row that was asked for is not answered."""
+
+    QUEUE_FULL = "queue_full"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    STOPPING = "stopping"
+
+
+class Observer(Protocol):
+    """Told of everything that is worth counting.
+
+    Methods are called from the event loop and from lane threads alike: they must be thread-safe, quick, and raise nothing.
+    `model` is always the name of a model in the repository, never something that a caller invented.
+    """
+
+    def stage(self, model: str, stage: Stage, seconds: float) -> None:
+        """A stage took so many seconds."""
+
+    def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
+        """A batch of so many rows is about to run; tokens are places of the varying axes, those that only pad apart."""
+
+    def queued(self, model: str, change: int) -> None:
+        """So many rows more (or, negative, fewer) wait in the queue."""
+
+    def in_flight(self, model: str, change: int) -> None:
+        """A call began (1) or ended (-1)."""
+
+    def rejected(self, reason: Rejection, rows: int) -> None:
+        """So many rows will not be answered."""
+
+    def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
+        """A version of a model was loaded or refused (then without digest where it could not be read)."""
+
+
+class NullObserver:
+    """Counts nothing."""
+
+    def stage(self, model: str, stage: Stage, seconds: float) -> None:
+        """Ignore it."""
+
+    def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
+        """Ignore it."""
+
+    def queued(self, model: str, change: int) -> None:
+        """Ignore it."""
+
+    def in_flight(self, model: str, change: int) -> None:
+        """Ignore it."""
+
+    def rejected(self, reason: Rejection, rows: int) -> None:
+        """Ignore it."""
+
+    def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
+        """Ignore it."""

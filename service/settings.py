@@ -1,0 +1,173 @@
+"""The server's settings: a flag counts before an environment variable, that before a file, that before the default."""
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from bundle.errors import LimelightError
+
+PREFIX = "LIMELIGHT_"
+_MEBIBYTE = 2**20
+_LARGEST_MESSAGE = 2**31 - 1
+
+
+class SettingsError(LimelightError):
+    """A setting that cannot be used; the message names it, its value and where it came from."""
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What a setting means and which values it takes."""
+
+    summary: str
+    minimum: float = -math.inf
+    maximum: float = math.inf
+    choices: tuple[str, ...] = ()
+
+
+def _setting(default: Any, summary: str, **rule: Any) -> Any:
+    return field(default=default, metadata={"rule": _Rule(summary, **rule)})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be set. Made by `load_settings`, which checks it; the docs' table comes from these fields."""
+
+    repository: str = _setting("", "Folder of models: REPOSITORY/<model>/<version>/.")
+    host: str = _setting("127.0.0.1", "Address that gRPC listens on; 0.0.0.0 for every one.")
+    port: int = _setting(50051, "Port that gRPC listens on; 0 for any free one.", minimum=0, maximum=65535)
+    metrics_host: str = _setting("127.0.0.1", "Address that metrics are served on.")
+    metrics_port: int = _setting(9464, "Port that metrics are served on; 0 for none.", minimum=0, maximum=65535)
+    provider: str = _setting(
+        "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
+    )
+    lanes: int = _setting(0, "Batches that run at the same time; 0 for one a core.", minimum=0, maximum=1024)
+    queue_rows: int = _setting(1024, "Instances that may wait, of all calls together.", minimum=1, maximum=10**6)
+    max_instances: int = _setting(256, "Instances that one call may hold.", minimum=1, maximum=10**6)
+    max_batch_rows: int = _setting(0, "Instances in a batch; 0 for what suits the provider.", minimum=0, maximum=10**5)
+    max_batch_tokens: int = _setting(
+        0, "Places in a batch, padding included; 0 for what suits the provider.", minimum=0, maximum=10**9
+    )
+    max_request_bytes: int = _setting(
+        64 * _MEBIBYTE, "Largest request, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
+    )
+    max_response_bytes: int = _setting(
+        64 * _MEBIBYTE, "Largest answer, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
+    )
+    drain_seconds: float = _setting(
+        0.0, "Time between reporting not ready and admitting no more calls.", minimum=0.0, maximum=3600.0
+    )
+    grace_seconds: float = _setting(
+        30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0
+    )
+    preprocess_threads: int = _setting(
+        0, "Threads that prepare inputs and build answers; 0 for one a core.", minimum=0, maximum=1024
+    )
+    log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
+
+    def to_toml(self) -> str:
+        """Write the settings as a TOML file that `load_settings` reads back."""
+        lines = []
+        for each in fields(self):
+            lines += [f"# {each.metadata['rule'].summary}", f"{each.name} = {_toml(getattr(self, each.name))}"]
+        return "\n".join(lines) + "\n"
+
+
+def load_settings(
+    flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: Path | None = None
+) -> Settings:
+    """Put settings together from flags (None where not given), `LIMELIGHT_*` variables and a TOML file, and check them.
+
+    Raises: SettingsError naming the setting, its value and where it came from.
+    """
+    environment = os.environ if environment is None else environment
+    known = {each.name: each for each in fields(Settings)}
+    content = _read_file(file) if file else {}
+    for name in content:
+        if name not in known:
+            raise SettingsError(f"{file}: there is no setting {name!r}; there are {', '.join(known)}")
+    values: dict[str, Any] = {}
+    for name, each in known.items():
+        assert each.default is not MISSING
+        kind, rule, variable = type(each.default), each.metadata["rule"], PREFIX + name.upper()
+        if flags.get(name) is not None:
+            values[name] = _check(flags[name], kind, rule, "--" + name.replace("_", "-"))
+        elif variable in environment:
+            values[name] = _check(_parse(environment[variable], kind, variable), kind, rule, variable)
+        elif name in content:
+            values[name] = _check(content[name], kind, rule, f"{file}: {name}")
+    settings = Settings(**values)
+    if settings.max_instances > settings.queue_rows:
+        raise SettingsError(
+            f"max_instances is {settings.max_instances}, more than queue_rows ({settings.queue_rows}): such a call "
+            "could never be admitted"
+        )
+    return settings
+
+
+def available_cores() -> int:
+    """Count the cores that this process may use: its affinity, cut to the quota of its control group."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, _quota(Path("/sys/fs/cgroup")) or cores))
+
+
+def _quota(root: Path) -> int | None:
+    """Read the control group's quota in cores, rounded up (version 2, then 1); None without one."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
+            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    try:
+        cores = int(quota) / int(period)
+    except (ValueError, ZeroDivisionError):  # "max": no quota
+        return None
+    return math.ceil(cores) if cores > 0 else None
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the settings file {file} is not TOML: {error}") from error
+
+
+def _parse(text: str, kind: type, source: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise SettingsError(f"{source} is {text!r}, which is not {_kind_name(kind)}") from error
+
+
+def _check(value: Any, kind: type, rule: _Rule, source: str) -> Any:
+    if kind is float and type(value) is int:
+        value = float(value)
+    if isinstance(value, Path):
+        value = str(value)
+    if type(value) is not kind:
+        raise SettingsError(f"{source} is {value!r}, which is not {_kind_name(kind)}")
+    if rule.choices and value not in rule.choices:
+        raise SettingsError(f"{source} is {value!r}; it may be {', '.join(rule.choices)}")
+    if kind is not str and not rule.minimum <= value <= rule.maximum:
+        raise SettingsError(f"{source} is {value}; it may be from {rule.minimum:g} to {rule.maximum:g}")
+    return value
+
+
+def _kind_name(kind: type) -> str:
+    return {int: "a whole number", float: "a number", str: "text"}[kind]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(f"\\u{ord(each):04x}" if ord(each) < 32 or ord(each) == 127 else each for each in escaped) + '"'
+    return repr(value)

@@ -14,7 +14,7 @@ CLIENT = Path(__file__).resolve().parent
 
 
 class ProtocolBuildHook(BuildHookInterface[Any]):
-    """Writes `limelight/v1/*_pb2*.py` beside the client's package before a wheel, an sdist or an editable install is made."""
+    """Writes the client's `limelight/v1/*_pb2*.py` before a wheel, an sdist or an editable install is made."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         source = CLIENT.parent / "proto"

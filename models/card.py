@@ -1,4 +1,4 @@
-"""What a zoo model says of itself, from which export, bundle and docs are produced; no model has export code of its own."""
+"""What a zoo model says of itself. Export, bundle and docs are produced from it; no model has export code of its own."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -41,7 +41,8 @@ class Answer:
 class StepAnswer:
     """What one step of a generating model returns.
 
-    scores: [batch, token], before softmax. states: by the `output` names of the card's generation. maps: without query axis.
+    scores: [batch, token], before softmax. states: by the `output` names of the card's generation.
+    maps: without query axis.
     """
 
     scores: Tensor

@@ -1,0 +1,51 @@
+# Needs nothing but Python 3.11 or newer and make: every target installs what it uses into .venv first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/limelight/v1/*.proto)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-models test lint types docs clean
+
+help:  ## Lists the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/serve.stamp: $(SOURCES) | $(VENV)/bin/python
+	$(PIP) --editable '.[serve]'
+	@touch $@
+
+$(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/serve.stamp
+
+demo: $(VENV)/serve.stamp  ## Serves three trained models and prints commands to try.
+	$(BIN)/limelight demo
+
+demo-models: $(VENV)/dev.stamp  ## Trains and exports the three demo models again, from nothing.
+	rm -rf build/demo-runs build/demo
+	for model in han vit bahdanau; do \
+	  $(BIN)/limelight train $$model --preset demo --out build/demo-runs/$$model && \
+	  $(BIN)/limelight export build/demo-runs/$$model --repository build/demo || exit 1; \
+	done
+	rm -rf deploy/demo && mv build/demo deploy/demo
+
+lint: $(VENV)/dev.stamp  ## Checks style, and that formatting is ruff's.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp  ## Checks types.
+	$(BIN)/mypy
+
+test: lint types  ## Everything: style, types, the whole test suite with its ten slowest tests.
+	$(BIN)/python -m pytest
+
+docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again.
+	$(BIN)/limelight mechanisms --write docs/taxonomy.md
+
+clean:  ## Removes what the targets made.
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

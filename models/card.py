@@ -1,4 +1,4 @@
-"""What a zoo model says of itself. Export, bundle and docs are produced from it; no model has export code of its own."""
+"""What a zoo model says of itself; export, bundle and docs come from it, and no model has export code of its own."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

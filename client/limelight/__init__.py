@@ -1,1 +1,90 @@
-"""Placeholder."""
+"""Limelight's client: attention models over gRPC, and what they look at.
+
+    with limelight.Client("127.0.0.1:50051") as client:
+        answer = client.attend("han", {"document": "It rains. We stay at home."})
+        print(answer.prediction.label, answer["word"].dense().shape)
+
+Needs grpcio, protobuf and numpy. Names are imported when they are first used, so that programs which only want the
+protocol (`limelight.v1`) and `limelight --help` do not pay for the rest.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from limelight.aio import AsyncClient as AsyncClient
+    from limelight.attended import Attended as Attended
+    from limelight.client import Client as Client
+    from limelight.descriptions import Model as Model
+    from limelight.descriptions import ModelStatus as ModelStatus
+    from limelight.errors import Cancelled as Cancelled
+    from limelight.errors import DeadlineExceeded as DeadlineExceeded
+    from limelight.errors import Error as Error
+    from limelight.errors import FailedPrecondition as FailedPrecondition
+    from limelight.errors import Internal as Internal
+    from limelight.errors import InvalidArgument as InvalidArgument
+    from limelight.errors import NotFound as NotFound
+    from limelight.errors import OutOfRange as OutOfRange
+    from limelight.errors import PermissionDenied as PermissionDenied
+    from limelight.errors import ResourceExhausted as ResourceExhausted
+    from limelight.errors import Unauthenticated as Unauthenticated
+    from limelight.errors import Unavailable as Unavailable
+    from limelight.errors import Unimplemented as Unimplemented
+    from limelight.events import GeneratedToken as GeneratedToken
+    from limelight.events import GenerationEnd as GenerationEnd
+    from limelight.events import GenerationStart as GenerationStart
+    from limelight.labels import Grid as Grid
+    from limelight.labels import LabelSet as LabelSet
+    from limelight.labels import Token as Token
+    from limelight.maps import AttentionMap as AttentionMap
+    from limelight.maps import Edges as Edges
+    from limelight.predictions import ClassProbability as ClassProbability
+    from limelight.predictions import GeneratedSequence as GeneratedSequence
+    from limelight.predictions import Prediction as Prediction
+    from limelight.predictions import Provenance as Provenance
+    from limelight.predictions import Span as Span
+    from limelight.requests import Attention as Attention
+    from limelight.requests import Generation as Generation
+    from limelight.requests import Selection as Selection
+    from limelight.values import Audio as Audio
+    from limelight.values import Document as Document
+    from limelight.values import Graph as Graph
+    from limelight.values import Image as Image
+    from limelight.values import Pair as Pair
+
+    __version__: str
+
+_ERRORS = (
+    "Cancelled DeadlineExceeded Error FailedPrecondition Internal InvalidArgument NotFound OutOfRange PermissionDenied "
+    "ResourceExhausted Unauthenticated Unavailable Unimplemented"
+)
+_MODULES = {
+    "aio": "AsyncClient",
+    "attended": "Attended",
+    "client": "Client",
+    "descriptions": "Model ModelStatus",
+    "errors": _ERRORS,
+    "events": "GeneratedToken GenerationEnd GenerationStart",
+    "labels": "Grid LabelSet Token",
+    "maps": "AttentionMap Edges",
+    "predictions": "ClassProbability GeneratedSequence Prediction Provenance Span",
+    "requests": "Attention Generation Selection",
+    "values": "Audio Document Graph Image Pair",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from limelight.version import version
+
+        return version()
+    if name not in _HOME:
+        raise AttributeError(f"module 'limelight' has no attribute {name!r}")
+    return getattr(import_module(f"limelight.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME, "__version__"]

@@ -1,0 +1,151 @@
+"""The asynchronous client, for asyncio."""
+
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, Self, Unpack, overload
+
+import grpc
+import grpc.aio
+
+from limelight import calls, errors, requests, transport
+from limelight.attended import Attended
+from limelight.calls import Answer, Call
+from limelight.client import OneInstance
+from limelight.descriptions import Model, ModelStatus
+from limelight.events import EventReader, GenerationEvent
+from limelight.predictions import Prediction
+from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
+
+
+class AsyncClient:
+    """A connection to a Limelight server, for one event loop. Arguments, calls and errors are those of `Client`."""
+
+    def __init__(
+        self,
+        target: str = transport.DEFAULT_TARGET,
+        *,
+        timeout: float | None = transport.DEFAULT_TIMEOUT,
+        max_response_bytes: int = transport.DEFAULT_MAX_RESPONSE_BYTES,
+        attempts: int = 4,
+        credentials: grpc.ChannelCredentials | None = None,
+        metadata: Sequence[tuple[str, str | bytes]] = (),
+        options: Sequence[tuple[str, int | str]] = (),
+    ) -> None:
+        self._settings = transport.Settings(
+            target=target,
+            timeout=timeout,
+            max_response_bytes=max_response_bytes,
+            attempts=attempts,
+            credentials=credentials,
+            metadata=tuple(metadata),
+            options=tuple(options),
+        )
+        self._channel: Any = None
+        self._service: Any = None
+
+    @overload
+    async def predict(
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[PredictOptions]
+    ) -> Prediction: ...
+    @overload
+    async def predict(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[PredictOptions],
+    ) -> list[Prediction]: ...
+    async def predict(
+        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
+    ) -> Prediction | list[Prediction]:
+        """As `Client.predict`."""
+        answers = await self._call(calls.predict(model, inputs, **options), timeout)
+        return answers[0] if requests.is_one(inputs) else answers
+
+    @overload
+    async def attend(
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+    ) -> Attended: ...
+    @overload
+    async def attend(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[AttendOptions],
+    ) -> list[Attended]: ...
+    async def attend(
+        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+    ) -> Attended | list[Attended]:
+        """As `Client.attend`."""
+        answers = await self._call(calls.attend(model, inputs, **options), timeout)
+        return answers[0] if requests.is_one(inputs) else answers
+
+    def generate(
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+    ) -> AsyncIterator[GenerationEvent]:
+        """As `Client.generate`, for `async for`."""
+        return self._stream(requests.generate_request(model, inputs, **options), transport.check_timeout(timeout))
+
+    async def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
+        """As `Client.models`."""
+        return await self._call(calls.models(), timeout)
+
+    async def model(self, name: str, version: int = 0, *, timeout: float | None = None) -> Model:
+        """As `Client.model`."""
+        return await self._call(calls.model(name, version), timeout)
+
+    async def close(self) -> None:
+        """Ends the connection, and every call that is under way."""
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = self._service = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:
+        """The bare protocol: sends a message to an RPC that answers once, and returns the message that comes back."""
+        try:
+            return await getattr(self._stub(), method)(
+                request, timeout=self._timeout(timeout), metadata=self._settings.metadata or None
+            )
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
+    async def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
+        return calls.read(call, await self.call(call.method, call.request, timeout=timeout))
+
+    async def _stream(self, request: Any, timeout: float | None) -> AsyncIterator[GenerationEvent]:
+        reader = EventReader(request.instance)
+        stream = self._stub().Generate(
+            request, timeout=self._timeout(timeout), metadata=self._settings.metadata or None
+        )
+        try:
+            async for response in stream:
+                yield calls.read(Call("Generate", request, reader.read), response)
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        finally:
+            stream.cancel()
+
+    def _stub(self) -> Any:
+        # Made at the first call, because an asynchronous channel belongs to the event loop that runs when it is made.
+        if self._service is None:
+            options = transport.channel_options(self._settings)
+            if self._settings.credentials is None:
+                self._channel = grpc.aio.insecure_channel(self._settings.target, options)
+            else:
+                self._channel = grpc.aio.secure_channel(self._settings.target, self._settings.credentials, options)
+            self._service = transport.stub(self._channel)
+        return self._service
+
+    def _timeout(self, timeout: float | None) -> float | None:
+        return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

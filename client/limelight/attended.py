@@ -1,0 +1,49 @@
+"""An answer with its attention."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from limelight import bertviz
+from limelight.labels import LabelSet, read_label_sets
+from limelight.maps import AttentionMap, read_map
+from limelight.predictions import Prediction, read_prediction
+from limelight.v1 import service_pb2, values_pb2
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """One instance's answer and the weights behind it. `attended["encoder.0.self"]` is the map of that name."""
+
+    prediction: Prediction
+    maps: tuple[AttentionMap, ...]
+    """In the order of the model's description."""
+    label_sets: Mapping[str, LabelSet]
+    """By name, whole."""
+
+    def __getitem__(self, name: str) -> AttentionMap:
+        for each in self.maps:
+            if each.name == name:
+                return each
+        raise KeyError(f"no map {name!r} in this answer; it has {', '.join(map_.name for map_ in self.maps)}")
+
+    def __iter__(self) -> Iterator[AttentionMap]:
+        return iter(self.maps)
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+    def to_bertviz(self, names: str = "*") -> dict[str, Any]:
+        """What bertviz's views take, for the maps whose names match a glob: see `limelight.bertviz.arguments`."""
+        return bertviz.arguments(self.maps, names)
+
+
+def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) -> Attended:
+    """One instance's answer. Raises: ValueError where its parts do not fit each other."""
+    label_sets = read_label_sets(message.label_sets, instance)
+    return Attended(
+        prediction=read_prediction(message.prediction),
+        maps=tuple(read_map(each, label_sets) for each in message.maps),
+        label_sets=MappingProxyType(label_sets),
+    )

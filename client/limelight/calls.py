@@ -1,0 +1,75 @@
+"""The calls both clients make: a method, its request, and how to read its answer. Only the transport differs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from limelight import requests
+from limelight.attended import Attended, read_attended
+from limelight.descriptions import Model, ModelStatus, read_model, read_status
+from limelight.errors import Internal
+from limelight.predictions import Prediction, read_prediction
+from limelight.v1 import service_pb2
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Call(Generic[Answer]):
+    """A call to be made."""
+
+    method: str
+    """The RPC's name."""
+    request: Any
+    """Its message."""
+    read: Callable[[Any], Answer]
+    """Turns the message that comes back into the answer. Raises: ValueError where it makes no sense."""
+
+
+def read(call: Call[Answer], response: Any) -> Answer:
+    """The answer of a call. Raises: Internal for an answer that makes no sense."""
+    try:
+        return call.read(response)
+    except ValueError as error:
+        raise Internal(f"the server's answer makes no sense: {error}") from error
+
+
+def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Prediction]]:
+    """One prediction an instance."""
+    request = requests.predict_request(model, inputs, **options)
+
+    def answer(response: service_pb2.PredictResponse) -> list[Prediction]:
+        _check_count(len(response.predictions), len(request.instances))
+        return [read_prediction(each) for each in response.predictions]
+
+    return Call("Predict", request, answer)
+
+
+def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Attended]]:
+    """One prediction with its attention an instance."""
+    request = requests.attend_request(model, inputs, **options)
+
+    def answer(response: service_pb2.AttendResponse) -> list[Attended]:
+        _check_count(len(response.results), len(request.instances))
+        return [read_attended(*each) for each in zip(response.results, request.instances, strict=True)]
+
+    return Call("Attend", request, answer)
+
+
+def models() -> Call[list[ModelStatus]]:
+    """Every model in the repository."""
+
+    def answer(response: service_pb2.ListModelsResponse) -> list[ModelStatus]:
+        return [read_status(each) for each in response.models]
+
+    return Call("ListModels", service_pb2.ListModelsRequest(), answer)
+
+
+def model(name: str, version: int = 0) -> Call[Model]:
+    """Everything about one model."""
+    return Call("GetModel", service_pb2.GetModelRequest(model=requests.model_message(name, version)), read_model)
+
+
+def _check_count(answers: int, instances: int) -> None:
+    if answers != instances:
+        raise ValueError(f"{answers} answers for {instances} instances")

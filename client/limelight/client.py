@@ -1,0 +1,162 @@
+"""The synchronous client."""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, Unpack, overload
+
+import grpc
+
+from limelight import calls, errors, requests, transport
+from limelight.attended import Attended
+from limelight.calls import Answer, Call
+from limelight.descriptions import Model, ModelStatus
+from limelight.events import EventReader, GenerationEvent
+from limelight.predictions import Prediction
+from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
+from limelight.v1 import values_pb2
+from limelight.values import Inputs
+
+OneInstance = Inputs | values_pb2.Instance
+
+
+class Client:
+    """A connection to a Limelight server. It may be used from several threads; close it, or use it in a `with` block.
+
+    Args:
+        target: `host:port`, or any address that gRPC understands.
+        timeout: seconds that a call may take, retries included, unless the call says otherwise; None for no limit.
+        max_response_bytes: the largest answer accepted (gRPC's own limit, 4 MiB, is less than many have).
+        attempts: how often a call is tried while no server answers, from 1 to 5; the pauses between grow.
+        credentials: for TLS, such as `grpc.ssl_channel_credentials()`; without them the connection is not encrypted.
+        metadata: sent with every call.
+        options: channel options of gRPC, which win over those that the client sets.
+
+    A call that fails raises a subclass of `limelight.Error`; inputs that cannot be sent raise TypeError or ValueError.
+    """
+
+    def __init__(
+        self,
+        target: str = transport.DEFAULT_TARGET,
+        *,
+        timeout: float | None = transport.DEFAULT_TIMEOUT,
+        max_response_bytes: int = transport.DEFAULT_MAX_RESPONSE_BYTES,
+        attempts: int = 4,
+        credentials: grpc.ChannelCredentials | None = None,
+        metadata: Sequence[tuple[str, str | bytes]] = (),
+        options: Sequence[tuple[str, int | str]] = (),
+    ) -> None:
+        self._settings = transport.Settings(
+            target=target,
+            timeout=timeout,
+            max_response_bytes=max_response_bytes,
+            attempts=attempts,
+            credentials=credentials,
+            metadata=tuple(metadata),
+            options=tuple(options),
+        )
+        channel_options = transport.channel_options(self._settings)
+        if credentials is None:
+            self._channel = grpc.insecure_channel(target, channel_options)
+        else:
+            self._channel = grpc.secure_channel(target, credentials, channel_options)
+        self._stub = transport.stub(self._channel)
+
+    @overload
+    def predict(
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[PredictOptions]
+    ) -> Prediction: ...
+    @overload
+    def predict(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[PredictOptions],
+    ) -> list[Prediction]: ...
+    def predict(
+        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
+    ) -> Prediction | list[Prediction]:
+        """The prediction for one instance (values by input name), or a list for a list of instances.
+
+        Options: version, truncate, outputs, seed, generation; see `limelight.requests`.
+        """
+        answers = self._call(calls.predict(model, inputs, **options), timeout)
+        return answers[0] if requests.is_one(inputs) else answers
+
+    @overload
+    def attend(
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+    ) -> Attended: ...
+    @overload
+    def attend(
+        self,
+        model: str,
+        inputs: Sequence[OneInstance],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[AttendOptions],
+    ) -> list[Attended]: ...
+    def attend(
+        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+    ) -> Attended | list[Attended]:
+        """As `predict`, with the attention weights behind each answer.
+
+        Options: those of `predict`, and the fields of `Attention`: maps, layers, heads, queries, keys, reduce, rollout,
+        top_k, encoding…
+        """
+        answers = self._call(calls.attend(model, inputs, **options), timeout)
+        return answers[0] if requests.is_one(inputs) else answers
+
+    def generate(
+        self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+    ) -> Iterator[GenerationEvent]:
+        """The events of one sequence as they come: a start, a token each, an end. Closing it cancels the call.
+
+        Options: version, truncate, seed, the fields of `Generation` (strategy, temperature, top_k, top_p, beams…), and
+        `attention`, an `Attention`, for weights with each token. `timeout` is for the whole sequence.
+        """
+        # Not a generator itself: bad inputs are reported here, and not when the first event is asked for.
+        return self._stream(requests.generate_request(model, inputs, **options), transport.check_timeout(timeout))
+
+    def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
+        """Every model in the repository, in order of name and version; those that failed to load too."""
+        return self._call(calls.models(), timeout)
+
+    def model(self, name: str, version: int = 0, *, timeout: float | None = None) -> Model:
+        """Everything about one model; version 0 is the default one."""
+        return self._call(calls.model(name, version), timeout)
+
+    def close(self) -> None:
+        """Ends the connection, and every call that is under way."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
+        method = getattr(self._stub, call.method)
+        try:
+            response = method(call.request, timeout=self._timeout(timeout), metadata=self._settings.metadata)
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        return calls.read(call, response)
+
+    def _stream(self, request: Any, timeout: float | None) -> Iterator[GenerationEvent]:
+        reader = EventReader(request.instance)
+        stream = self._stub.Generate(request, timeout=self._timeout(timeout), metadata=self._settings.metadata)
+        try:
+            for response in stream:
+                yield calls.read(Call("Generate", request, reader.read), response)
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+        finally:
+            stream.cancel()
+
+    def _timeout(self, timeout: float | None) -> float | None:
+        return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -1,0 +1,53 @@
+"""NumPy arrays to protocol tensors and back."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from limelight.v1 import values_pb2
+
+# Every type is little-endian on the wire, whatever this machine is.
+_DTYPES: dict[int, np.dtype[Any]] = {
+    values_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
+    values_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
+    values_pb2.DATA_TYPE_FLOAT64: np.dtype("<f8"),
+    values_pb2.DATA_TYPE_INT32: np.dtype("<i4"),
+    values_pb2.DATA_TYPE_INT64: np.dtype("<i8"),
+    values_pb2.DATA_TYPE_UINT8: np.dtype("u1"),
+    values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
+}
+# The stubs give each enum a type of its own, which at run time is int.
+_DATA_TYPES: dict[np.dtype[Any], Any] = {dtype: data_type for data_type, dtype in _DTYPES.items()}
+
+
+def dtype_of(data_type: int) -> np.dtype[Any] | None:
+    """The NumPy type of a protocol type; None for one that this client does not know."""
+    return _DTYPES.get(data_type)
+
+
+def to_tensor(array: NDArray[Any]) -> values_pb2.Tensor:
+    """The protocol tensor of an array of any shape.
+
+    Raises: TypeError where the protocol has no such element type.
+    """
+    data_type = _DATA_TYPES.get(array.dtype.newbyteorder("<"))
+    if data_type is None:
+        known = ", ".join(dtype.name for dtype in _DATA_TYPES)
+        raise TypeError(f"a tensor's element type is one of {known}, not {array.dtype}")
+    data = array.astype(_DTYPES[data_type], copy=False).tobytes()
+    return values_pb2.Tensor(data_type=data_type, shape=array.shape, data=data)
+
+
+def to_array(tensor: values_pb2.Tensor) -> NDArray[Any]:
+    """The array that a tensor holds: read-only, over the message's own bytes.
+
+    Raises: ValueError where its data do not fit its type and shape.
+    """
+    dtype, shape = _DTYPES.get(tensor.data_type), tuple(tensor.shape)
+    if dtype is None:
+        raise ValueError(f"a tensor of the unknown element type {int(tensor.data_type)}")
+    if any(size < 0 for size in shape) or math.prod(shape) * dtype.itemsize != len(tensor.data):
+        raise ValueError(f"a tensor of shape {list(shape)} and type {dtype.name} with {len(tensor.data)} bytes of data")
+    return np.frombuffer(tensor.data, dtype).reshape(shape)

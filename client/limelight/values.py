@@ -1,0 +1,185 @@
+"""What a caller sends: natural Python values, and classes for where those are ambiguous, to protocol values.
+
+| Python | protocol |
+| --- | --- |
+| `str` | text (a server accepts it for a document too) |
+| `list` of `str` | document, split into sentences |
+| `tuple` of two `str` | pair |
+| `bytes` | image; audio where they begin as a WAV file does |
+| path | the file: image, WAV, `.txt`, or `.npy`, by its suffix |
+| NumPy array | tensor |
+| `Document`, `Pair`, `Image`, `Audio`, `Graph` | what they say |
+| `limelight.v1.values_pb2.Value` | itself |
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from limelight.png import encode_png
+from limelight.tensors import to_tensor
+from limelight.v1 import values_pb2
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text of several sentences: a string that the server splits, or the sentences."""
+
+    content: str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts that a model reads side by side."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """An image: the bytes of a file, its path, or its pixels as uint8 [row, column] or [row, column, 3]."""
+
+    source: bytes | os.PathLike[str] | NDArray[np.uint8]
+
+    def data(self) -> bytes:
+        """The bytes of an image file."""
+        if isinstance(self.source, bytes):
+            return self.source
+        if isinstance(self.source, np.ndarray):
+            return encode_png(self.source)
+        return Path(self.source).read_bytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Audio:
+    """A sound: the bytes of a WAV file, its path, or samples from -1 to 1 with their rate a second."""
+
+    source: bytes | os.PathLike[str] | ArrayLike
+    sample_rate: int | None = None
+
+    def message(self) -> values_pb2.Audio:
+        """The protocol's message."""
+        if isinstance(self.source, bytes):
+            return values_pb2.Audio(wav=self.source)
+        if isinstance(self.source, os.PathLike):
+            return values_pb2.Audio(wav=Path(self.source).read_bytes())
+        if self.sample_rate is None:
+            raise ValueError("samples need their sample_rate")
+        samples = to_tensor(np.asarray(self.source, dtype=np.float32))
+        return values_pb2.Audio(samples=values_pb2.AudioSamples(samples=samples, sample_rate=self.sample_rate))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A graph: `nodes` [node, feature], `edges` [2, edge] (source and target), and `edge_features` [edge, feature]."""
+
+    nodes: NDArray[Any]
+    edges: ArrayLike
+    edge_features: NDArray[Any] | None = None
+    node_names: Sequence[str] = ()
+
+    def message(self) -> values_pb2.Graph:
+        """The protocol's message."""
+        features = None if self.edge_features is None else to_tensor(np.asarray(self.edge_features))
+        return values_pb2.Graph(
+            nodes=to_tensor(np.asarray(self.nodes)),
+            edges=to_tensor(np.asarray(self.edges, dtype=np.int64)),
+            edge_features=features,
+            node_names=self.node_names,
+        )
+
+
+Input: TypeAlias = (
+    str
+    | bytes
+    | os.PathLike[str]
+    | list[str]
+    | tuple[str, str]
+    | NDArray[Any]
+    | Document
+    | Pair
+    | Image
+    | Audio
+    | Graph
+    | values_pb2.Value
+)
+Inputs: TypeAlias = Mapping[str, Input]
+
+_IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
+
+
+def to_instance(inputs: Inputs | values_pb2.Instance) -> values_pb2.Instance:
+    """The protocol's instance of the values by input name.
+
+    Raises: TypeError or ValueError naming the input, OSError for a file that cannot be read.
+    """
+    if isinstance(inputs, values_pb2.Instance):
+        return inputs
+    if not isinstance(inputs, Mapping):
+        raise TypeError(f"an instance maps names of inputs to values; this is a {type(inputs).__name__}")
+    instance = values_pb2.Instance()
+    for name, value in inputs.items():
+        try:
+            instance.inputs[name].CopyFrom(to_value(value))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"input {name!r}: {error}") from error
+    return instance
+
+
+def to_value(value: Input) -> values_pb2.Value:
+    """The protocol's value (the table is above).
+
+    Raises: TypeError for a type that is none of these, ValueError for a file whose suffix says nothing, OSError for a
+    file that cannot be read.
+    """
+    match value:
+        case values_pb2.Value():
+            return value
+        case str():
+            return values_pb2.Value(text=value)
+        case bytes():
+            if value[:4] == b"RIFF" and value[8:12] == b"WAVE":
+                return values_pb2.Value(audio=Audio(value).message())
+            return values_pb2.Value(image=value)
+        case os.PathLike():
+            return _from_file(Path(value))
+        case np.ndarray():
+            return values_pb2.Value(tensor=to_tensor(value))
+        case Document(content=str() as text):
+            return values_pb2.Value(document=values_pb2.Document(text=text))
+        case Document(content=sentences):
+            return values_pb2.Value(document=values_pb2.Document(sentences=values_pb2.Sentences(texts=sentences)))
+        case Pair():
+            return values_pb2.Value(pair=values_pb2.Pair(first=value.first, second=value.second))
+        case Image():
+            return values_pb2.Value(image=value.data())
+        case Audio():
+            return values_pb2.Value(audio=value.message())
+        case Graph():
+            return values_pb2.Value(graph=value.message())
+        case tuple() if len(value) == 2 and all(isinstance(text, str) for text in value):
+            return to_value(Pair(*value))
+        case list() if value and all(isinstance(text, str) for text in value):
+            return to_value(Document(value))
+        case list() | tuple():
+            raise TypeError("a list of sentences and a pair of texts hold strings; numbers go into a NumPy array")
+    raise TypeError(f"no input is a {type(value).__name__}")
+
+
+def _from_file(path: Path) -> values_pb2.Value:
+    suffix = path.suffix.lower()
+    if suffix in _IMAGE_SUFFIXES:
+        return to_value(Image(path))
+    if suffix == ".wav":
+        return to_value(Audio(path))
+    if suffix == ".txt":
+        return to_value(path.read_text(encoding="utf-8"))
+    if suffix == ".npy":
+        return to_value(np.load(path, allow_pickle=False))
+    raise ValueError(f"{path} is neither an image, .wav, .txt nor .npy by its suffix; read it, and send what it holds")

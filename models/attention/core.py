@@ -37,6 +37,16 @@ class Attention(nn.Module):
         self.combine = WeightedSum() if combine is None else combine
         check_combination(self.score, self.align, self.combine)
 
+    @property
+    def normalised(self) -> bool:
+        """Whether the weights of a query sum to 1 (to 0 where there is nothing to attend to)."""
+        return self.align.normalised
+
+    @property
+    def signed(self) -> bool:
+        """Whether weights may be negative."""
+        return self.align.signed or (self.align.needs_kernel and self.score.signed)
+
     def forward(
         self,
         query: Tensor | None,

@@ -23,6 +23,16 @@ def in_single(scores: Tensor) -> Tensor:
     return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 
+def centred(scores: Tensor, mask: Tensor | None, depth: float) -> Tensor:
+    """Scores from 0 down to -depth, the best allowed key at 0, keys that are not allowed at -depth.
+
+    A projection that gives nothing to keys `depth` or more below the best is not changed by this, and its sums stay
+    exact however large the scores are.
+    """
+    scores = fill(in_single(scores), mask)
+    return (scores - scores.amax(-1, keepdim=True)).clamp(min=-depth)
+
+
 class Sparsemax(Align):
     """Sparsemax (Martins & Astudillo 2016; survey G §3.3, C §3).
 
@@ -34,14 +44,4 @@ class Sparsemax(Align):
     sparse = True
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        return keep(sparsemax(centred(scores, mask)).to(scores.dtype), mask)
-
-
-def centred(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Scores from 0 down, the best allowed key at 0, the others where they can get no weight.
-
-    The projections give nothing to keys 1 or more below the best, so cutting at -2 (and masking there) changes
-    nothing, and sums stay exact however large the scores are.
-    """
-    scores = fill(in_single(scores), mask)
-    return (scores - scores.amax(-1, keepdim=True)).clamp(min=-2)
+        return keep(sparsemax(centred(scores, mask, depth=1)).to(scores.dtype), mask)

@@ -19,9 +19,11 @@ class Score(nn.Module):
     """
 
     multidimensional: bool = False  # one score per feature of the value
-    query_free: ClassVar[bool] = False  # ignores the query, which may then be None
+    query_free: bool = False  # ignores the query, which may then be None
     key_free: ClassVar[bool] = False  # ignores the content of the keys
     kernel: bool = False  # a similarity kernel: scores can be divided by their sum
+    signed: bool = False  # a kernel whose estimates may be negative
+    key_order: ClassVar[bool] = False  # reads the order of the keys, so permuting them matters
     needs_equal_sizes: ClassVar[bool] = False  # d_q = d_k
     makes_heads: ClassVar[bool] = False  # gives several heads for an input of one
     context_fields: ClassVar[tuple[str, ...]] = ()  # what it reads of the context besides query, key and mask

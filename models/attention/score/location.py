@@ -19,6 +19,7 @@ class LocationBased(Score):
     """
 
     key_free = True
+    key_order = True
 
     def __init__(self, *, d_q: int, max_keys: int, heads: int = 1) -> None:
         super().__init__()

@@ -1,0 +1,96 @@
+"""α-entmax (C8): between softmax (α = 1) and sparsemax (α = 2)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from models.attention.align.base import Align, keep
+from models.attention.align.sparse import centred
+from models.attention.context import Context
+
+NEWTON_STEPS = 24
+
+
+def entmax15(scores: Tensor) -> Tensor:
+    """1.5-entmax of the last axis, exactly, by sorting (Peters et al. 2019, algorithm 2)."""
+    scores = (scores - scores.amax(-1, keepdim=True)) / 2
+    ranked = scores.sort(-1, descending=True).values
+    rank = torch.arange(1, scores.shape[-1] + 1, device=scores.device, dtype=scores.dtype)
+    mean = ranked.cumsum(-1) / rank
+    spread = rank * (ranked.square().cumsum(-1) / rank - mean.square())
+    # The floor keeps the square root's gradient finite where a rank is outside the support.
+    thresholds = mean - ((1 - spread) / rank).clamp(min=torch.finfo(scores.dtype).tiny).sqrt()
+    support = (thresholds <= ranked).sum(-1, keepdim=True)
+    return (scores - thresholds.gather(-1, support - 1)).clamp(min=0).square()
+
+
+def entmax(scores: Tensor, alpha: Tensor) -> Tensor:
+    """α-entmax of the last axis for 1 < α ≤ 2, by Newton's method.
+
+    Σ_l [(α-1) e_l - τ]₊^{1/(α-1)} - 1 is convex and decreasing in τ and not negative at τ = (α-1) max e - 1, so that
+    Newton's method climbs to its root from there without ever passing it. The last step is taken with gradients:
+    that is the implicit function theorem, and makes them exact in the scores and in α.
+    """
+    power = 1 / (alpha - 1)
+    scaled = (alpha - 1) * (scores - scores.amax(-1, keepdim=True))
+    threshold = torch.full_like(scaled[..., :1], -1.0)
+    with torch.no_grad():
+        for _ in range(NEWTON_STEPS):
+            threshold = _newton_step(threshold, scaled, power)
+    return _powers(scaled - _newton_step(threshold, scaled, power), power)
+
+
+def _newton_step(threshold: Tensor, scaled: Tensor, power: Tensor) -> Tensor:
+    above = scaled - threshold
+    slope = (power * _powers(above, power - 1)).sum(-1, keepdim=True).detach()
+    return threshold + (_powers(above, power).sum(-1, keepdim=True) - 1) / slope.clamp(min=1e-6)
+
+
+def _powers(above: Tensor, power: Tensor) -> Tensor:
+    """above^power where above > 0, else 0; the inner replacement keeps gradients finite at 0."""
+    positive = above > 0
+    return torch.where(positive, torch.where(positive, above, torch.ones_like(above)) ** power, torch.zeros_like(above))
+
+
+class Entmax15(Align):
+    """1.5-entmax (Peters et al. 2019, eq. 10 with α = 1.5; survey C §3).
+
+    a = argmax_p pᵀe + H_α(p) over the simplex, H_α the Tsallis entropy, α = 1.5: a_l = [e_l / 2 - τ]₊²
+
+    Shapes: scores [..., query, key] -> weights of the same shape, some exactly 0.
+    """
+
+    sparse = True
+
+    def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        return keep(entmax15(centred(scores, mask, depth=2)).to(scores.dtype), mask)
+
+
+class Entmax(Align):
+    """α-entmax with a fixed α, or one learned by each head (Correia et al. 2019, eq. 8; survey C §3, S §5.3).
+
+    a_l = [(α-1) e_l - τ]₊^{1/(α-1)}, τ so that Σ a_l = 1;  learned: α = 1 + sigmoid(z_head)
+
+    Shapes: scores [..., head, query, key] -> weights of the same shape, some exactly 0.
+    Raises: ValueError where α is outside 1.01 … 2 (softmax is α = 1).
+    """
+
+    sparse = True
+
+    def __init__(self, *, alpha: float = 1.5, learned: bool = False, heads: int = 1) -> None:
+        super().__init__()
+        if not 1.01 <= alpha <= 2 or (learned and alpha == 2):
+            raise ValueError(f"alpha must lie in 1.01 … 2 (below 2 where it is learned); it is {alpha}")
+        start = torch.full((heads, 1, 1), math.log((alpha - 1) / (2 - alpha)) if learned else alpha)
+        self.learned = learned
+        self.weight = nn.Parameter(start, requires_grad=learned)
+
+    @property
+    def alpha(self) -> Tensor:
+        """α of each head [head, 1, 1], at least 1.01."""
+        return (1 + self.weight.sigmoid()).clamp(min=1.01) if self.learned else self.weight
+
+    def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        rows = centred(scores, mask, depth=100)
+        return keep(entmax(rows, self.alpha.to(rows.dtype)).to(scores.dtype), mask)

@@ -1,0 +1,33 @@
+"""Positional masks as part of an alignment (C9): directional, diagonal-disabled, block."""
+
+from torch import Tensor
+
+from models.attention.align.base import Align, both
+from models.attention.align.soft import Softmax
+from models.attention.context import Context
+from models.attention.masks import Mask
+
+
+class PositionalMask(Align):
+    """An alignment that looks only where a mask over positions allows (Shen et al. 2018a, eq. 15–17; G §3.3, S §5.1).
+
+    a = align(e + M), M_ij = 0 where position i may attend to position j, otherwise -∞
+
+    The masks are those of `models.attention.masks`: forward, backward, diagonal_disabled, block, window, …
+
+    Shapes: scores [..., query, key], positions from the context (default 0, 1, …) -> weights of the scores' shape.
+    """
+
+    key_order = True
+    context_fields = ("query_positions", "key_positions")
+
+    def __init__(self, *, mask: Mask, align: Align | None = None) -> None:
+        super().__init__()
+        self.mask = mask
+        self.align = Softmax() if align is None else align
+        self.normalised = self.align.normalised
+        self.d_q = self.align.d_q
+
+    def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        weights: Tensor = self.align(scores, both(mask, self.mask(*context.positions(scores))), context)
+        return weights

@@ -1,0 +1,36 @@
+"""Self-adaptive temperature (C11): the query decides how soft its attention is."""
+
+from torch import Tensor, nn
+
+from models.attention.align.base import Align, softmax
+from models.attention.context import Context
+from models.attention.errors import ShapeError, require_features
+
+
+class SelfAdaptiveTemperature(Align):
+    """Softmax with a temperature that follows from the query (Lin et al. 2018b, eq. 4–6; survey G §3.3).
+
+    a = softmax(e / τ), τ = λ^β, β = tanh(wᵀ q): softer up to τ = λ, harder down to τ = 1 / λ
+
+    Shapes: scores [..., query, key], context.query [batch, head, query, d_q] -> weights of the scores' shape.
+    Raises: ShapeError where there is no query or d_q differs; ValueError where λ ≤ 1.
+    """
+
+    needs_query = True
+
+    def __init__(self, *, d_q: int, base: float = 4.0) -> None:
+        super().__init__()
+        if base <= 1:
+            raise ValueError(f"base (λ) must be greater than 1; it is {base}")
+        self.d_q, self.base = d_q, base
+        self.exponent = nn.Linear(d_q, 1, bias=False)
+
+    def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        return softmax(scores / self.temperature(context), mask)
+
+    def temperature(self, context: Context) -> Tensor:
+        """τ [batch, head, query, 1]."""
+        if context.query is None:
+            raise ShapeError("SelfAdaptiveTemperature takes the temperature from the query; there is none")
+        require_features(context.query, "query", self.d_q, self)
+        return self.base ** self.exponent(context.query).tanh()

@@ -1,0 +1,50 @@
+"""Feature-based score (B11): groups of keys are judged by their mean and their spread."""
+
+import torch
+from torch import Tensor
+
+from models.attention.context import Context
+from models.attention.linear import HeadLinear
+from models.attention.score.base import Score
+from models.attention.score.pairwise import Activation
+from models.attention.score.self_attentive import every_query
+
+
+class FeatureBased(Score):
+    """Feature-based score (Li et al. 2019a, area attention; survey C Table 2). The query is not read.
+
+    e_l = wᵀ act(W₁ φ₁(K)_l + W₂ φ₂(K)_l + b), φ₁ the mean and φ₂ the standard deviation of keys l - r … l + r
+
+    Keys that no query may attend to do not count in a group.
+
+    Shapes: key [batch, head, key, d_k] -> scores [batch, head, query or 1, key].
+    Raises: ShapeError where d_k differs from what the score was built for.
+    """
+
+    query_free = True
+    key_order = True
+
+    def __init__(self, *, d_k: int, d_w: int, radius: int = 1, heads: int = 1, act: Activation = torch.tanh) -> None:
+        super().__init__()
+        self.d_k, self.radius, self.act = d_k, radius, act
+        self.mean_map = HeadLinear(d_in=d_k, d_out=d_w, heads=heads, bias=True)
+        self.spread_map = HeadLinear(d_in=d_k, d_out=d_w, heads=heads)
+        self.importance = HeadLinear(d_in=d_w, d_out=1, heads=heads)
+
+    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+        mean, spread = group_moments(key, context.mask, self.radius)
+        hidden = self.act(self.mean_map(mean) + self.spread_map(spread))
+        return every_query(self.importance(hidden).transpose(-2, -1), query)
+
+
+def group_moments(key: Tensor, mask: Tensor | None, radius: int) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each key's neighbourhood, both [batch, head, key, d_k]."""
+    position = torch.arange(key.shape[-2], device=key.device)
+    near = (position.unsqueeze(-1) - position).abs() <= radius
+    member = near if mask is None else near & mask.any(-2, keepdim=True)
+    share = member.to(key.dtype)
+    share = share / share.sum(-1, keepdim=True).clamp(min=1)
+    mean = share @ key
+    variance = share @ key.square() - mean.square()
+    # The floor keeps the square root's gradient finite for a group of one.
+    return mean, variance.clamp(min=torch.finfo(key.dtype).eps ** 2).sqrt()

@@ -1,0 +1,29 @@
+"""Descriptions of maps, as short as a test can read them."""
+
+from limelight.v1 import attention_pb2, model_pb2
+
+
+def map_of(name: str, **fields: object) -> model_pb2.MapDescription:
+    """Describe a map; the stack is what stands before the first dot, the layer a number after it."""
+    stack, _, rest = name.partition(".")
+    layer = rest.split(".")[0]
+    values: dict[str, object] = {
+        "name": name,
+        "stack": stack,
+        "kind": attention_pb2.MAP_KIND_SELF,
+        "normalised": True,
+        "heads": 2,
+        "query_labels": "tokens",
+        "key_labels": "tokens",
+        "form": model_pb2.MAP_FORM_DENSE,
+    }
+    if layer.isdigit():
+        values["layer"] = int(layer)
+    return model_pb2.MapDescription(**(values | fields))  # type: ignore[arg-type]
+
+
+def encoder(layers: int = 3, heads: int = 2) -> list[model_pb2.MapDescription]:
+    """Describe an encoder's maps and one layer of a decoder's cross attention."""
+    maps = [map_of(f"encoder.{layer}.self", heads=heads) for layer in range(layers)]
+    cross = attention_pb2.MAP_KIND_CROSS
+    return [*maps, map_of("decoder.0.cross", heads=heads, kind=cross, query_labels="output")]

@@ -1,0 +1,140 @@
+"""Reduction, rollout, top k and encoding, with numbers that a reader can check by hand."""
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bundle.maps import MapWeights
+from service.attention.encode import encode_dense, encode_edges
+from service.attention.options import Encoding, HeadReduction
+from service.attention.reduce import Floats, reduce_heads, rollout
+from service.attention.topk import top_k, top_k_edges
+
+weights_of = hnp.arrays(
+    np.float32,
+    hnp.array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=6),
+    elements=st.sampled_from([0.0, 0.125, 0.25, 0.5, 1.0, float("nan")]) | st.floats(0, 1, width=32),
+)
+
+
+def floats(values: object) -> Floats:
+    return np.asarray(values, dtype=np.float32)
+
+
+def test_mean_and_max_over_heads_keep_the_axis() -> None:
+    weights = floats([[[0.2, 0.8]], [[0.6, 0.4]]])
+    np.testing.assert_allclose(reduce_heads(weights, HeadReduction.MEAN), [[[0.4, 0.6]]], rtol=1e-6)
+    np.testing.assert_allclose(reduce_heads(weights, HeadReduction.MAX), [[[0.6, 0.8]]], rtol=1e-6)
+    assert reduce_heads(weights, HeadReduction.NONE) is weights
+
+
+def test_rollout_of_two_layers_by_hand() -> None:
+    first = floats([[[0.0, 1.0], [1.0, 0.0]]])  # each attends to the other: mixed with itself, halves
+    second = floats([[[1.0, 0.0], [1.0, 0.0]]])  # all attend to 0: rows (1, 0) and (½, ½)
+    # (1, 0) · halves = halves; (½, ½) · halves = halves
+    np.testing.assert_allclose(rollout([first, second]), [[[0.5, 0.5], [0.5, 0.5]]])
+    # The order matters: halves · [[1, 0], [½, ½]] = (¾, ¼) twice
+    np.testing.assert_allclose(rollout([second, first]), [[[0.75, 0.25], [0.75, 0.25]]])
+
+
+def test_rollout_of_a_row_that_attends_to_nothing_stays_with_itself() -> None:
+    np.testing.assert_allclose(rollout([floats([[[0.0, 0.0], [0.5, 0.5]]])]), [[[1.0, 0.0], [0.25, 0.75]]])
+
+
+@given(hnp.arrays(np.float32, (3, 2, 4, 4), elements=st.floats(0, 1, width=32)))
+def test_rows_of_a_rollout_sum_to_one(layers: npt.NDArray[np.float32]) -> None:
+    np.testing.assert_allclose(rollout(list(layers)).sum(axis=-1), 1, atol=1e-5)
+
+
+def test_top_1_is_the_union_over_heads_with_every_heads_weights() -> None:
+    weights = floats([[[0.1, 0.2, 0.7]], [[0.6, 0.3, 0.1]]])
+    kept, query, key = top_k(weights, 1)
+    assert query.tolist() == [0, 0]
+    assert key.tolist() == [0, 2]
+    np.testing.assert_array_equal(kept, floats([[0.1, 0.7], [0.6, 0.1]]))
+
+
+def test_of_equal_weights_the_lowest_keys_are_kept() -> None:
+    assert top_k(floats([[[0.25, 0.25, 0.25, 0.25]]]), 2)[2].tolist() == [0, 1]
+    assert top_k(floats([[[0.1, 0.4, 0.1, 0.4, 0.4]]]), 2)[2].tolist() == [1, 3]
+
+
+@given(weights_of, st.integers(1, 8))
+def test_top_k_is_what_sorting_each_row_gives(weights: Floats, k: int) -> None:
+    expected = set()
+    for head in weights:
+        for query, row in enumerate(head):
+            ranked = sorted(range(len(row)), key=lambda key: (-row[key] if not np.isnan(row[key]) else np.inf, key))
+            expected |= {(query, key) for key in ranked[:k]}
+    kept, query_index, key_index = top_k(weights, k)
+    assert list(zip(query_index.tolist(), key_index.tolist(), strict=True)) == sorted(expected)
+    np.testing.assert_array_equal(kept, weights[:, query_index, key_index])
+
+
+@given(weights_of, st.integers(1, 8))
+def test_top_k_of_edges_is_top_k_of_the_same_weights_as_a_rectangle(weights: Floats, k: int) -> None:
+    query, key = np.indices(weights.shape[1:]).reshape(2, -1).astype(np.int32)
+    edges = top_k_edges(MapWeights(weights.reshape(weights.shape[0], -1), query, key), k)
+    kept, query_index, key_index = top_k(weights, k)
+    np.testing.assert_array_equal(edges.weights, kept)
+    np.testing.assert_array_equal(edges.query_index, query_index)
+    np.testing.assert_array_equal(edges.key_index, key_index)
+
+
+def test_uint8_by_hand() -> None:
+    values, scales = encode_dense(floats([[[0.0, 2.55, 1.0], [0.0, 0.0, 0.0]]]), Encoding.UINT8)
+    assert values.dtype == np.uint8
+    assert values.tolist() == [[[0, 255, 100], [0, 0, 0]]]  # a step is 2.55 / 255 = 0.01
+    np.testing.assert_allclose(scales, [[0.01, 0.0]], rtol=1e-6)  # type: ignore[arg-type]
+
+
+@given(
+    hnp.arrays(np.float32, hnp.array_shapes(min_dims=3, max_dims=4, max_side=5), elements=st.floats(0, 1e6, width=32))
+)
+def test_uint8_is_within_half_a_step_of_every_weight(weights: Floats) -> None:
+    values, scales = encode_dense(weights, Encoding.UINT8)
+    assert scales is not None and scales.shape == weights.shape[:2]
+    step = scales.reshape(scales.shape + (1,) * (weights.ndim - 2))
+    assert (np.abs(values * step - weights) <= 0.5001 * step + 1e-38).all()
+
+
+def test_what_is_not_finite_spoils_only_itself() -> None:
+    values, scales = encode_dense(floats([[[np.nan, 1.0], [np.inf, 2.0]]]), Encoding.UINT8)
+    assert values.tolist() == [[[0, 255], [0, 255]]]
+    edges, edge_scales = encode_edges(floats([[np.nan, 1.0, np.inf, 2.0]]), np.array([0, 0, 1, 1]), 2, Encoding.UINT8)
+    assert edges.tolist() == [[0, 255, 0, 255]]
+    np.testing.assert_array_equal(edge_scales, scales)
+
+
+def test_edges_have_one_scale_a_query_and_zero_where_a_query_has_none() -> None:
+    values, scales = encode_edges(floats([[0.5, 2.55, 1.0]]), np.array([0, 0, 2]), 3, Encoding.UINT8)
+    assert values.tolist() == [[50, 255, 255]]
+    np.testing.assert_allclose(scales, [[0.01, 0, 1 / 255]], rtol=1e-6)  # type: ignore[arg-type]
+
+
+def test_no_edges_at_all_encode_to_nothing() -> None:
+    for encoding in Encoding:
+        values, _ = encode_edges(np.zeros((2, 0), np.float32), np.zeros(0, np.int64), 3, encoding)
+        assert values.shape == (2, 0)
+
+
+@settings(max_examples=200)
+@given(st.floats(2**-13, 1, width=32))
+def test_float16_is_within_a_thousandth_of_every_weight_over_a_ten_thousandth(weight: float) -> None:
+    values, scales = encode_dense(floats([[[weight]]]), Encoding.FLOAT16)
+    assert scales is None and values.dtype == np.float16
+    assert abs(float(values[0, 0, 0]) - weight) <= 1e-3 * weight  # type: ignore[arg-type]
+
+
+def test_float16_of_a_large_score_is_large_and_keeps_its_sign() -> None:
+    values, _ = encode_dense(floats([[[1e6, -1e6]]]), Encoding.FLOAT16)
+    assert values.tolist() == [[[65504.0, -65504.0]]]
+
+
+def test_each_encoding_is_half_the_size_of_the_one_before() -> None:
+    sizes = [encode_dense(np.ones((1, 4, 4), np.float32), encoding)[0].nbytes for encoding in Encoding]
+    assert all(larger == 2 * smaller for larger, smaller in pairwise(sizes))

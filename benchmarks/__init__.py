@@ -1,0 +1,1 @@
+"""Measurements that anybody can run again; the tables in docs/ come from here."""

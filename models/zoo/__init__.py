@@ -1,0 +1,1 @@
+"""Published models, one file each: the network as its paper draws it, and its `Card`."""

@@ -130,7 +130,7 @@ class Mechanism:
     @property
     def parameters(self) -> tuple[str, ...]:
         """The constructor's arguments with their defaults."""
-        given = list(inspect.signature(self.module.__init__).parameters.values())[1:]
+        given = inspect.signature(self.module).parameters.values()
         plain = [p for p in given if p.kind is p.KEYWORD_ONLY]
         return tuple(p.name if p.default is p.empty else f"{p.name}={_shown(p.default)}" for p in plain)
 

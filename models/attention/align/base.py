@@ -52,6 +52,11 @@ def softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     return keep(fill(scores, mask).softmax(-1), mask)
 
 
+def in_single(tensor: Tensor) -> Tensor:
+    """Float32 at least: sums over sorted scores, positions and probabilities lose too much in half precision."""
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
 def both(mask: Tensor | None, other: Tensor) -> Tensor:
     """What both masks allow."""
     return other if mask is None else mask & other

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from models.attention.align.base import Align, softmax
+from models.attention.align.base import Align, in_single, softmax
 from models.attention.context import Context
 from models.attention.errors import ShapeError, require_features
 
@@ -39,9 +39,9 @@ class GaussianGrid(Align):
         if query is None:
             raise ShapeError("GaussianGrid takes its patch from the query; there is none")
         require_features(query, "query", self.d_q, self)
-        *centres, log_variance, log_stride = self.parameters_of(query).float().unsqueeze(-1).unbind(-2)
+        *centres, log_variance, log_stride = in_single(self.parameters_of(query)).unsqueeze(-1).unbind(-2)
         allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand(scores.shape)
-        count = allowed.sum(-1, keepdim=True).float()
+        count = allowed.sum(-1, keepdim=True).to(log_variance.dtype)
         position = torch.arange(scores.shape[-1], device=scores.device)
         columns = self.columns
         if columns is None:

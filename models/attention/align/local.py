@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from models.attention.align.base import Align, both, softmax
+from models.attention.align.base import Align, both, in_single, softmax
 from models.attention.context import Context
 from models.attention.errors import ShapeError, require_features
 
@@ -72,4 +72,4 @@ class LocalPredictive(Align):
         require_features(query, "query", self.d_q, self)
         share = self.position(torch.tanh(self.hidden(query))).sigmoid()
         allowed = torch.ones_like(key[:, :1, None, :, 0], dtype=torch.bool) if mask is None else mask
-        return share.float() * allowed.sum(-1, keepdim=True)
+        return in_single(share) * allowed.sum(-1, keepdim=True)

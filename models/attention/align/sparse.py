@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.attention.align.base import Align, fill, keep
+from models.attention.align.base import Align, fill, in_single, keep
 from models.attention.context import Context
 
 
@@ -16,11 +16,6 @@ def sparsemax(scores: Tensor) -> Tensor:
     support = (rank * ranked > excess).sum(-1, keepdim=True)
     threshold = excess.gather(-1, support - 1) / support.to(scores.dtype)
     return (scores - threshold).clamp(min=0)
-
-
-def in_single(scores: Tensor) -> Tensor:
-    """Scores in float32 at least: sums over sorted scores lose too much in half precision."""
-    return scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
 
 
 def centred(scores: Tensor, mask: Tensor | None, depth: float) -> Tensor:

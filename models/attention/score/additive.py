@@ -85,8 +85,9 @@ class Concat(Score):
 
 
 def weigh_pairs(pair: Tensor, importance: HeadLinear) -> Tensor:
-    """Importance of each pair, per output of `importance`.
+    """Each head's linear map over pairs.
 
     Shapes: pair [batch, head, query, key, d_w] -> [batch, head, query, key, d_out].
     """
-    return pair @ importance.weight.unsqueeze(1)
+    weighed = pair @ importance.weight.unsqueeze(1)
+    return weighed if importance.bias is None else weighed + importance.bias.unsqueeze(1)

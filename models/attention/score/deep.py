@@ -48,5 +48,6 @@ class Deep(Score):
         """The layers above the first [batch, head, query, key]."""
         pair = self.act(pair)
         for layer in self.hidden:
-            pair = self.act(weigh_pairs(pair, layer) + layer.bias.unsqueeze(1))
+            assert isinstance(layer, HeadLinear)
+            pair = self.act(weigh_pairs(pair, layer))
         return weigh_pairs(pair, self.importance).squeeze(-1)

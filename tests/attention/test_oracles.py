@@ -1,0 +1,20 @@
+"""Every mechanism gives what a brute-force transcription of its paper's equation gives."""
+
+import pytest
+
+from models.attention.mechanism import Mechanism, Sizes
+from models.attention.registry import MECHANISMS
+from tests.attention.checks import check_matches_oracle, shaken
+from tests.oracles import ORACLES
+
+
+@pytest.mark.parametrize("sizes", [Sizes(2, 3, 5), Sizes(1, 6, 4), Sizes(2, 1, 1)], ids=str)
+@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m.name in ORACLES], ids=lambda m: f"{m.row} {m.name}")
+def test_equals_the_equation(mechanism: Mechanism, sizes: Sizes) -> None:
+    module = shaken(mechanism.build())
+    check_matches_oracle(mechanism, module, mechanism.inputs(sizes), ORACLES[mechanism.name])
+
+
+def test_every_score_and_alignment_has_an_oracle() -> None:
+    ours = {m.name for m in MECHANISMS if m.column in ("general", "score", "align")}
+    assert ours <= set(ORACLES)

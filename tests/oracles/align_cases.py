@@ -1,0 +1,105 @@
+"""Oracles of the alignments over the scaled dot score, by the mechanism's name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.oracles import alignments as al
+from tests.oracles import scores
+from tests.oracles.cases import Array, Oracle, Row, array, by_row, rows, summed
+
+
+def over_scaled_dot(weights: Callable[[Any, Row, Array], Array]) -> Oracle:
+    """weights(alignment, row, scores)."""
+    return by_row(lambda m, r: weights(m.align, r, np.array([scores.scaled_dot(r.query, k) for k in r.keys])))
+
+
+def reinforced(a: Any, r: Row, e: Array) -> Array:
+    parameters = array(a.selector.hidden.weight), array(a.selector.hidden.bias), array(a.selector.odds.weight)[0]
+    keep = [r.first["noise"][j] < al.selector(r.keys, r.valid, j, *parameters) for j in range(len(e))]
+    return al.softmax(e, r.allowed & np.array(keep))
+
+
+def positional(a: Any, r: Row, e: Array) -> Array:
+    """Earlier keys, and those of the same block of three."""
+    seen = np.array([j < r.at or j // 3 == r.at // 3 for j in range(len(e))])
+    return al.softmax(e, r.allowed & seen)
+
+
+def gaussian_grid(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Three filters a query, one below the other."""
+    layer, found = module.align.parameters_of, {}
+    for index, r in rows(inputs):
+        centre, log_variance, log_stride = array(layer.weight) @ r.query + array(layer.bias)
+        grid = al.gaussian_grid(len(r.keys), r.allowed, 3, centre, log_variance, log_stride)
+        found[index] = grid, np.stack([summed(a, r.values) for a in grid])
+    batch, heads, queries = inputs["query"].shape[:3]
+    stacked = [
+        np.stack([
+            np.stack([np.concatenate([found[b, h, i][n] for i in range(queries)]) for h in range(heads)])
+            for b in range(batch)
+        ])
+        for n in (0, 1)
+    ]  # fmt: skip
+    return {"weights": stacked[0], "context": stacked[1]}
+
+
+def chunkwise(a: Any, r: Row, e: Array) -> Array:
+    stops = al.monotonic(e, r.allowed, r.inputs["previous_weights"], r.inputs["noise"])
+    return al.chunkwise(stops, r.inputs["chunk_scores"], r.allowed, 3)
+
+
+def entmax(a: Any, r: Row, e: Array) -> Array:
+    return al.entmax(e, r.allowed, 1 + al.sigmoid(float(array(a.weight, r.head).item())))
+
+
+def span(a: Any, r: Row, e: Array) -> Array:
+    return al.adaptive_span(e, r.allowed, r.at, 4 * min(max(float(array(a.share, r.head).item()), 0.0), 1.0), 2)
+
+
+def predictive(a: Any, r: Row, e: Array) -> Array:
+    return al.local_predictive(e, r.allowed, r.query, array(a.hidden.weight), array(a.position.weight)[0], 2)
+
+
+def kernel_ratio(m: Any, r: Row) -> Array:
+    directions = array(m.score.directions)
+    return al.ratio(np.array([scores.positive_random_features(r.query, k, directions) for k in r.keys]), r.allowed)
+
+
+def kernel_weights(m: Any, r: Row) -> Array:
+    h = len(r.query) ** 0.25
+    return np.array([scores.gaussian_kernel(r.query, k, h) for k in r.keys]) * r.allowed
+
+
+ALIGN_ORACLES: dict[str, Oracle] = {
+    "soft (global)": over_scaled_dot(lambda a, r, e: al.softmax(e, r.allowed)),
+    "sigmoid": over_scaled_dot(lambda a, r, e: al.sigmoids(e, r.allowed)),
+    "hard": over_scaled_dot(lambda a, r, e: al.hard(e, r.allowed, r.inputs["noise"])),
+    "local, monotonic": over_scaled_dot(lambda a, r, e: al.local_monotonic(e, r.allowed, r.at, 2)),
+    "local, predictive": over_scaled_dot(predictive),
+    "reinforced": over_scaled_dot(reinforced),
+    "sparsemax": over_scaled_dot(lambda a, r, e: al.entmax(e, r.allowed, 2.0)),
+    "1.5-entmax": over_scaled_dot(lambda a, r, e: al.entmax(e, r.allowed, 1.5)),
+    "α-entmax": over_scaled_dot(entmax),
+    "positional mask": over_scaled_dot(positional),
+    "selective grid of Gaussians": gaussian_grid,
+    "self-adaptive temperature": over_scaled_dot(
+        lambda a, r, e: al.temperature(e, r.allowed, r.query, array(a.exponent.weight)[0], 4.0)
+    ),
+    "compositional de-attention": over_scaled_dot(lambda a, r, e: al.de_attention(e, r.allowed, r.query, r.keys)),
+    "constrained softmax": over_scaled_dot(
+        lambda a, r, e: al.constrained_softmax(e, r.allowed, r.inputs["upper_bounds"])
+    ),
+    "constrained sparsemax": over_scaled_dot(
+        lambda a, r, e: al.constrained_sparsemax(e, r.allowed, r.inputs["upper_bounds"])
+    ),
+    "adaptive span": over_scaled_dot(span),
+    "hard monotonic": over_scaled_dot(
+        lambda a, r, e: al.monotonic(e, r.allowed, r.inputs["previous_weights"], r.inputs["noise"])
+    ),
+    "monotonic chunkwise": over_scaled_dot(chunkwise),
+    "distance-aware": over_scaled_dot(lambda a, r, e: al.distance_aware(e, r.allowed, r.inputs["distances"], 3)),
+    "kernel ratio": by_row(kernel_ratio),
+    "softmax-free kernel": by_row(kernel_weights),
+}

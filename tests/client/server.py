@@ -156,7 +156,11 @@ def classes(**probabilities):
 def scribe(instance, _):
     """Each head attends to words by their length to the power of its number; `[CLS]` and `[SEP]` count as length 1."""
     text = instance.inputs["text"].text
-    tokens = [attention.Token(text="[CLS]", special=True), *word_tokens(text), attention.Token(text="[SEP]", special=True)]
+    tokens = [
+        attention.Token(text="[CLS]", special=True),
+        *word_tokens(text),
+        attention.Token(text="[SEP]", special=True),
+    ]
     lengths = np.array([1.0 if token.special else len(token.text) for token in tokens])
     size = len(tokens)
     maps = []
@@ -228,7 +232,9 @@ def vit(_, __):
     grid = attention.Grid(rows=4, columns=4, leading=["[class]"])
     labels = attention.LabelSet(name="patches", kind="LABEL_KIND_GRID", size=17, grid=grid)
     digits = {str(digit): 0.91 if digit == 7 else 0.01 for digit in range(10)}
-    return service.Attended(prediction=service.Prediction(classification=classes(**digits)), label_sets=[labels], maps=maps)
+    return service.Attended(
+        prediction=service.Prediction(classification=classes(**digits)), label_sets=[labels], maps=maps
+    )
 
 
 def echo(instance, generation):
@@ -256,7 +262,9 @@ def echo(instance, generation):
     sequence = service.Sequence(
         text=text, token_ids=range(len(steps)), log_probabilities=[-0.5] * len(steps), finish_reason="FINISH_REASON_END"
     )
-    other = service.Sequence(text=text.lower(), token_ids=[9], log_probabilities=[-2.0], finish_reason="FINISH_REASON_END")
+    other = service.Sequence(
+        text=text.lower(), token_ids=[9], log_probabilities=[-2.0], finish_reason="FINISH_REASON_END"
+    )
     sequences = [sequence, other][: max(1, generation.hypotheses)]
     prediction = service.Prediction(sequences=service.Sequences(sequences=sequences))
     return service.Attended(prediction=prediction, label_sets=sets, maps=[cross])
@@ -268,14 +276,26 @@ MODELS = {"echo": echo, "han": han, "scribe": scribe, "vit": vit}
 def GetModel(name):
     title, task, inputs, stack = {
         "echo": ("Echo", "GENERATION", [("text", "TEXT", False), ("target", "TEXT", True)], ("decoder.cross",)),
-        "han": ("Hierarchical attention network", "CLASSIFICATION", [("document", "DOCUMENT", False)], ("word", "sentence")),
+        "han": (
+            "Hierarchical attention network",
+            "CLASSIFICATION",
+            [("document", "DOCUMENT", False)],
+            ("word", "sentence"),
+        ),
         "scribe": ("Scribe", "CLASSIFICATION", [("text", "TEXT", False)], ("encoder.0.self", "encoder.1.self")),
-        "vit": ("Vision Transformer", "CLASSIFICATION", [("image", "IMAGE", False)], ("encoder.0.self", "encoder.1.self")),
+        "vit": (
+            "Vision Transformer",
+            "CLASSIFICATION",
+            [("image", "IMAGE", False)],
+            ("encoder.0.self", "encoder.1.self"),
+        ),
     }[name]
     description = model.ModelDescription(
         name=name, version=1, title=title, task=f"TASK_{task}", summary=f"{title}, made up for tests.",
         inputs=[model.InputDescription(name=n, kind=f"INPUT_KIND_{k}", optional=o) for n, k, o in inputs],
-        maps=[model.MapDescription(name=n, kind="MAP_KIND_SELF", heads=2, query_labels="q", key_labels="k") for n in stack],
+        maps=[
+            model.MapDescription(name=n, heads=2 if n.startswith("encoder") else 1, query_labels="q", key_labels="k") for n in stack
+        ],
         metrics=[model.Metric(name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class")],
     )  # fmt: skip
     if name == "echo":
@@ -288,7 +308,11 @@ def GetModel(name):
         description.citation.authors.append("Nobody")
         description.citation.year = 2021
     status = service.ModelStatus(
-        model=values_pb2.Model(name=name, version=1), state="MODEL_STATE_READY", is_default=True, title=title, task=f"TASK_{task}"
+        model=values_pb2.Model(name=name, version=1),
+        state="MODEL_STATE_READY",
+        is_default=True,
+        title=title,
+        task=f"TASK_{task}",
     )
     return service.GetModelResponse(status=status, description=description, bundle_digest="0" * 64)
 

@@ -1,0 +1,96 @@
+"""Puts the commands together, runs one, and turns whatever goes wrong into one line and an exit status."""
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from limelight.cli import CommandError, commands
+from limelight.version import version
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; the exit status."""
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    try:
+        command: Any = typer.main.get_command(_application(name))
+        # Not standalone: errors come here as exceptions, rather than as a box of several lines.
+        status = command.main(arguments or ["--help"], prog_name="limelight", standalone_mode=False)
+        sys.stdout.flush()
+        return status if isinstance(status, int) else 0
+    except CommandError as error:
+        return _fail(str(error), error.status)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has had enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        return _fail(str(commands.missing(name or "", error)), 1)
+    except Exception as error:
+        if hasattr(error, "format_message") and hasattr(
+            error, "exit_code"
+        ):  # what typer and click raise for wrong usage
+            known = f" (see 'limelight {name} --help')" if name in commands.KNOWN else " (see 'limelight --help')"
+            return _fail(error.format_message().rstrip(".") + known, 2)
+        described = _describe(name, error)
+        if described is None:
+            raise
+        return _fail(described, 1)
+
+
+def _application(chosen: str | None) -> typer.Typer:
+    """Every command by its summary, and the chosen one in full."""
+    application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    application.callback()(_root)
+    for name, summary in commands.summaries().items():
+        if name != chosen:
+            application.command(name, help=summary)(_not_chosen)
+    function = commands.load(chosen) if chosen else None
+    if chosen and function:
+        application.command(chosen)(function)
+    return application
+
+
+def _root(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=lambda asked: _print_version(asked), help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Limelight serves attention models over gRPC, and shows what they look at."""
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"limelight {version()}")
+        raise typer.Exit
+
+
+def _not_chosen() -> None:
+    """Never called: the command that is asked for is registered in full."""
+
+
+def _describe(name: str | None, error: Exception) -> str | None:
+    """What went wrong with one of this package's own commands, in a line; None for what is a fault of the program."""
+    if name not in commands.KNOWN or not commands.KNOWN[name].function:
+        return None
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    from limelight.errors import Error
+
+    if isinstance(error, Error):
+        field = f"{error.field}: " if error.field and error.field not in error.message else ""
+        after = f" (try again in {error.retry_after:g} s)" if error.retry_after else ""
+        return f"{error.code.name}: {field}{error.message}{after}"
+    # Inputs that cannot be sent: a file that is not UTF-8, an integer that does not fit.
+    return str(error) if isinstance(error, ValueError) else None
+
+
+def _fail(message: str, status: int) -> int:
+    print("limelight: " + " ".join(message.split()), file=sys.stderr)
+    return status

@@ -1,0 +1,121 @@
+"""Answers as JSON. The shape is an interface: fields are added, never renamed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from limelight.attended import Attended
+from limelight.descriptions import Model, ModelStatus
+from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
+from limelight.labels import LabelSet
+from limelight.maps import AttentionMap
+from limelight.predictions import Prediction
+
+# Kept out of a model's description: bytes that belong to no JSON document.
+_HIDDEN = {"examples"}
+
+
+def write(document: Any) -> None:
+    """Print one JSON document on one line, as UTF-8."""
+    print(json.dumps(document, ensure_ascii=False, allow_nan=True), flush=True)
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, mappings, tuples and arrays as what JSON has."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.name not in _HIDDEN}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(each) for each in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def models(statuses: list[ModelStatus]) -> dict[str, Any]:
+    """`{"models": [...]}`."""
+    return {"models": plain(statuses)}
+
+
+def model(description: Model) -> dict[str, Any]:
+    """A model's description, without its examples but with their number."""
+    return {**plain(description), "examples": len(description.examples)}
+
+
+def prediction(answer: Prediction) -> dict[str, Any]:
+    """A prediction: what the model's task does not give is null or empty."""
+    return {"label": answer.label, "probability": answer.probability, "text": answer.text, **plain(answer)}
+
+
+def attended(answer: Attended) -> dict[str, Any]:
+    """`{"prediction": ..., "label_sets": {name: ...}, "maps": [...]}`."""
+    return {
+        "prediction": prediction(answer.prediction),
+        "label_sets": {name: label_set(each) for name, each in answer.label_sets.items()},
+        "maps": [attention_map(each) for each in answer.maps],
+    }
+
+
+def label_set(labels: LabelSet) -> dict[str, Any]:
+    """A label set: a label for each entry, and for tokens their offsets, special flags and parents."""
+    return {
+        "kind": labels.kind,
+        "labels": list(labels.labels),
+        "offsets": plain(labels.offsets) or None,
+        "special": list(labels.special),
+        "parents": [token.parent for token in labels.tokens] if labels.parent else None,
+        "parent": labels.parent or None,
+        "grid": plain(labels.grid),
+    }
+
+
+def attention_map(each: AttentionMap) -> dict[str, Any]:
+    """A map: `weights` nested as `axes` say. Indices are those of the whole label sets, whatever was selected."""
+    edges = None
+    if each.edges is not None:
+        query_index, key_index = each.edges.query_index.tolist(), each.edges.key_index.tolist()
+        queries, keys = each.query.indices, each.key.indices
+        edges = {
+            "query_index": [queries[index] for index in query_index] if queries else query_index,
+            "key_index": [keys[index] for index in key_index] if keys else key_index,
+        }
+    return {
+        "name": each.name,
+        "stack": each.stack,
+        "layer": each.layer,
+        "kind": each.kind,
+        "normalised": each.normalised,
+        "signed": each.signed,
+        "query": each.query.name,
+        "key": each.key.name,
+        "heads": list(each.heads) or None,
+        "queries": plain(each.query.indices),
+        "keys": plain(each.key.indices),
+        "axes": list(each.axes),
+        "shape": list(each.weights.shape),
+        "edges": edges,
+        "weights": each.weights.tolist(),
+    }
+
+
+def event(each: GenerationEvent) -> dict[str, Any]:
+    """One event of a sequence: `{"event": "start" | "token" | "end", ...}`."""
+    match each:
+        case GenerationStart():
+            sets = {name: label_set(labels) for name, labels in each.label_sets.items()}
+            return {"event": "start", "truncated": each.truncated, "label_sets": sets}
+        case GeneratedToken():
+            maps = [attention_map(map_) for map_ in each.maps]
+            token = {"index": each.index, "id": each.id, "text": each.text, "log_probability": each.log_probability}
+            return {"event": "token", **token, "maps": maps}
+        case GenerationEnd():
+            return {
+                "event": "end",
+                "text": each.text,
+                "sequences": plain(each.sequences),
+                "output_steps": label_set(each.output_steps) if each.output_steps else None,
+                "maps": [attention_map(map_) for map_ in each.maps],
+                "provenance": plain(each.provenance),
+            }

@@ -1,0 +1,98 @@
+"""`limelight generate`."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from limelight.cli import CommandError, as_json, options
+from limelight.cli.inputs import read_instance
+from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent
+from limelight.requests import Attention
+
+StrategyName = Annotated[options.Strategy, typer.Option("--strategy", help="How tokens are chosen.")]
+Temperature = Annotated[
+    float, typer.Option("--temperature", min=0.0, help="Divides the scores before sampling; 0 means 1.")
+]
+TopTokens = Annotated[int, typer.Option("--top-k", min=0, help="Sample among the k most probable tokens; 0 for all.")]
+TopP = Annotated[float, typer.Option("--top-p", min=0.0, max=1.0, help="Sample among the tokens of this probability.")]
+Beams = Annotated[int, typer.Option("--beams", min=0, help="Beams of beam search; 0 means 4.")]
+Hypotheses = Annotated[int, typer.Option("--hypotheses", min=0, help="Sequences that beam search returns; 0 means 1.")]
+MaxNewTokens = Annotated[
+    int, typer.Option("--max-new-tokens", min=0, help="Most tokens put out; 0 for the model's limit.")
+]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="End once the text ends with this. Repeatable.")]
+TargetText = Annotated[str | None, typer.Option("--target-text", help="Force this output.")]
+
+
+def generate(
+    model: options.ModelName,
+    values: options.Words = None,
+    named: options.NamedInputs = None,
+    image: options.ImageFile = None,
+    example: options.Example = None,
+    truncate: options.Truncate = False,
+    strategy: StrategyName = options.Strategy.greedy,
+    temperature: Temperature = 0.0,
+    top_k: TopTokens = 0,
+    top_p: TopP = 0.0,
+    beams: Beams = 0,
+    hypotheses: Hypotheses = 0,
+    max_new_tokens: MaxNewTokens = 0,
+    stop: Stop = None,
+    seed: options.Seed = None,
+    target_text: TargetText = None,
+    maps: options.Maps = None,
+    as_document: options.Json = False,
+    target: options.Target = options.TARGET,
+    version: options.Version = 0,
+    timeout: options.Timeout = options.TIMEOUT,
+) -> None:
+    """Let a model put out text, token by token: `limelight generate bahdanau "3 May 2021"`.
+
+    A terminal shows tokens as they come, then the text; a pipe gets the text alone, a line a sequence. With --json
+    every event is a line, with attention for the maps that --map names.
+    """
+    with options.connect(target, timeout) as client:
+        description = client.model(model, version)
+        named = list(named or ())
+        if target_text is not None:
+            if not description.target_input:
+                raise CommandError(f"model {model!r} takes no forced output", status=2)
+            named.append(f"{description.target_input}={target_text}")
+        instance = read_instance(description, positional=values or (), named=named, image=image, example=example)
+        events = client.generate(
+            model,
+            instance,
+            version=version,
+            truncate=truncate,
+            seed=seed,
+            attention=Attention(maps=maps) if maps else None,
+            strategy=strategy.value,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            max_new_tokens=max_new_tokens,
+            stop=stop or (),
+            beams=beams,
+            hypotheses=hypotheses,
+        )
+        if as_document:
+            for event in events:
+                as_json.write(as_json.event(event))
+            return
+        console = Console()
+        end: GenerationEvent | None = None
+        # What joins tokens to text is the model's business, so the tokens are shown apart, and give way to the text.
+        with Live(Text(), console=console, transient=True, auto_refresh=False) as live:
+            tokens: list[str] = []
+            for event in events:
+                end = event
+                if isinstance(event, GeneratedToken) and console.is_terminal:
+                    tokens.append(event.text)
+                    live.update(Text("·".join(tokens), style="dim"), refresh=True)
+    if isinstance(end, GenerationEnd):
+        for sequence in end.sequences:
+            print(sequence.text)

@@ -1,0 +1,138 @@
+"""What is given on the command line, to an instance of the model's inputs."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limelight.cli import CommandError
+from limelight.descriptions import InputInfo, Model
+from limelight.v1 import values_pb2
+from limelight.values import Audio, Graph, Image, Input, Pair, to_instance
+
+_FILES = ("image", "audio")
+
+
+def read_instance(
+    model: Model,
+    *,
+    positional: Sequence[str] = (),
+    named: Sequence[str] = (),
+    image: Path | None = None,
+    example: int | None = None,
+) -> values_pb2.Instance:
+    """The instance that the arguments describe.
+
+    Positional values go to the model's required inputs in order; a pair takes two, and for an image they are paths.
+    Raises: CommandError for arguments that do not fit the model, OSError for a file that cannot be read.
+    """
+    instance = values_pb2.Instance()
+    if example is not None:
+        if example >= len(model.examples):
+            raise CommandError(f"model {model.name!r} has {len(model.examples)} examples, from 0", status=2)
+        instance.CopyFrom(model.examples[example])
+    given = {name: _named(model, name, value) for name, value in map(_split, named)}
+    if image is not None:
+        images = [each.name for each in model.inputs if each.kind == "image"]
+        if not images:
+            raise CommandError(f"model {model.name!r} has no image input; {_inputs(model)}", status=2)
+        given[images[0]] = Image(image)
+    given |= _positional(model, positional, taken={*given, *instance.inputs})
+    instance.MergeFrom(to_instance(given))
+    if not instance.inputs:
+        raise CommandError(f"nothing to send: {_inputs(model)}", status=2)
+    return instance
+
+
+def _positional(model: Model, values: Sequence[str], taken: set[str]) -> dict[str, Input]:
+    given: dict[str, Input] = {}
+    left = list(values)
+    for each in model.required_inputs:
+        if each.name in taken or not left:
+            continue
+        if each.kind == "pair" and left[0] != "-" and not left[0].startswith("@"):
+            if len(left) < 2:
+                raise CommandError(f"input {each.name!r} is a pair: give two texts", status=2)
+            given[each.name] = Pair(left.pop(0), left.pop(0))
+        else:
+            given[each.name] = _value(each.kind, each, left.pop(0))
+    if left:
+        raise CommandError(
+            f"{left[0]!r} is one value too many (quote a text of several words); {_inputs(model)}", status=2
+        )
+    return given
+
+
+def _split(argument: str) -> tuple[str, str]:
+    name, equals, value = argument.partition("=")
+    if not equals or not name:
+        raise CommandError(f"--input takes NAME=VALUE, not {argument!r}", status=2)
+    return name, value
+
+
+def _named(model: Model, name: str, value: str) -> Input:
+    for each in model.inputs:
+        if each.name == name:
+            return _value(each.kind, each, value)
+        if any(tensor.name == name for tensor in each.tensors):
+            return _value("tensor", each, value, tensor=name)
+    raise CommandError(f"model {model.name!r} has no input {name!r}; {_inputs(model)}", status=2)
+
+
+def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> Input:
+    """The value that an argument stands for: itself, `@FILE` or `-` for standard input."""
+    if kind in _FILES:
+        data = sys.stdin.buffer.read() if argument == "-" else Path(argument.removeprefix("@")).read_bytes()
+        return Image(data) if kind == "image" else Audio(data)
+    if kind == "tensor" and argument.startswith("@") and argument.endswith(".npy"):
+        return _array(np.load(argument[1:], allow_pickle=False), info, tensor)
+    if argument == "-":
+        # The line break that a terminal or `echo` adds is not part of the text.
+        text = sys.stdin.read().removesuffix("\n")
+    elif argument.startswith("@"):
+        text = Path(argument[1:]).read_text(encoding="utf-8").removesuffix("\n")
+    else:
+        text = argument
+    match kind:
+        case "pair":
+            match _json(text, info.name):
+                case [str() as first, str() as second]:
+                    return Pair(first, second)
+            raise CommandError(f'input {info.name!r} is a pair: ["first text", "second text"]', status=2)
+        case "tensor":
+            return _array(_json(text, info.name), info, tensor)
+        case "graph":
+            graph = _json(text, info.name)
+            if not isinstance(graph, dict) or not {"nodes", "edges"} <= set(graph):
+                raise CommandError(
+                    f'input {info.name!r} is a graph: {{"nodes": [...], "edges": [[...], [...]]}}', status=2
+                )
+            features = np.asarray(graph["edge_features"], np.float32) if "edge_features" in graph else None
+            nodes = np.asarray(graph["nodes"], np.float32)
+            return Graph(nodes, graph["edges"], features, graph.get("node_names", ()))
+    return text
+
+
+def _array(value: Any, info: InputInfo, tensor: str) -> Input:
+    """A NumPy array of the type that the model's description states."""
+    types = {each.name: each.data_type for each in info.tensors}
+    data_type = types.get(tensor) or next(iter(types.values()), "float32")
+    try:
+        return np.asarray(value, dtype=data_type)
+    except (TypeError, ValueError) as error:
+        raise CommandError(f"input {info.name!r} is no array of {data_type}: {error}", status=2) from error
+
+
+def _json(text: str, name: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"input {name!r} is not JSON: {error}", status=2) from error
+
+
+def _inputs(model: Model) -> str:
+    kinds = (f"{each.name} ({each.kind}{', optional' if each.optional else ''})" for each in model.inputs)
+    return f"model {model.name!r} takes {', '.join(kinds)}"

@@ -1,0 +1,108 @@
+"""`limelight models`."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from limelight.cli import as_json, options
+from limelight.descriptions import Model, ModelStatus
+
+Name = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Describe this model instead of listing all.")]
+
+
+def models(
+    name: Name = None,
+    as_document: options.Json = False,
+    target: options.Target = options.TARGET,
+    version: options.Version = 0,
+    timeout: options.Timeout = options.TIMEOUT,
+) -> None:
+    """List a server's models, or describe one: inputs, attention maps, metrics."""
+    with options.connect(target, timeout) as client:
+        if name is None:
+            statuses = client.models()
+            if as_document:
+                as_json.write(as_json.models(statuses))
+            else:
+                _print_list(statuses)
+        else:
+            model = client.model(name, version)
+            if as_document:
+                as_json.write(as_json.model(model))
+            else:
+                _print_model(model)
+
+
+def _print_list(statuses: list[ModelStatus]) -> None:
+    if not statuses:
+        print("no models")
+        return
+    table = _table("model", "version", "state", "task", "title")
+    for each in statuses:
+        state = f"{each.state}: {each.reason}" if each.reason else each.state
+        version = f"{each.version} (default)" if each.default else str(each.version)
+        task = "" if each.task == "unspecified" else each.task.replace("_", " ")
+        table.add_row(*map(Text, (each.name, version, state, task, each.title)))
+    _print(table)
+
+
+def _print_model(model: Model) -> None:
+    print(f"{model.name} version {model.version}: {model.title} ({model.task.replace('_', ' ')}, {model.status.state})")
+    if model.status.reason:
+        print(model.status.reason)
+    if model.summary:
+        print(model.summary)
+    if model.inputs:
+        table = _table("input", "kind", "")
+        for each in model.inputs:
+            table.add_row(*map(Text, (each.name, each.kind + (", optional" if each.optional else ""), each.summary)))
+        _print(table)
+    if model.maps:
+        table = _table("attention map", "kind", "heads", "query", "key", "form", "")
+        for map_ in model.maps:
+            row = (map_.name, map_.kind, str(map_.heads), map_.query, map_.key, map_.form, map_.summary)
+            table.add_row(*map(Text, row))
+        _print(table)
+    if model.classes:
+        shown = ", ".join(model.classes[:20])
+        print(f"classes: {shown}{', …' if len(model.classes) > 20 else ''} ({len(model.classes)})")
+    for metric in model.metrics:
+        baseline = (
+            f" ({metric.baseline_name or 'baseline'}: {metric.baseline:.4g})" if metric.baseline is not None else ""
+        )
+        print(f"{metric.name} on {metric.split}: {metric.value:.4g}{baseline}")
+    for column, values in model.taxonomy.items():
+        if values:
+            print(f"{column}: {', '.join(values)}")
+    if model.citation.title:
+        paper = model.citation
+        print(f"paper: {', '.join(paper.authors)} ({paper.year}). {paper.title}. {paper.venue}")
+    if model.training_data.name:
+        data = model.training_data
+        examples = f"{data.training_examples} examples, {data.held_out_examples} held out"
+        print(f"trained on: {data.name} ({examples}{', ' + data.licence if data.licence else ''})")
+    for graph in model.graphs:
+        nodes = ", ".join(f"{count} nodes on {provider}" for provider, count in graph.nodes.items())
+        print(f"graph {graph.name}: {graph.provider}{' (' + nodes + ')' if nodes else ''}")
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _print(table: Table) -> None:
+    console = Console()
+    if console.is_terminal:
+        console.print(table)
+        return
+    # A pipe has no width: nothing is folded, and nothing padded at the end of a line, for a program.
+    wide = Console(width=10_000)
+    with wide.capture() as capture:
+        wide.print(table)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))

@@ -1,0 +1,90 @@
+"""Options that several commands have."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limelight.cli import CommandError
+from limelight.client import Client
+from limelight.errors import Unavailable
+from limelight.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT
+
+TARGET, TIMEOUT = DEFAULT_TARGET, DEFAULT_TIMEOUT
+
+
+class Reduce(StrEnum):
+    """Reductions over heads."""
+
+    mean = "mean"
+    max = "max"
+
+
+class Encoding(StrEnum):
+    """How weights travel."""
+
+    float32 = "float32"
+    float16 = "float16"
+    uint8 = "uint8"
+
+
+class Strategy(StrEnum):
+    """How tokens are chosen."""
+
+    greedy = "greedy"
+    sample = "sample"
+    beam = "beam"
+
+
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="INPUT", help="Value of each input that the model requires: a text, the path of an image; - for stdin."
+    ),
+]
+NamedInputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", "-i", metavar="NAME=VALUE", help="Value of one input; NAME=@FILE reads a file."),
+]
+ImageFile = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="Image for the model's image input.")]
+Example = Annotated[
+    int | None, typer.Option("--example", min=0, help="Send the model's own example of this number, from 0.")
+]
+Truncate = Annotated[
+    bool, typer.Option("--truncate", help="Cut what is over the model's limits instead of refusing it.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For models that draw at random.")]
+Target = Annotated[str, typer.Option("--target", envvar="LIMELIGHT_TARGET", metavar="HOST:PORT", help="The server.")]
+Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default one.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Maps = Annotated[
+    list[str] | None, typer.Option("--map", metavar="GLOB", help="Maps by name; * crosses dots. Repeatable.")
+]
+Layers = Annotated[list[int] | None, typer.Option("--layer", help="Layers, from 0; -1 is the last. Repeatable.")]
+Heads = Annotated[list[int] | None, typer.Option("--head", help="Heads, from 0; -1 is the last. Repeatable.")]
+Queries = Annotated[list[int] | None, typer.Option("--query", help="Queries, from 0; -1 is the last. Repeatable.")]
+TopK = Annotated[int, typer.Option("--top-k", min=0, help="Keep the k largest weights of each query; 0 for all.")]
+ReduceHeads = Annotated[Reduce | None, typer.Option("--reduce", help="Reduce the heads to one.")]
+Rollout = Annotated[bool, typer.Option("--rollout", help="One map for all self-attention layers of a stack.")]
+WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="How weights travel.")]
+
+
+@contextmanager
+def connect(target: str, timeout: float) -> Iterator[Client]:
+    """A client of the server at `target`. Raises: CommandError in place of Unavailable, naming the server."""
+    try:
+        # Fewer attempts than a program makes: somebody is waiting to hear that there is no server.
+        with Client(target, timeout=timeout, attempts=3) as client:
+            yield client
+    except Unavailable as error:
+        raise unreachable(target, error) from error
+
+
+def unreachable(target: str, error: Unavailable) -> CommandError:
+    """The error for a server that does not answer."""
+    return CommandError(f"no server answers at {target} ({error.message})")

@@ -1,0 +1,185 @@
+"""Blocks and matrices as one picture, drawn with Pillow."""
+
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+
+from limelight.cli import CommandError
+from limelight.cli.colours import FAINT, colour, ink
+from limelight.cli.views import Block, Heat, Row, Weights, relative, strengths
+
+Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+_PAPER, _INK, _QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
+_MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
+_LARGEST_CELL, _LABELLED_CELL = 24, 11
+_MOST_PIXELS = 40_000_000
+
+
+def save(blocks: Iterable[Block], path: Path, *, image: bytes | None = None) -> None:
+    """Draw blocks into a PNG file.
+
+    image: the picture that was sent, drawn beside each heat map. Raises: CommandError where the picture would be too
+    large, OSError where the file cannot be written.
+    """
+    pictures = [_panel(block, image) for block in blocks]
+    if not pictures:
+        raise CommandError("the answer has no maps to draw")
+    sheet = _arrange(pictures)
+    # Written whole or not at all: nobody finds half a picture.
+    buffer = io.BytesIO()
+    sheet.save(buffer, format="PNG", optimize=True)
+    path.write_bytes(buffer.getvalue())
+
+
+def _panel(block: Block, image: bytes | None) -> Image.Image:
+    if block.heat is not None:
+        body = _grid(block.heat, image)
+    elif block.matrix is not None:
+        body = _matrix(block.matrix.weights, block.matrix.queries, block.matrix.keys)
+    else:
+        body = _shaded(block.rows)
+    font = _font(15)
+    width = max(body.width, round(font.getlength(block.title)))
+    panel = Image.new("RGB", (width, body.height + _LINE + 6), _PAPER)
+    ImageDraw.Draw(panel).text((0, 0), block.title, _INK, font)
+    panel.paste(body, (0, _LINE + 6))
+    return panel
+
+
+def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str]) -> Image.Image:
+    """Shapes: weights [query, key]. Queries are rows. Labels are left out where they would not be readable."""
+    rows, columns = weights.shape
+    cell = max(1, min(_LARGEST_CELL, 1000 // max(rows, columns)))
+    _check_size(rows * cell, columns * cell)
+    labelled = cell >= _LABELLED_CELL
+    font = _font(min(13, cell - 1)) if labelled else _font(12)
+    left = 8 + _widest(queries, font) if labelled else 0
+    top = 8 + _widest(keys, font) if labelled else 0
+    picture = Image.new("RGB", (left + columns * cell, top + rows * cell), _PAPER)
+    picture.paste(_cells(weights, cell), (left, top))
+    if labelled:
+        draw = ImageDraw.Draw(picture)
+        for row, label in enumerate(queries):
+            draw.text((left - 6, top + (row + 0.5) * cell), _short(label), _INK, font, anchor="rm")
+        # Text is drawn flat and turned: Pillow writes along no other line.
+        flat = Image.new("RGB", (top, columns * cell), _PAPER)
+        draw = ImageDraw.Draw(flat)
+        for column, label in enumerate(keys):
+            draw.text((6, (column + 0.5) * cell), _short(label), _INK, font, anchor="lm")
+        picture.paste(flat.transpose(Image.Transpose.ROTATE_90), (left, 0))
+    return picture
+
+
+def _grid(heat: Heat, image: bytes | None) -> Image.Image:
+    rows, columns = heat.cells.shape
+    cell = max(1, 224 // max(rows, columns))
+    _check_size(rows * cell, columns * cell)
+    cells = _cells(heat.cells, cell)
+    photograph = _open(image) if image else None
+    drawn = [cells]
+    if photograph is not None:
+        # The picture is stretched to the grid, as the model's preprocessing does.
+        stretched = photograph.resize(
+            cells.size, Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
+        )
+        drawn = [stretched, Image.blend(stretched, cells, 0.6), cells]
+    notes = [f"largest {float(np.abs(heat.cells).max(initial=0.0)):.3f}"]
+    notes += [f"{name} {weight:.3f}" for name, weight in heat.leading]
+    width = sum(each.width for each in drawn) + 8 * (len(drawn) - 1)
+    picture = Image.new("RGB", (width, cells.height + _LINE), _PAPER)
+    for index, each in enumerate(drawn):
+        picture.paste(each, (index * (cells.width + 8), 0))
+    ImageDraw.Draw(picture).text((0, cells.height + 4), ", ".join(notes), _QUIET, _font(12))
+    return picture
+
+
+def _shaded(rows: tuple[Row, ...]) -> Image.Image:
+    """Words with their shades, wrapped."""
+    font, bold = _font(14), _font(14)
+    gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
+    gutter = gutter if gutter > 10 else 0
+    largest = max((abs(row.weight) for row in rows if row.weight is not None), default=0.0)
+    boxes, y = [], 0
+    for row, shades in zip(rows, strengths(rows), strict=True):
+        x = gutter
+        for word, joined, strength in zip(row.words, row.joined, shades.tolist(), strict=True):
+            wide = round(font.getlength(word)) + 4
+            x += 0 if joined or x == gutter else 5
+            if x + wide > _TEXT_WIDTH and x > gutter:
+                x, y = gutter, y + _LINE
+            boxes.append((x, y, wide, word, strength))
+            x += wide
+        if gutter:
+            own = "" if row.weight is None else f"{row.weight:.3f}"
+            shade = row.weight / largest if row.weight is not None and largest else 0.0
+            boxes.append((0, y, gutter - 8, row.label or own, shade))
+        y += _LINE + 4
+    width = max((x + wide for x, _, wide, _, _ in boxes), default=1)
+    _check_size(y, width)
+    picture = Image.new("RGB", (width, max(y, 1)), _PAPER)
+    draw = ImageDraw.Draw(picture)
+    for x, top, wide, word, strength in boxes:
+        shaded = abs(strength) >= FAINT
+        background = colour(strength) if shaded else _PAPER
+        draw.rectangle((x, top, x + wide - 1, top + _LINE - 3), background)
+        draw.text((x + 2, top + (_LINE - 2) / 2), word, ink(background) if shaded else _INK, font, anchor="lm")
+    return picture
+
+
+def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
+    """Panels from left to right, then down, like words on a page."""
+    width = max(width, *(picture.width + 2 * _MARGIN for picture in pictures))
+    places, x, y, tall, used = [], _MARGIN, _MARGIN, 0, 0
+    for picture in pictures:
+        if x > _MARGIN and x + picture.width + _MARGIN > width:
+            x, y, tall = _MARGIN, y + tall + _MARGIN, 0
+        places.append((x, y))
+        x, tall = x + picture.width + _MARGIN, max(tall, picture.height)
+        used = max(used, x)
+    _check_size(y + tall + _MARGIN, used)
+    sheet = Image.new("RGB", (used, y + tall + _MARGIN), _PAPER)
+    for picture, place in zip(pictures, places, strict=True):
+        sheet.paste(picture, place)
+    return sheet
+
+
+def _cells(weights: Weights, cell: int) -> Image.Image:
+    palette = np.array([colour(step / 255) for step in range(-255, 256)], np.uint8)
+    shades = palette[255 + np.rint(relative(weights) * 255).astype(int)]
+    return Image.fromarray(shades.repeat(cell, axis=0).repeat(cell, axis=1))
+
+
+def _open(image: bytes) -> Image.Image | None:
+    """The picture that was sent; None where this Pillow cannot read it, which is no reason to draw nothing."""
+    try:
+        return Image.open(io.BytesIO(image)).convert("RGB")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError):
+        return None
+
+
+def _check_size(height: int, width: int) -> None:
+    if height * width > _MOST_PIXELS:
+        raise CommandError(
+            f"the picture would have {width} x {height} pixels: choose maps with --map, --layer or --head"
+        )
+
+
+def _widest(labels: Sequence[str], font: Font) -> int:
+    return max((round(font.getlength(_short(label))) for label in labels), default=0)
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 24 else label[:23] + "…"
+
+
+def _font(size: int) -> Font:
+    try:
+        # Pillow's own font has Latin letters only; this one, where it is installed, has many more.
+        return ImageFont.truetype("DejaVuSans.ttf", size)
+    except OSError:
+        return ImageFont.load_default(size)

@@ -1,0 +1,94 @@
+"""Blocks for the terminal: shaded words and heat maps in colour, or plain text with numbers."""
+
+from collections.abc import Iterable, Iterator
+
+from rich.color import Color
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from limelight.cli.colours import FAINT, colour, ink
+from limelight.cli.views import Block, Heat, Row, relative, strengths
+
+
+def print_blocks(blocks: Iterable[Block], console: Console) -> None:
+    """Print blocks, in colour where the console has some, else as text with numbers."""
+    coloured = console.is_terminal and console.color_system is not None and not console.no_color
+    for block in blocks:
+        console.print()
+        if coloured:
+            console.print(Text(block.title, style="bold"))
+            for line in _shaded_rows(block.rows) if block.heat is None else _heat_lines(block.heat):
+                console.print(line)
+        else:
+            for text in plain(block):
+                console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
+        for note in block.notes:
+            console.print(Text(note, style="dim" if coloured else ""), soft_wrap=not coloured)
+    if coloured:
+        console.print()
+        console.print(legend())
+
+
+def plain(block: Block) -> Iterator[str]:
+    """A block as lines of text: `word(weight)`, or a grid of weights."""
+    yield block.title
+    if block.heat is not None:
+        for name, weight in block.heat.leading:
+            yield f"{name} {weight:.4f}"
+        for cells in block.heat.cells.tolist():
+            yield " ".join(f"{weight:.4f}" for weight in cells)
+        return
+    width = max((len(row.label) for row in block.rows), default=0)
+    for row in block.rows:
+        label = f"{row.label:<{width}}  " if width else ""
+        own = "" if row.weight is None else f"{row.weight:.4f}  "
+        if len(row.words) == 1 and row.weight is not None:
+            yield f"{label}{own}{row.words[0]}"
+        else:
+            words = (f"{word}({weight:.4f})" for word, weight in zip(row.words, row.weights.tolist(), strict=True))
+            yield f"{label}{own}{' '.join(words)}"
+
+
+def legend() -> Text:
+    """What the colours mean."""
+    ramp = Text("no weight ", style="dim")
+    for step in range(9):
+        ramp.append("  ", _style(step / 8))
+    return ramp.append(" the line's or grid's largest", "dim")
+
+
+def _shaded_rows(rows: tuple[Row, ...]) -> Iterator[Text]:
+    width = max((len(row.label) for row in rows), default=0)
+    weighted = [row.weight for row in rows if row.weight is not None]
+    largest = max((abs(weight) for weight in weighted), default=0.0)
+    for row, shades in zip(rows, strengths(rows), strict=True):
+        line = Text()
+        if width:
+            line.append(f"{row.label:>{width}}  ", "bold")
+        if row.weight is not None:
+            line.append(f" {row.weight:.2f} ", _style(row.weight / largest if largest else 0.0))
+            line.append(" ")
+        for word, joined, strength in zip(row.words, row.joined, shades.tolist(), strict=True):
+            if line and not joined:
+                line.append(" ")
+            line.append(word, _style(strength))
+        yield line
+
+
+def _heat_lines(heat: Heat) -> Iterator[Text]:
+    for cells in relative(heat.cells).tolist():
+        line = Text()
+        for strength in cells:
+            line.append("██", Style(color=Color.from_rgb(*colour(strength))))
+        yield line
+    largest = float(abs(heat.cells).max(initial=0.0))
+    before = "".join(f", {name} {weight:.3f}" for name, weight in heat.leading)
+    yield Text(f"largest {largest:.3f}{before}", style="dim")
+
+
+def _style(strength: float) -> Style:
+    if abs(strength) < FAINT:
+        return Style.null()
+    background = colour(strength)
+    return Style(color=Color.from_rgb(*ink(background)), bgcolor=Color.from_rgb(*background))

@@ -14,14 +14,13 @@ def constrained_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
     Keys saturate in the order of exp(e_l) / u_l, so one sort finds how many do.
     """
     odds = (scores - scores.amax(-1, keepdim=True)).exp()
-    order = (odds / bounds.clamp(min=torch.finfo(bounds.dtype).tiny)).sort(-1, descending=True).indices
+    order = (scores - bounds.log()).sort(-1, descending=True).indices
     odds_in_order, bounds_in_order = odds.gather(-1, order), bounds.gather(-1, order)
     # If the n first saturate, the others share 1 - (their bounds) in proportion to their odds.
     left = (1 - (bounds_in_order.cumsum(-1) - bounds_in_order)).clamp(min=0)
     shared = odds_in_order.flip(-1).cumsum(-1).flip(-1)
-    tiny = torch.finfo(odds.dtype).tiny
-    rate = left / shared.clamp(min=tiny)
-    fits = odds_in_order * rate <= bounds_in_order
+    rate = left / torch.where(shared > 0, shared, torch.ones_like(shared))
+    fits = (odds_in_order * rate <= bounds_in_order) & (bounds_in_order > 0)
     saturated = (fits.int().cumsum(-1) == 0).sum(-1, keepdim=True)
     all_do = saturated == odds.shape[-1]
     final = rate.gather(-1, saturated.clamp(max=odds.shape[-1] - 1))
@@ -58,9 +57,9 @@ class Constrained(Align):
     def bounded(self, scores: Tensor, mask: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
         """Scores and bounds of the same shape, in float64: where the best keys are bounded, far worse ones count."""
         bounds = keep(context.required("upper_bounds", self).double().clamp(min=0, max=1), mask)
-        scores = scores.double()
-        scores, bounds = torch.broadcast_tensors(scores, bounds)
-        return fill(scores, mask), bounds
+        # Filled before the cast: an exported graph holds a float64 minimum as float32, which makes it -∞.
+        scores, bounds = torch.broadcast_tensors(fill(scores, mask).double(), bounds)
+        return scores, bounds
 
 
 class ConstrainedSoftmax(Constrained):

@@ -9,7 +9,7 @@ from models.attention.align.base import Align, keep
 from models.attention.align.sparse import centred
 from models.attention.context import Context
 
-NEWTON_STEPS = 24
+NEWTON_STEPS = 16
 
 
 def entmax15(scores: Tensor) -> Tensor:

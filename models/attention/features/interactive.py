@@ -1,0 +1,39 @@
+"""Interactive co-attention (G2): each input is asked with the average of the other."""
+
+from torch import Tensor, nn
+
+from models.attention.features.pair import Pair
+from models.attention.flat import Contexts, attend, contexts_for, over_keys
+from models.attention.queries.specialised import average
+
+
+class Interactive(nn.Module):
+    """Interactive, coarse-grained co-attention (Ma et al. 2017, eq. 3–6; survey BF eq. 10–11).
+
+    q¹ = average(F²), q² = average(F¹);  c¹ = attention of q¹ over F¹;  c² = attention of q² over F²
+
+    Shapes: first [batch, first, d_1], second [batch, second, d_2], masks [batch, position]
+        -> Pair of context vectors [batch, d], Pair of weights [batch, head, 1, position].
+    """
+
+    def __init__(self, *, over_first: nn.Module, over_second: nn.Module) -> None:
+        super().__init__()
+        self.over_first, self.over_second = over_first, over_second
+
+    def forward(
+        self,
+        first: Tensor,
+        second: Tensor,
+        first_mask: Tensor | None = None,
+        second_mask: Tensor | None = None,
+        contexts: Contexts = None,
+    ) -> tuple[Pair, Pair]:
+        first_context, second_context = contexts_for(contexts, Pair._fields)
+        first_query, second_query = average(second, second_mask), average(first, first_mask)
+        of_first, first_weights = attend(
+            self.over_first, first_query, first, None, over_keys(first_mask), first_context
+        )
+        of_second, second_weights = attend(
+            self.over_second, second_query, second, None, over_keys(second_mask), second_context
+        )
+        return Pair(of_first.flatten(1), of_second.flatten(1)), Pair(first_weights, second_weights)

@@ -1,0 +1,57 @@
+"""Multi-hop attention whose query transform is itself an attention, over the question (H5)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from models.attention.errors import CombinationError
+from models.attention.flat import Contexts, attend, contexts_for, over_keys
+from models.attention.queries.specialised import average
+
+
+class QuestionHopWeights(NamedTuple):
+    """One row a hop: question [batch, head, hop, question], key [batch, head, hop, key]."""
+
+    question: Tensor
+    key: Tensor
+
+
+class QuestionHops(nn.Module):
+    """Each hop rereads the question, then the features (Tran & Niederée 2018, §3.2; survey BF eq. 41–42).
+
+    q⁽⁰⁾ = average of the question, c⁽⁰⁾ = average of the features
+    q⁽ˢ⁺¹⁾ = attention of q⁽ˢ⁾ over the question;  c⁽ˢ⁺¹⁾ = attention of [q⁽ˢ⁺¹⁾; c⁽ˢ⁾] over the features
+
+    `steps=[(over_question, over_features)] * 3` shares weights between hops.
+
+    Shapes: question [batch, question, d_u], features [batch, key, d_f], masks [batch, question] and [batch, key]
+        -> context vector [batch, d_v], QuestionHopWeights.
+    Raises: CombinationError at construction where there is no step.
+    """
+
+    def __init__(self, *, steps: Sequence[tuple[nn.Module, nn.Module]]) -> None:
+        super().__init__()
+        if not steps:
+            raise CombinationError("multi-hop attention needs at least one step")
+        self.over_question = nn.ModuleList(step[0] for step in steps)
+        self.over_features = nn.ModuleList(step[1] for step in steps)
+
+    def forward(
+        self,
+        question: Tensor,
+        features: Tensor,
+        question_mask: Tensor | None = None,
+        mask: Tensor | None = None,
+        contexts: Contexts = None,
+    ) -> tuple[Tensor, QuestionHopWeights]:
+        question_context, key_context = contexts_for(contexts, QuestionHopWeights._fields)
+        query, found = average(question, question_mask), average(features, mask)
+        question_maps, key_maps = [], []
+        for ask, look in zip(self.over_question, self.over_features, strict=True):
+            query, weights = attend(ask, query, question, None, over_keys(question_mask), question_context)
+            question_maps.append(weights)
+            found, weights = attend(look, torch.cat([query, found], -1), features, None, over_keys(mask), key_context)
+            key_maps.append(weights)
+        return found.flatten(1), QuestionHopWeights(torch.cat(question_maps, 2), torch.cat(key_maps, 2))

@@ -1,0 +1,93 @@
+"""Examples in three parts, whatever they came from."""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bundle.errors import LimelightError
+from bundle.values import Image, Instance, Sentences, Text
+
+T = TypeVar("T")
+
+
+class DataError(LimelightError):
+    """Data that cannot be learned from; the message names the file, and the line where there is one."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """An instance as a caller would send it, and the class it belongs to (empty where the task has none)."""
+
+    instance: Instance
+    label: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """Examples to learn from, to choose by (dev), and held out (test).
+
+    name, licence, summary: what a bundle says of its training data.
+    """
+
+    name: str
+    licence: str
+    summary: str
+    train: tuple[Example, ...]
+    dev: tuple[Example, ...]
+    test: tuple[Example, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes in the training part, in order."""
+        return tuple(sorted({example.label for example in self.train}))
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of every example: two runs with the same one saw the same data."""
+        digest = hashlib.sha256()
+        for example in (*self.train, *self.dev, *self.test):
+            for part in parts(example):
+                digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.hexdigest()
+
+
+def parts(example: Example) -> Iterator[bytes]:
+    """Everything an example says, as bytes."""
+    yield example.label.encode()
+    for name in sorted(example.instance):
+        yield name.encode()
+        match example.instance[name]:
+            case Text(text):
+                yield text.encode()
+            case Sentences(texts):
+                yield from (text.encode() for text in texts)
+            case Image(data):
+                yield data
+            case other:
+                raise TypeError(f"no example holds a {type(other).__name__}")
+
+
+def shuffled(items: Sequence[T], seed: int) -> list[T]:
+    """The items in an order that the seed decides, the same on every machine."""
+    order = list(items)
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def split(items: Sequence[T], seed: int, *shares: float) -> list[tuple[T, ...]]:
+    """Shuffle and cut: one part a share (at least one item each), then what is left."""
+    order, done = shuffled(items, seed), []
+    begin = 0
+    for share in shares:
+        end = begin + max(1, round(share * len(items)))
+        done.append(tuple(order[begin:end]))
+        begin = end
+    return [*done, tuple(order[begin:])]
+
+
+def require(examples: Sequence[Example], where: str) -> None:
+    """Raise DataError where a part is empty."""
+    if not examples:
+        raise DataError(f"{where} has no examples")

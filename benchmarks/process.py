@@ -23,7 +23,7 @@ class ServerProcess:
     """`limelight serve` on a free port, from entering to leaving."""
 
     def __init__(self, repository: Path, *flags: str) -> None:
-        self._command = [sys.executable, "-m", "limelight", "serve", "--repository", str(repository)]
+        self._command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
         self._command += ["--port", "0", "--metrics-port", "0", "--log-level", "warning", *flags]
         self.target = ""
 

@@ -1,0 +1,90 @@
+"""Training one configuration and measuring what it learned, in processor seconds: the machine may be shared."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from benchmarks.mechanism_study.data import Part, TaskData, batches, collate
+from models.card import Answer, Card, TaskModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long and how fast a task is learned; the same for every mechanism of the task."""
+
+    steps: int
+    batch: int
+    rate: float = 2e-3
+
+
+PLANS = {
+    "sentence": Plan(steps=400, batch=64),
+    "pair": Plan(steps=600, batch=64),
+    "aspect": Plan(steps=500, batch=64),
+    "document": Plan(steps=300, batch=16),
+}
+NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed
+
+
+def tensors(part: Part, index: np.ndarray) -> dict[str, Tensor]:
+    """One batch as tensors."""
+    return {name: torch.from_numpy(array) for name, array in collate([part.rows[i] for i in index]).items()}
+
+
+def with_noise(batch: dict[str, Tensor], card: Card, draw: bool) -> dict[str, Tensor]:
+    """The batch with the noise that the card asks for, drawn or neutral."""
+    made = dict(batch)
+    for each in card.noise:
+        like = batch["token_ids"]
+        fixed = [axis.size for axis in each.tensor.dimensions if axis.size]
+        shape = (like.shape[0], *fixed, *like.shape[1:])
+        made[each.tensor.name] = torch.rand(shape) if draw else torch.full(shape, NEUTRAL)
+    return made
+
+
+def train(model: TaskModel, card: Card, data: TaskData, plan: Plan, seed: int) -> float:
+    """Fit the model; returns the processor seconds that it took."""
+    model.train().requires_grad_(True)
+    parameters = [p for p in model.parameters() if p.dtype.is_floating_point]
+    optimiser = torch.optim.Adam(parameters, lr=plan.rate)
+    began = time.process_time()
+    for index in _steps(data.train, plan, seed):
+        batch = with_noise(tensors(data.train, index), card, draw=True)
+        loss = loss_of(model, batch, torch.from_numpy(data.train.labels[index]))
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+    model.eval()
+    return time.process_time() - began
+
+
+def loss_of(model: TaskModel, batch: dict[str, Tensor], target: Tensor) -> Tensor:
+    """Cross-entropy, and what the mechanism itself wants to be trained with."""
+    answer: Answer = model(**batch)
+    each = cross_entropy(answer.outputs["logits"], target, reduction="none")
+    extra = getattr(model, "extra_loss", None)
+    return each.mean() if extra is None else each.mean() + extra(batch, answer, target, each.detach())
+
+
+def _steps(part: Part, plan: Plan, seed: int) -> Iterator[np.ndarray]:
+    generator, done = np.random.default_rng(seed), 0
+    while True:
+        for index in batches(part, plan.batch, generator):
+            if done == plan.steps:
+                return
+            done += 1
+            yield index
+
+
+def answers(model: TaskModel, card: Card, part: Part, size: int) -> Iterator[tuple[np.ndarray, dict[str, Tensor], Answer]]:
+    """Answer everything held out: indices, batch, answer."""
+    with torch.no_grad():
+        for index in batches(part, size, None):
+            batch = with_noise(tensors(part, index), card, draw=False)
+            yield index, batch, model(**batch)

@@ -1,0 +1,30 @@
+// Calls Limelight from JavaScript with nothing but the .proto files: node examples/attend.cjs "Opens a socket."
+// Needs: npm install @grpc/grpc-js @grpc/proto-loader
+const path = require("node:path");
+const grpc = require("@grpc/grpc-js");
+const loader = require("@grpc/proto-loader");
+
+const root = path.join(__dirname, "..", "proto");
+const definition = loader.loadSync("limelight/v1/service.proto", { includeDirs: [root], keepCase: true, longs: Number });
+const { AttentionService } = grpc.loadPackageDefinition(definition).limelight.v1;
+const target = process.env.LIMELIGHT_TARGET ?? "127.0.0.1:50051";
+const client = new AttentionService(target, grpc.credentials.createInsecure());
+
+const request = {
+  model: { name: "han" },
+  instances: [{ inputs: { document: { text: process.argv[2] } } }],
+  attention: { selections: [{ names: ["word"] }] },
+};
+client.Attend(request, { deadline: Date.now() + 10_000 }, (error, answer) => {
+  if (error) {
+    console.error(error.details);
+    process.exit(1);
+  }
+  const [{ prediction, label_sets, maps }] = answer.results;
+  const best = prediction.classification.classes[0];
+  console.log(best.label, best.probability.toFixed(3));
+  const words = label_sets.find((set) => set.name === maps[0].key_labels).tokens;
+  const weights = new Float32Array(new Uint8Array(maps[0].weights.data).buffer); // [head, edge]: one head, an edge a word
+  words.forEach((word, index) => console.log(weights[index].toFixed(3), word.text));
+  client.close();
+});

@@ -1,0 +1,67 @@
+"""One row's part of what a batch was answered with, in the form that a caller gets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bundle.maps import MapWeights, canonical, cut, nested_mask_name
+from bundle.rows import Labels, Row
+from bundle.values import Array
+from export.interface import map_axes
+from export.stepping import Unrolled
+from limelight.v1 import attention_pb2, model_pb2
+from models.card import Card
+
+
+@dataclass(frozen=True)
+class RowAnswer:
+    """One row's answer, without batch axis or padding."""
+
+    outputs: Mapping[str, Array]
+    maps: Mapping[str, MapWeights]
+    token_ids: tuple[int, ...] = ()
+
+
+def one_pass(card: Card, answered: Mapping[str, Array], row: Row, place: int) -> RowAnswer:
+    """Take one row's part of what a graph put out for a batch."""
+    return RowAnswer(
+        {each.name: _cut_output(answered[each.name][place], each, row) for each in card.description.outputs},
+        {each.name: _cut_map(card, answered, each, row, place) for each in card.description.maps},
+    )
+
+
+def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer:
+    """Take one row's part of a generation: step outputs are stacked in front, maps have the steps as queries.
+
+    What the encoder puts out is answered too, where the description has it.
+    """
+    assert card.generation is not None
+    steps = unrolled.tokens.shape[1]
+    labels = dict(row.labels)
+    for labelled in card.description.label_sets:
+        if labelled.kind == attention_pb2.LABEL_KIND_OUTPUT_STEPS:
+            labels[labelled.name] = Labels(labelled.name, labelled.kind, steps)
+    written = Row(row.tensors, row.sizes, labels)
+    outputs = {}
+    for output in card.description.outputs:
+        if output.name == card.generation.scores_output:
+            outputs[output.name] = unrolled.scores[place]
+        else:
+            outputs[output.name] = _cut_output(unrolled.encoded[output.name][place], output, row)
+    maps = {}
+    for each in card.description.maps:
+        if each.name in unrolled.maps:
+            maps[each.name] = cut(unrolled.map(each.name)[place], each, labels, written)
+        else:
+            maps[each.name] = _cut_map(card, unrolled.encoded, each, written, place)
+    return RowAnswer(outputs, maps, tuple(int(token) for token in unrolled.tokens[place]))
+
+
+def _cut_output(array: Array, description: model_pb2.OutputDescription, row: Row) -> Array:
+    return array[tuple(slice(each.size or row.sizes.get(each.name)) for each in description.dimensions)]
+
+
+def _cut_map(
+    card: Card, answered: Mapping[str, Array], description: model_pb2.MapDescription, row: Row, place: int
+) -> MapWeights:
+    whole = canonical(answered[description.name], map_axes(card, description.name))
+    return cut(whole[place], description, row.labels, row, nested_mask_name(card.description, description))

@@ -1,0 +1,119 @@
+"""Made-up rows of chosen sizes: what the graphs are traced with and compared on."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bundle.preprocess import Preprocessor
+from bundle.rows import Row, collate
+from bundle.values import Array, TensorValue
+from bundle.wire import DTYPES
+from export.interface import BATCH, input_tensors
+from limelight.v1 import bundle_pb2, model_pb2
+from models.card import Card
+
+NEUTRAL_NOISE: Mapping[int, float] = {
+    bundle_pb2.DISTRIBUTION_GUMBEL: 0.0,
+    bundle_pb2.DISTRIBUTION_UNIFORM: 0.5,
+    bundle_pb2.DISTRIBUTION_NORMAL: 0.0,
+}
+
+
+def bundle_of(card: Card) -> bundle_pb2.Bundle:
+    """Make the part of the bundle that preprocessing reads."""
+    return bundle_pb2.Bundle(description=card.description, preprocessing=card.preprocessing, noise=card.noise)
+
+
+class Cases:
+    """Makes rows of a model's input tensors: ids within their range, ragged lengths, padding as a caller pads."""
+
+    def __init__(self, card: Card, *, seed: int = 0) -> None:
+        self._card = card
+        self._random = np.random.default_rng(seed)
+        self._preprocessor = Preprocessor.from_parts(bundle_of(card), card.files)
+
+    def row(self, sizes: Mapping[str, int]) -> Row:
+        """Make one row, from tensors sent as a caller may send them: masks and labels come from preprocessing."""
+        lengths: dict[tuple[str, ...], Array] = {}
+        instance = {each.name: TensorValue(self._tensor(each, sizes, lengths)) for each in input_tensors(self._card)}
+        row = self._preprocessor.row(instance)
+        noise = {each.tensor.name: self._noise(each, sizes) for each in self._card.noise}
+        return Row({**row.tensors, **noise}, {**sizes, **row.sizes}, row.labels)
+
+    def rows(self, sizes: Mapping[str, int]) -> list[Row]:
+        """Make as many rows as the sizes state for the batch."""
+        return [self.row({name: size for name, size in sizes.items() if name != BATCH}) for _ in range(sizes[BATCH])]
+
+    def integers(self, shape: tuple[int, ...], most: int) -> Array:
+        """Draw integers from 0 to `most` - 1."""
+        return self._random.integers(0, most, shape)
+
+    def mixed(self, maxima: Mapping[str, int], count: int) -> list[Row]:
+        """Make rows of different sizes, the largest and the smallest among them."""
+        drawn = [{name: int(self._random.integers(1, most + 1)) for name, most in maxima.items()} for _ in range(count)]
+        drawn[0] = dict(maxima)
+        drawn[-1] = dict.fromkeys(maxima, 1)
+        return [self.row(sizes) for sizes in drawn]
+
+    def _tensor(
+        self, description: model_pb2.TensorDescription, sizes: Mapping[str, int], lengths: dict[tuple[str, ...], Array]
+    ) -> Array:
+        names = tuple(dimension.name for dimension in description.dimensions)
+        shape = tuple(dimension.size or sizes[dimension.name] for dimension in description.dimensions)
+        values = self._values(description, shape)
+        if not description.mask or len(shape) < 2 or description.dimensions[-1].size:
+            return values
+        if names not in lengths:  # tensors of the same axes are ragged in the same way
+            lengths[names] = self._random.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+            lengths[names].flat[0] = shape[-1]
+        padding = np.arange(shape[-1]) >= lengths[names]
+        return np.where(padding, np.asarray(description.pad_value, values.dtype), values)
+
+    def _values(self, description: model_pb2.TensorDescription, shape: tuple[int, ...]) -> Array:
+        dtype = DTYPES[description.data_type]
+        if np.issubdtype(dtype, np.floating):
+            return self._random.standard_normal(shape).astype(dtype)
+        if dtype == np.bool_:
+            return self._random.random(shape) < 0.5
+        least, most = description.minimum, description.maximum
+        if (least, most) == (0, 0):
+            most = 1
+        # Where something is padded, the padding's value stands for nothing real.
+        possible = [
+            value
+            for value in range(least, min(most, least + 4096) + 1)
+            if not description.mask or value != description.pad_value
+        ]
+        return self._random.choice(np.array(possible, dtype), shape)
+
+    def _noise(self, noise: bundle_pb2.NoiseInput, sizes: Mapping[str, int]) -> Array:
+        shape = tuple(dimension.size or sizes[dimension.name] for dimension in noise.tensor.dimensions)
+        dtype = DTYPES[noise.tensor.data_type]
+        if noise.distribution == bundle_pb2.DISTRIBUTION_GUMBEL:
+            return self._random.gumbel(size=shape).astype(dtype)
+        if noise.distribution == bundle_pb2.DISTRIBUTION_UNIFORM:
+            return self._random.random(shape).astype(dtype)
+        return self._random.standard_normal(shape).astype(dtype)
+
+
+def neutral_noise(card: Card, sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Give what the service feeds without a seed, for one row."""
+    return {
+        each.tensor.name: np.full(
+            tuple(dimension.size or sizes[dimension.name] for dimension in each.tensor.dimensions),
+            NEUTRAL_NOISE[each.distribution],
+            DTYPES[each.tensor.data_type],
+        )
+        for each in card.noise
+    }
+
+
+def batch(card: Card, rows: Sequence[Row]) -> dict[str, Array]:
+    """Pad and stack rows as the service does: tensors, masks and noise."""
+    return collate(rows, [*input_tensors(card), *(noise.tensor for noise in card.noise)])
+
+
+def batch_sizes(rows: Sequence[Row]) -> dict[str, int]:
+    """Give the sizes that a batch of rows is padded to."""
+    names = {name for row in rows for name in row.sizes}
+    return {BATCH: len(rows), **{name: max(row.sizes[name] for row in rows) for name in names}}

@@ -1,0 +1,43 @@
+"""What a description claims of a map, checked on its weights."""
+
+import numpy as np
+
+from bundle.maps import MapWeights
+from bundle.values import Array
+from export.errors import ExportError
+from limelight.v1 import model_pb2
+
+_ROUNDING = 1e-4
+
+
+def check_map(description: model_pb2.MapDescription, weights: MapWeights) -> None:
+    """Check one instance's weights against the map's description.
+
+    Raises: ExportError where the number of heads differs, something is not finite, weights are negative that are not
+    said to be signed, or a query's weights sum to neither 1 nor 0 though they are said to be normalised.
+    """
+    name, array = description.name, weights.weights
+    if array.shape[0] != description.heads:
+        raise ExportError(f"the map {name} has {array.shape[0]} heads; the card states {description.heads}")
+    if not np.isfinite(array).all():
+        raise ExportError(f"the map {name} has weights that are not finite")
+    if not description.signed and array.size and array.min() < 0:
+        raise ExportError(f"the map {name} has a weight of {array.min():.3g}; the card states that none is negative")
+    if description.normalised:
+        totals = _totals(weights)
+        wrong = np.minimum(np.abs(totals - 1), np.abs(totals))
+        if wrong.size and wrong.max() > _ROUNDING:
+            total = totals.flat[wrong.argmax()]
+            raise ExportError(f"a row of the map {name} sums to {total:.6g}; the card states that rows sum to 1")
+
+
+def _totals(weights: MapWeights) -> Array:
+    """Sum each query's weights, feature by feature."""
+    if weights.query_index is None:
+        dense: Array = weights.weights.sum(axis=2)
+        return dense
+    queries = int(weights.query_index.max(initial=-1)) + 1
+    totals = np.zeros((weights.weights.shape[0], queries, *weights.weights.shape[2:]), np.float64)
+    for edge, query in enumerate(weights.query_index.tolist()):
+        totals[:, query] += weights.weights[:, edge]
+    return totals

@@ -1,0 +1,69 @@
+"""Models as the exporter wants them: tensors by place in, a tuple of tensors out."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor, nn
+
+from export.errors import ExportError
+from models.card import GeneratingModel, TaskModel
+
+
+class OnePass(nn.Module):
+    """A model that answers in one pass: its outputs, then its maps, by these names."""
+
+    def __init__(self, model: TaskModel, inputs: Sequence[str], outputs: Sequence[str], maps: Sequence[str]) -> None:
+        super().__init__()
+        self.model = model
+        self._inputs, self._outputs, self._maps = tuple(inputs), tuple(outputs), tuple(maps)
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        answer = self.model(**dict(zip(self._inputs, tensors, strict=True)))
+        outputs = pick(answer.outputs, self._outputs, "output")
+        return (*outputs, *pick(answer.maps, self._maps, "map"))
+
+
+class EncodeAndStep(nn.Module):
+    """A generating model's two parts side by side: what either takes are inputs of its own.
+
+    So the parts have nothing in common but their weights, and can be cut apart again.
+    """
+
+    def __init__(
+        self,
+        model: GeneratingModel,
+        encode_inputs: Sequence[str],
+        encoded: Sequence[str],
+        step_inputs: Sequence[str],
+        states: Sequence[str],
+        maps: Sequence[str],
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self._encode_inputs, self._encoded = tuple(encode_inputs), tuple(encoded)
+        self._step_inputs, self._states, self._maps = tuple(step_inputs), tuple(states), tuple(maps)
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Take the inputs of `encode`, the token, and the other inputs of `step`."""
+        count = len(self._encode_inputs)
+        encoded = self.model.encode(**dict(zip(self._encode_inputs, tensors[:count], strict=True)))
+        answer = self.model.step(tensors[count], **dict(zip(self._step_inputs, tensors[count + 1 :], strict=True)))
+        states = pick(answer.states, self._states, "state")
+        maps = pick(answer.maps, self._maps, "map")
+        return (*pick(encoded, self._encoded, "result of encode"), answer.scores, *states, *maps)
+
+
+def pick(tensors: Mapping[str, Tensor], names: Sequence[str], kind: str) -> list[Tensor]:
+    """Take tensors in order. Raises: ExportError naming the one that the model does not return."""
+    for name in names:
+        if name not in tensors:
+            raise ExportError(f"the model returns no {kind} {name!r}, which its card states")
+    return [tensors[name] for name in names]
+
+
+def accepted(function: object, names: Sequence[str]) -> list[str]:
+    """Tell which of these keyword arguments a method takes."""
+    parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return list(names)
+    return [name for name in names if name in parameters]

@@ -1,0 +1,41 @@
+"""From a model and its card to ONNX graphs."""
+
+import torch
+
+from export import torch_side
+from export.cases import Cases, batch
+from export.finish import finish
+from export.flat import OnePass, accepted
+from export.graph import Graph
+from export.interface import check_port, input_ports, maxima, output_ports
+from export.parts import build_parts
+from export.sizes import example_sizes
+from export.trace import trace
+from models.card import Card, TaskModel
+
+
+def build_graphs(model: TaskModel, card: Card) -> list[Graph]:
+    """Export a model, as `torch_side.for_export` gives it, to the graphs of its bundle.
+
+    Raises: ExportError where PyTorch cannot export it, an axis that varies was frozen, or the model does not answer as
+    its card states.
+    """
+    if card.generation is not None:
+        return build_parts(model, card)
+    sizes = example_sizes(maxima(card))
+    tensors = batch(card, Cases(card).rows(sizes))
+    answered = torch_side.answer(model, card, tensors)
+    outputs = output_ports(card)
+    for port in outputs:
+        check_port(port, answered[port.name], sizes)
+    names = accepted(model.forward, list(tensors))
+    inputs = [port for port in input_ports(card) if port.name in names]
+    module = OnePass(
+        model,
+        [port.name for port in inputs],
+        [each.name for each in card.description.outputs],
+        [each.name for each in card.description.maps],
+    )
+    arguments = [torch.from_numpy(tensors[port.name].copy()) for port in inputs]
+    traced = trace(module, arguments, inputs, [port.name for port in outputs], maxima(card))
+    return [Graph("main", "model.onnx", finish(traced, inputs, outputs), tuple(inputs), tuple(outputs))]

@@ -1,0 +1,162 @@
+"""What goes into a model's graphs and what comes out of them, as its card states it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bundle.maps import nested_mask_name
+from bundle.values import Array
+from bundle.wire import DTYPES
+from export.errors import ExportError
+from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from models.card import Card
+
+BATCH = "batch"
+STEP = "step"
+
+# The name of an axis whose size varies, or the size of one that is fixed.
+AxisSize = str | int
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor that goes into a graph or comes out of it; `axes` has the batch in front."""
+
+    name: str
+    dtype: np.dtype[Any]
+    axes: tuple[AxisSize, ...]
+
+    def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Give the shape that it has where the varying axes have these sizes."""
+        return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in self.axes)
+
+
+def input_tensors(card: Card) -> list[model_pb2.TensorDescription]:
+    """List the tensors that the inputs are turned into; the target, which only forces what is put out, is left out.
+
+    Raises: ExportError for an input that may be left out, which no graph can do without.
+    """
+    target = card.generation.target_tensor if card.generation else ""
+    tensors = []
+    for each in card.description.inputs:
+        kept = [tensor for tensor in each.tensors if not target or tensor.name != target]
+        if kept and each.optional:
+            raise ExportError(f"the input {each.name!r} is optional, but the graphs cannot do without it")
+        tensors += kept
+    return tensors
+
+
+def input_ports(card: Card) -> list[Port]:
+    """List what a graph may take: each input tensor with its mask, then the noise."""
+    ports = []
+    for tensor in input_tensors(card):
+        ports.append(_tensor_port(tensor))
+        if tensor.mask:
+            ports.append(Port(tensor.mask, np.dtype(np.bool_), ports[-1].axes))
+    ports += [_tensor_port(noise.tensor) for noise in card.noise]
+    return ports
+
+
+def output_ports(card: Card) -> list[Port]:
+    """List what a model that answers in one pass puts out: its outputs, then its maps.
+
+    Raises: ExportError where a map has the name of an output.
+    """
+    outputs = [
+        Port(each.name, DTYPES[each.data_type], (BATCH, *map(_axis, each.dimensions)))
+        for each in card.description.outputs
+    ]
+    maps = [map_port(card, each) for each in card.description.maps]
+    if clash := {each.name for each in outputs} & {each.name for each in maps}:
+        raise ExportError(f"{sorted(clash)} are names of an output and of a map: rename one of each")
+    return [*outputs, *maps]
+
+
+def map_axes(card: Card, name: str) -> tuple[bundle_pb2.Axis, ...]:
+    """Give the axes of the tensor in which a graph puts out a map; a single step has no query axis.
+
+    Raises: ExportError where the card does not say.
+    """
+    axes = card.map_axes.get(name)
+    if axes is None or not axes or axes[0] != bundle_pb2.AXIS_BATCH:
+        raise ExportError(f"the card does not give the axes of the map {name}, batch first")
+    return tuple(axis for axis in axes if not (card.generation and axis == bundle_pb2.AXIS_QUERY))
+
+
+def map_port(card: Card, description: model_pb2.MapDescription) -> Port:
+    """Describe the output that holds a map."""
+    sizes: dict[int, AxisSize] = {
+        bundle_pb2.AXIS_BATCH: BATCH,
+        bundle_pb2.AXIS_HEAD: description.heads,
+        bundle_pb2.AXIS_FEATURE: description.features,
+    }
+    if description.form == model_pb2.MAP_FORM_EDGES:
+        mask = nested_mask_name(card.description, description)
+        tensor = next(each for each in input_tensors(card) if each.mask == mask)
+        sizes[bundle_pb2.AXIS_QUERY], sizes[bundle_pb2.AXIS_KEY] = map(_axis, tensor.dimensions)
+    else:
+        sizes[bundle_pb2.AXIS_QUERY] = _label_axis(card, description.query_labels)
+        sizes[bundle_pb2.AXIS_KEY] = _label_axis(card, description.key_labels)
+    return Port(
+        description.name,
+        np.dtype(np.float32),
+        tuple(sizes[axis] for axis in map_axes(card, description.name)),
+    )
+
+
+def maxima(card: Card) -> dict[str, int]:
+    """Give the largest size of every axis that varies, 0 where there is no limit."""
+    largest: dict[str, int] = {}
+    for dimension in _dimensions(card):
+        if not dimension.size:
+            stated = [each for each in (largest.get(dimension.name, 0), dimension.maximum) if each]
+            largest[dimension.name] = min(stated, default=0)
+    return largest
+
+
+def check_port(port: Port, array: Array, sizes: Mapping[str, int]) -> None:
+    """Raise ExportError where a tensor is not what the card states at these sizes."""
+    if array.dtype != port.dtype:
+        raise ExportError(f"{port.name} is {array.dtype}; the card states {port.dtype}")
+    if array.shape != port.sizes(sizes):
+        axes = ", ".join(str(axis) for axis in port.axes)
+        raise ExportError(
+            f"{port.name} has shape {list(array.shape)}; the card states [{axes}], here {list(port.sizes(sizes))}"
+        )
+
+
+def _dimensions(card: Card) -> Iterator[model_pb2.Dimension]:
+    for tensor in input_tensors(card):
+        yield from tensor.dimensions
+    for noise in card.noise:
+        yield from noise.tensor.dimensions
+
+
+def _tensor_port(tensor: model_pb2.TensorDescription) -> Port:
+    return Port(tensor.name, DTYPES[tensor.data_type], (BATCH, *map(_axis, tensor.dimensions)))
+
+
+def _axis(dimension: model_pb2.Dimension) -> AxisSize:
+    return dimension.size or dimension.name
+
+
+def _label_axis(card: Card, name: str) -> AxisSize:
+    """Give the axis that a label set counts."""
+    labels = next((each for each in card.description.label_sets if each.name == name), None)
+    if labels is None:
+        raise ExportError(f"the label set {name!r} is not described")
+    if labels.HasField("grid"):
+        return len(labels.grid.leading) + labels.grid.rows * labels.grid.columns
+    if labels.kind == attention_pb2.LABEL_KIND_ONE:
+        return 1
+    if labels.names:
+        return len(labels.names)
+    if labels.kind == attention_pb2.LABEL_KIND_OUTPUT_STEPS:
+        return STEP
+    for tensor in input_tensors(card):
+        for dimension in tensor.dimensions:
+            if (tensor.name, dimension.name) == (labels.tensor, labels.dimension):
+                return _axis(dimension)
+    raise ExportError(f"the label set {name!r} refers to no axis of an input tensor")

@@ -1,0 +1,77 @@
+"""From a trained model to a bundle in a repository."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bundle.names import SAMPLES_FILE
+from bundle.reader import BundleFolder
+from bundle.samples import samples_file
+from bundle.wire import instance_to_wire
+from bundle.writer import write_bundle
+from export import torch_side
+from export.compare import Comparison
+from export.graph import Graph
+from export.graphs import build_graphs
+from export.interface import map_axes
+from export.runtime import onnx_runtime
+from export.samples import make_samples
+from export.verify import verify
+from export.versions import library_versions
+from limelight.v1 import bundle_pb2, model_pb2
+from models.card import Card, TrainedModel
+
+
+def export_model(trained: TrainedModel, repository: Path, *, version: int = 0) -> BundleFolder:
+    """Export a model, prove that its graphs answer as it does, and write REPOSITORY/<model>/<version>, whole or not.
+
+    version: 0 for the next one.
+    Raises: ExportError where the model cannot be exported, or answers otherwise than PyTorch; BundleError where the
+    bundle cannot be written.
+    """
+    onnx_runtime()  # what is missing is best said before a minute of work
+    trained = replace(trained, model=torch_side.for_export(trained.model))
+    samples = make_samples(trained)
+    graphs = build_graphs(trained.model, trained.card)
+    comparison = verify(graphs, trained.model, trained.card)
+    files: dict[str, bytes | Path] = {name: text.encode() for name, text in trained.card.files.items()}
+    files |= {graph.file: graph.model.SerializeToString(deterministic=True) for graph in graphs}
+    files[SAMPLES_FILE] = samples_file(samples)
+    return write_bundle(repository, _bundle(trained, graphs, comparison), files, version=version)
+
+
+def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) -> bundle_pb2.Bundle:
+    card = trained.card
+    return bundle_pb2.Bundle(
+        description=_description(trained),
+        graphs=[
+            bundle_pb2.OnnxGraph(
+                name=graph.name,
+                file=graph.file,
+                inputs=[port.name for port in graph.inputs],
+                outputs=[port.name for port in graph.outputs],
+            )
+            for graph in graphs
+        ],
+        preprocessing=card.preprocessing,
+        maps=[_binding(card, each.name, graphs) for each in card.description.maps],
+        generation=card.generation,
+        noise=card.noise,
+        tolerances=comparison.tolerances,
+        parity=comparison.parity(),
+        library_versions=library_versions(),
+    )
+
+
+def _description(trained: TrainedModel) -> model_pb2.ModelDescription:
+    description = model_pb2.ModelDescription()
+    description.CopyFrom(trained.card.description)
+    description.training_data.CopyFrom(trained.training_data)
+    del description.metrics[:], description.examples[:]
+    description.metrics.extend(trained.metrics)
+    description.examples.extend(instance_to_wire(each) for each in trained.examples)
+    return description
+
+
+def _binding(card: Card, name: str, graphs: list[Graph]) -> bundle_pb2.MapBinding:
+    graph = next(graph for graph in graphs if any(port.name == name for port in graph.outputs))
+    return bundle_pb2.MapBinding(map=name, graph=graph.name, output=name, axes=map_axes(card, name))

@@ -1,0 +1,72 @@
+"""The exported graphs in ONNX Runtime."""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from bundle.values import Array
+from export.errors import ExportError
+from export.graph import Graph
+from models.card import Card
+
+_THREADS = 2
+
+
+def onnx_runtime() -> ModuleType:
+    """Import ONNX Runtime. Raises: ExportError saying what to install."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ExportError(
+            "an export is compared with ONNX Runtime, which is not installed: install limelight[train,serve]"
+        ) from error
+    return onnxruntime  # type: ignore[no-any-return]
+
+
+class RunningGraph:
+    """A graph in a session on the CPU.
+
+    Raises: ExportError where the runtime refuses it.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        ort = onnx_runtime()
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = _THREADS
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self.graph = graph
+        try:
+            self._session: Any = ort.InferenceSession(
+                graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # the runtime raises its own C++ errors
+            raise ExportError(f"ONNX Runtime cannot load the graph {graph.name}: {error}") from error
+
+    def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the graph on those of the tensors that it takes; everything that it puts out, by name."""
+        feeds = {port.name: tensors[port.name] for port in self.graph.inputs}
+        names = [port.name for port in self.graph.outputs]
+        try:
+            return dict(zip(names, self._session.run(names, feeds), strict=True))
+        except Exception as error:
+            shapes = {name: list(array.shape) for name, array in feeds.items()}
+            raise ExportError(f"ONNX Runtime fails in the graph {self.graph.name} on {shapes}: {error}") from error
+
+
+class RunningParts:
+    """The two graphs of a generating model."""
+
+    def __init__(self, graphs: Sequence[Graph], card: Card) -> None:
+        assert card.generation is not None
+        running = {graph.name: RunningGraph(graph) for graph in graphs}
+        self._encoder = running.get(card.generation.encoder)
+        self._step = running[card.generation.step]
+
+    def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the encoder, where there is one."""
+        return self._encoder.run(tensors) if self._encoder else {}
+
+    def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Run one step."""
+        return self._step.run(tensors)

@@ -1,0 +1,49 @@
+"""PyTorch's own answers to a model's examples: what a server checks itself with."""
+
+from bundle.errors import InputError
+from bundle.preprocess import Preprocessor
+from bundle.rows import Row
+from bundle.samples import Sample
+from export import torch_side
+from export.answers import RowAnswer, generated, one_pass
+from export.cases import batch, batch_sizes, bundle_of, neutral_noise
+from export.claims import check_map
+from export.errors import ExportError
+from export.stepping import greedy, unroll
+from models.card import TrainedModel
+
+
+def make_samples(trained: TrainedModel) -> list[Sample]:
+    """Answer each example alone, with noise as without a seed; a generating model puts out its best token each time.
+
+    Raises: ExportError naming the example that the model's own preprocessing refuses, or that forces the output.
+    """
+    if not trained.examples:
+        raise ExportError("a bundle needs at least one example, so that a server can check its answers")
+    preprocessor = Preprocessor.from_parts(bundle_of(trained.card), trained.card.files)
+    rows = []
+    for number, example in enumerate(trained.examples):
+        try:
+            rows.append(preprocessor.row(example, field=f"examples[{number}]"))
+        except InputError as error:
+            raise ExportError(f"{error.field} {error.message}") from error
+    return [_sample(trained, row, number) for number, row in enumerate(rows)]
+
+
+def _sample(trained: TrainedModel, row: Row, number: int) -> Sample:
+    card = trained.card
+    if card.generation is not None and card.generation.target_tensor in row.tensors:
+        raise ExportError(f"examples[{number}] forces the output; an example shows what the model puts out by itself")
+    answer = _answer(trained, Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels))
+    for each in card.description.maps:
+        check_map(each, answer.maps[each.name])
+    return Sample(row.tensors, answer.outputs, answer.maps, answer.token_ids)
+
+
+def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
+    card, rows = trained.card, [row]
+    if card.generation is None:
+        return one_pass(card, torch_side.answer(trained.model, card, batch(card, rows)), row, 0)
+    parts = torch_side.TorchParts(trained.model, card)
+    choose = greedy(card.generation.end_token)
+    return generated(card, unroll(parts, card, batch(card, rows), batch_sizes(rows), choose), row, 0)

@@ -1,0 +1,74 @@
+"""A model in PyTorch, with NumPy arrays by name in and out: what every answer is compared with."""
+
+import copy
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bundle.values import Array
+from export.errors import ExportError
+from export.flat import accepted, pick
+from models.card import Card, GeneratingModel, StepAnswer, TaskModel
+
+
+def for_export(model: TaskModel) -> TaskModel:
+    """Copy a model to the CPU, in evaluation mode and without gradients; the trained one stays as it is."""
+    return copy.deepcopy(model).cpu().eval().requires_grad_(False)
+
+
+def to_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    """Copy arrays into tensors."""
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def answer(model: TaskModel, card: Card, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Answer a batch in one pass: outputs and maps, by name."""
+    taken = accepted(model.forward, list(tensors))
+    with torch.no_grad():
+        found = model(**to_torch({name: tensors[name] for name in taken}))
+    outputs = [each.name for each in card.description.outputs]
+    maps = [each.name for each in card.description.maps]
+    return {
+        **_arrays(outputs, pick(found.outputs, outputs, "output")),
+        **_arrays(maps, pick(found.maps, maps, "map")),
+    }
+
+
+class TorchParts:
+    """The two parts of a generating model."""
+
+    def __init__(self, model: TaskModel, card: Card) -> None:
+        if not isinstance(model, GeneratingModel) or card.generation is None:
+            raise ExportError("a card with `generation` belongs to a GeneratingModel, and only to one")
+        self.model, self.card, self.generation = model, card, card.generation
+
+    def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """What the steps read, and the initial states."""
+        taken = accepted(self.model.encode, list(tensors))
+        with torch.no_grad():
+            found = self.model.encode(**to_torch({name: tensors[name] for name in taken}))
+        return {name: tensor.numpy() for name, tensor in found.items()}
+
+    def step(self, tensors: Mapping[str, Array], *, maps: Collection[str] | None = None) -> dict[str, Array]:
+        """Scores, states and maps of one step, by the names that the graph has for them.
+
+        maps: those that the step must give; None for whatever it gives.
+        """
+        names = [name for name in tensors if name != self.generation.token_input]
+        token = torch.from_numpy(np.array(tensors[self.generation.token_input]))
+        taken = accepted(self.model.step, names)
+        with torch.no_grad():
+            found: StepAnswer = self.model.step(token, **to_torch({name: tensors[name] for name in taken}))
+        states = [each.output for each in self.generation.states]
+        maps = [each.name for each in self.card.description.maps if each.name in (found.maps if maps is None else maps)]
+        return {
+            self.generation.scores_output: found.scores.numpy(),
+            **_arrays(states, pick(found.states, states, "state")),
+            **_arrays(maps, pick(found.maps, maps, "map")),
+        }
+
+
+def _arrays(names: list[str], tensors: list[Tensor]) -> dict[str, Array]:
+    return {name: tensor.numpy() for name, tensor in zip(names, tensors, strict=True)}

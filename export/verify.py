@@ -1,0 +1,116 @@
+"""The exported graphs against PyTorch: each row alone in PyTorch, the same rows batched and padded in ONNX Runtime."""
+
+from collections.abc import Iterator, Sequence
+
+from bundle.rows import Row
+from bundle.values import Array
+from export import torch_side
+from export.answers import RowAnswer, generated, one_pass
+from export.cases import Cases, batch, batch_sizes
+from export.claims import check_map
+from export.compare import Comparison
+from export.graph import Graph
+from export.interface import BATCH, check_port, maxima
+from export.runtime import RunningGraph, RunningParts
+from export.stepping import Parts, Unrolled, forced, unroll
+from models.card import Card, TaskModel
+
+_STEPS = 4
+_LARGEST = 13  # of the first axis that varies, one less for each further one; the long case has three times as much
+
+
+def verify(graphs: Sequence[Graph], model: TaskModel, card: Card) -> Comparison:
+    """Compare at one row and several, size 1 and larger, padded and not.
+
+    Raises: ExportError naming the output that differs, by how much, and where.
+    """
+    comparison = Comparison(card)
+    cases = Cases(card, seed=1)
+    check: _OnePass | _Generating
+    if card.generation is None:
+        check = _OnePass(graphs, model, card, comparison)
+    else:
+        check = _Generating(graphs, model, card, comparison, cases)
+    for name, rows in _cases(card, cases):
+        check.compare(rows, name)
+    return comparison
+
+
+def _cases(card: Card, cases: Cases) -> Iterator[tuple[str, list[Row]]]:
+    largest = {axis: min(_LARGEST - place, most or _LARGEST) for place, (axis, most) in enumerate(maxima(card).items())}
+    long = {axis: min(3 * size, maxima(card)[axis] or 3 * size) for axis, size in largest.items()}
+    ones = dict.fromkeys(largest, 1)
+    yield "one row", cases.rows({BATCH: 1, **largest})
+    yield "rows of one size", cases.rows({BATCH: 4, **largest})
+    if not largest:
+        return
+    yield "one row of size 1", cases.rows({BATCH: 1, **ones})
+    yield "rows of size 1", cases.rows({BATCH: 4, **ones})
+    yield "a long row", cases.rows({BATCH: 1, **long})
+    yield "padded rows of different sizes", cases.mixed(largest, 5)
+    yield "padded rows of very different sizes", cases.mixed(long, 3)
+
+
+class _OnePass:
+    """Compares a model that answers in one pass."""
+
+    def __init__(self, graphs: Sequence[Graph], model: TaskModel, card: Card, comparison: Comparison) -> None:
+        self._running = RunningGraph(graphs[0])
+        self._ports = graphs[0].outputs
+        self._model, self._card, self._comparison = model, card, comparison
+
+    def compare(self, rows: Sequence[Row], case: str) -> None:
+        tensors = batch(self._card, rows)
+        padded = torch_side.answer(self._model, self._card, tensors)
+        served = self._running.run(tensors)
+        for port in self._ports:
+            check_port(port, padded[port.name], batch_sizes(rows))
+            check_port(port, served[port.name], batch_sizes(rows))
+        for place, row in enumerate(rows):
+            alone = torch_side.answer(self._model, self._card, batch(self._card, [row]))
+            expected = one_pass(self._card, alone, row, 0)
+            _check_maps(self._card, expected)
+            self._comparison.padding(one_pass(self._card, padded, row, place), expected, case)
+            self._comparison.answers(one_pass(self._card, served, row, place), expected, case)
+
+
+class _Generating:
+    """Compares a generating model on tokens that are forced: what is encoded, then each step's scores, states, maps."""
+
+    def __init__(
+        self, graphs: Sequence[Graph], model: TaskModel, card: Card, comparison: Comparison, cases: Cases
+    ) -> None:
+        assert card.generation is not None
+        self._running = RunningParts(graphs, card)
+        self._parts = torch_side.TorchParts(model, card)
+        self._card, self._comparison, self._cases = card, comparison, cases
+        scores = next(port for graph in graphs for port in graph.outputs if port.name == card.generation.scores_output)
+        self._vocabulary = scores.sizes({BATCH: 1})[1]
+
+    def compare(self, rows: Sequence[Row], case: str) -> None:
+        tokens = self._cases.integers((len(rows), _STEPS), self._vocabulary)
+        padded, served = (self._unroll(parts, rows, tokens) for parts in (self._parts, self._running))
+        self._compare_states(served, padded, case)
+        for place, row in enumerate(rows):
+            alone = self._unroll(self._parts, [row], tokens[place : place + 1])
+            expected = generated(self._card, alone, row, 0)
+            _check_maps(self._card, expected)
+            self._comparison.padding(generated(self._card, padded, row, place), expected, case)
+            self._comparison.answers(generated(self._card, served, row, place), expected, case)
+
+    def _unroll(self, parts: Parts, rows: Sequence[Row], tokens: Array) -> Unrolled:
+        return unroll(parts, self._card, batch(self._card, rows), batch_sizes(rows), forced(tokens))
+
+    def _compare_states(self, served: Unrolled, padded: Unrolled, case: str) -> None:
+        """Compare what goes from part to part, padding included: both had the same batch."""
+        maps = {each.name for each in self._card.description.maps}
+        for name, array in served.encoded.items():
+            self._comparison.arrays(name, array, padded.encoded[name], case, is_map=name in maps)
+        for name, steps in served.states.items():
+            for step, array in enumerate(steps):
+                self._comparison.arrays(name, array, padded.states[name][step], f"step {step} of {case}")
+
+
+def _check_maps(card: Card, answer: RowAnswer) -> None:
+    for each in card.description.maps:
+        check_map(each, answer.maps[each.name])

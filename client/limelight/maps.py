@@ -109,7 +109,7 @@ def read_map(
             raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for {axes}")
         edges = None
     if message.HasField("scales"):
-        weights = _scaled(weights, to_array(message.scales), edges)
+        weights = _scaled(weights, to_array(message.scales), len(queries), edges)
     weights = weights.astype(np.float32, copy=False)
     weights.flags.writeable = False
     return AttentionMap(
@@ -152,8 +152,12 @@ def _positions(index: NDArray[np.int64], labels: LabelSet) -> NDArray[np.int64]:
     return index
 
 
-def _scaled(weights: NDArray[np.uint8], scales: NDArray[np.float32], edges: Edges | None) -> NDArray[np.float32]:
+def _scaled(
+    weights: NDArray[np.uint8], scales: NDArray[np.float32], queries: int, edges: Edges | None
+) -> NDArray[np.float32]:
     """Weights of uint8 times the scale of their row. Shapes: scales [head, query]."""
+    if scales.shape != (len(weights), queries):
+        raise ValueError(f"scales {list(scales.shape)} for {len(weights)} heads and {queries} queries")
     rows = scales[:, edges.query_index] if edges else scales[:, :, None]
     rows = rows.reshape(*rows.shape, *(1,) * (weights.ndim - rows.ndim))
     scaled: NDArray[np.float32] = weights.astype(np.float32) * rows

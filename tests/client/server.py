@@ -1,7 +1,7 @@
 """A small server that speaks the protocol with made-up models, so that the client is tested over a real socket.
 
-`scribe` classifies text (two layers of two heads), `han` reads documents (edges), `vit` reads images (a grid), `echo` puts
-out its input in capitals. What each computes is simple enough to check by hand; every request is kept in `requests`.
+`scribe` classifies text (two layers of two heads), `han` reads documents (edges), `vit` reads images (a grid), `echo`
+puts out its input in capitals. What each computes is simple enough to check by hand; every request is kept.
 """
 
 import time
@@ -57,7 +57,9 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
     def Generate(self, request, context):
         self.requests.append(request)
         self.check(request.model, context)
-        context.add_callback(lambda: setattr(self, "cancelled", self.cancelled + (context.code() is None)))
+        finished = []
+        # Runs when the call is over: before its end was sent, if the caller left.
+        context.add_callback(lambda: setattr(self, "cancelled", self.cancelled + (not finished)))
         if request.model.name != "echo":
             abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"model {request.model.name!r} does not generate")
         whole = answer("echo", request.instance, request.generation)
@@ -78,6 +80,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         end = service.GenerationEnd(sequences=whole.prediction.sequences.sequences, label_set=steps)
         if beam:
             end.maps.extend(whole.maps)
+        finished.append(True)
         yield service.GenerateResponse(end=end)
 
     def check(self, asked, context):
@@ -201,7 +204,7 @@ def han(instance, _):
     sums = np.bincount(parents, lengths)
     word_map = attention.AttentionMap(
         name="word", stack="word", kind="MAP_KIND_POOL", normalised=True, heads=[0],
-        query_labels="sentences", key_labels="words", weights=to_tensor((lengths / sums[parents])[None].astype(np.float32)),
+        query_labels="sentences", key_labels="words", weights=to_tensor(np.float32(lengths / sums[parents])[None]),
         query_index=to_tensor(parents), key_index=to_tensor(np.arange(len(words), dtype=np.int32)),
     )  # fmt: skip
     sentence_map = attention.AttentionMap(
@@ -220,12 +223,12 @@ def han(instance, _):
 
 
 def vit(_, __):
-    """A class token before 4 x 4 patches; every entry attends to entry i with weight i + 1, the class token to itself most."""
-    scores = np.tile(np.arange(1.0, 18.0), (17, 1))
+    """A class token before 4 x 4 patches; every entry attends to entry i with a weight of (i + 1) / 153."""
+    weights = normalised(np.tile(np.arange(1.0, 18.0), (17, 1)))
     maps = [
         attention.AttentionMap(
-            name=f"encoder.{layer}.self", stack="encoder", layer=layer, kind="MAP_KIND_SELF", normalised=True, heads=[0, 1],
-            query_labels="patches", key_labels="patches", weights=to_tensor(np.stack([normalised(scores)] * 2)),
+            name=f"encoder.{layer}.self", stack="encoder", layer=layer, kind="MAP_KIND_SELF", normalised=True,
+            heads=[0, 1], query_labels="patches", key_labels="patches", weights=to_tensor(np.stack([weights] * 2)),
         )
         for layer in range(2)
     ]  # fmt: skip
@@ -294,9 +297,12 @@ def GetModel(name):
         name=name, version=1, title=title, task=f"TASK_{task}", summary=f"{title}, made up for tests.",
         inputs=[model.InputDescription(name=n, kind=f"INPUT_KIND_{k}", optional=o) for n, k, o in inputs],
         maps=[
-            model.MapDescription(name=n, heads=2 if n.startswith("encoder") else 1, query_labels="q", key_labels="k") for n in stack
+            model.MapDescription(name=n, heads=1 + n.startswith("encoder"), query_labels="q", key_labels="k")
+            for n in stack
         ],
-        metrics=[model.Metric(name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class")],
+        metrics=[
+            model.Metric(name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class")
+        ],
     )  # fmt: skip
     if name == "echo":
         description.result.sequence.target_input = "target"

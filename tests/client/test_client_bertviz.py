@@ -1,0 +1,65 @@
+"""The layout that bertviz's `head_view(attention, tokens)` and its encoder-decoder form take."""
+
+import numpy as np
+import pytest
+
+import limelight
+from limelight import bertviz
+from limelight.labels import plain
+from limelight.maps import AttentionMap
+
+
+def make(name: str, weights: np.ndarray, query: str, key: str) -> AttentionMap:
+    axes = [
+        plain(side, "output_steps" if side == "output" else "tokens", [f"{side}{index}" for index in range(size)])
+        for side, size in zip((query, key), weights.shape[1:], strict=True)
+    ]
+    return AttentionMap(name, "s", 0, "self", True, False, (0, 1), weights.astype(np.float32), axes[0], axes[1])
+
+
+def test_self_attention_is_a_list_of_layers_with_its_tokens(client: limelight.Client):
+    answer = client.attend("scribe", {"text": "big cat"})
+    drawn = answer.to_bertviz()
+    assert set(drawn) == {"attention", "tokens"}
+    assert drawn["tokens"] == ["[CLS]", "big", "cat", "[SEP]"]
+    assert [layer.shape for layer in drawn["attention"]] == [(1, 2, 4, 4)] * 2
+    np.testing.assert_array_equal(drawn["attention"][1][0], answer["encoder.1.self"].weights)
+    drawn["attention"][0][:] = 0  # a copy: torch.from_numpy wants writable memory
+    assert len(answer.to_bertviz("encoder.1.*")["attention"]) == 1
+
+
+def test_two_sequences_are_encoder_decoder_and_cross():
+    maps = [
+        make("encoder.0.self", np.zeros((2, 3, 3)), "source", "source"),
+        make("decoder.0.self", np.zeros((2, 2, 2)), "output", "output"),
+        make("decoder.0.cross", np.ones((2, 2, 3)), "output", "source"),
+    ]
+    drawn = bertviz.arguments(maps)
+    assert [drawn[f"{part}_attention"][0].shape for part in ("encoder", "decoder", "cross")] == [
+        (1, 2, 3, 3),
+        (1, 2, 2, 2),
+        (1, 2, 2, 3),
+    ]
+    assert drawn["encoder_tokens"] == ["source0", "source1", "source2"]
+    assert drawn["decoder_tokens"] == ["output0", "output1"]
+    assert set(drawn) == {f"{part}_attention" for part in ("encoder", "decoder", "cross")} | {
+        "encoder_tokens",
+        "decoder_tokens",
+    }
+
+
+def test_a_cross_map_alone_brings_both_lists_of_tokens(client: limelight.Client):
+    drawn = client.attend("echo", {"text": "a b"}).to_bertviz()
+    assert set(drawn) == {"cross_attention", "encoder_tokens", "decoder_tokens"}
+    assert drawn["encoder_tokens"] == ["a", "b"]
+    assert drawn["decoder_tokens"] == ["A", "B", "</s>"]
+    assert drawn["cross_attention"][0].shape == (1, 1, 3, 2)
+
+
+def test_edges_are_drawn_dense_and_maps_that_do_not_fit_are_named(client: limelight.Client):
+    answer = client.attend("han", {"document": "It rains. We stay"})
+    assert answer.to_bertviz("word")["cross_attention"][0].shape == (1, 1, 2, 4)
+    with pytest.raises(ValueError, match="'word' and 'sentence'"):
+        answer.to_bertviz()
+    with pytest.raises(ValueError, match="there are word, sentence"):
+        answer.to_bertviz("encoder.*")

@@ -48,6 +48,14 @@ def split_heads(features: Tensor, heads: int) -> Tensor:
     return features.unflatten(-1, (heads, -1)).transpose(1, 2)
 
 
+def rows_of(weights: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Weights of many small attentions, (batch, group) = `sizes`, as the rows of one.
+
+    Shapes: weights [batch · group, head, row, key(, feature)] -> [batch, head, group · row, key(, feature)].
+    """
+    return weights.unflatten(0, sizes).transpose(1, 2).flatten(2, 3)
+
+
 def over_keys(mask: Tensor | None) -> Tensor | None:
     """A mask of positions as a mask of keys: [batch, key] -> [batch, 1, 1, key]."""
     if mask is None:

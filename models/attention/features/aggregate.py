@@ -81,5 +81,7 @@ class LinearTransformation(Aggregate):
 def head_of(weight: Tensor, length: int, name: str) -> Tensor:
     """The first `length` numbers of `weight`, by a gather: a slice would tie an exported graph to its length."""
     if not torch.compiler.is_exporting() and length > weight.shape[0]:
-        raise ShapeError(f"the {name} input has {length} positions; LinearTransformation was built for {weight.shape[0]}")
+        raise ShapeError(
+            f"the {name} input has {length} positions; LinearTransformation was built for {weight.shape[0]}"
+        )
     return weight.index_select(0, torch.arange(length, device=weight.device))

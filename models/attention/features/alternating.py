@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from models.attention.features.pair import Pair
@@ -27,7 +26,8 @@ class Alternating(nn.Module):
     own.
 
     Shapes: first [batch, first, d_1], second [batch, second, d_2], masks [batch, position];
-        `over_first` takes queries of `d_query`, the size of c² -> Pair of context vectors [batch, d], AlternatingWeights.
+        `over_first` takes queries of `d_query`, the size of c²
+        -> Pair of context vectors [batch, d], AlternatingWeights.
     """
 
     def __init__(
@@ -49,16 +49,14 @@ class Alternating(nn.Module):
         second_mask: Tensor | None = None,
         contexts: Contexts = None,
     ) -> tuple[Pair, AlternatingWeights]:
-        contexts_of = dict(zip(AlternatingWeights._fields, contexts_for(contexts, AlternatingWeights._fields), strict=True))
+        start_context, second_context, first_context = contexts_for(contexts, AlternatingWeights._fields)
         first_keys, second_keys = over_keys(first_mask), over_keys(second_mask)
         if self.start is None:
             nothing = first.new_zeros(()).expand(first.shape[0], 1, self.d_query)
-            summary, start = attend(self.over_first, nothing, first, None, first_keys, contexts_of["start"])
+            summary, start = attend(self.over_first, nothing, first, None, first_keys, start_context)
         else:
-            vector, start = self.start(first, None, first_mask, contexts_of["start"])
+            vector, start = self.start(first, None, first_mask, start_context)
             summary = vector.unsqueeze(1)
-        of_second, second_weights = attend(
-            self.over_second, summary, second, None, second_keys, contexts_of["second"]
-        )
-        of_first, first_weights = attend(self.over_first, of_second, first, None, first_keys, contexts_of["first"])
+        of_second, second_weights = attend(self.over_second, summary, second, None, second_keys, second_context)
+        of_first, first_weights = attend(self.over_first, of_second, first, None, first_keys, first_context)
         return Pair(of_first.flatten(1), of_second.flatten(1)), AlternatingWeights(start, second_weights, first_weights)

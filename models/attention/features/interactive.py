@@ -3,8 +3,8 @@
 from torch import Tensor, nn
 
 from models.attention.features.pair import Pair
-from models.attention.flat import Contexts, attend, contexts_for, over_keys
-from models.attention.queries.specialised import average
+from models.attention.flat import Contexts, contexts_for
+from models.attention.queries.specialised import AverageQuery
 
 
 class Interactive(nn.Module):
@@ -18,7 +18,7 @@ class Interactive(nn.Module):
 
     def __init__(self, *, over_first: nn.Module, over_second: nn.Module) -> None:
         super().__init__()
-        self.over_first, self.over_second = over_first, over_second
+        self.over_first, self.over_second = AverageQuery(attention=over_first), AverageQuery(attention=over_second)
 
     def forward(
         self,
@@ -29,11 +29,6 @@ class Interactive(nn.Module):
         contexts: Contexts = None,
     ) -> tuple[Pair, Pair]:
         first_context, second_context = contexts_for(contexts, Pair._fields)
-        first_query, second_query = average(second, second_mask), average(first, first_mask)
-        of_first, first_weights = attend(
-            self.over_first, first_query, first, None, over_keys(first_mask), first_context
-        )
-        of_second, second_weights = attend(
-            self.over_second, second_query, second, None, over_keys(second_mask), second_context
-        )
-        return Pair(of_first.flatten(1), of_second.flatten(1)), Pair(first_weights, second_weights)
+        of_first, first_weights = self.over_first(second, first, second_mask, first_mask, first_context)
+        of_second, second_weights = self.over_second(first, second, first_mask, second_mask, second_context)
+        return Pair(of_first, of_second), Pair(first_weights, second_weights)

@@ -1,5 +1,6 @@
 """Multi-grained co-attention (G5): coarse and fine together."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from models.attention.features.interactive import Interactive
 from models.attention.features.pair import FineWeights, Pair
 from models.attention.features.parallel import Parallel
+from models.attention.flat import Contexts
 
 
 class MultiGrainedWeights(NamedTuple):
@@ -36,7 +38,9 @@ class MultiGrained(nn.Module):
         second: Tensor,
         first_mask: Tensor | None = None,
         second_mask: Tensor | None = None,
+        contexts: Mapping[str, Contexts] | None = None,
     ) -> tuple[Tensor, MultiGrainedWeights]:
-        coarse, coarse_weights = self.coarse(first, second, first_mask, second_mask)
-        fine, fine_weights = self.fine(first, second, first_mask, second_mask)
+        of = contexts or {}
+        coarse, coarse_weights = self.coarse(first, second, first_mask, second_mask, of.get("coarse"))
+        fine, fine_weights = self.fine(first, second, first_mask, second_mask, of.get("fine"))
         return torch.cat([*coarse, *fine], -1), MultiGrainedWeights(coarse_weights, fine_weights)

@@ -37,7 +37,9 @@ class Parallel(nn.Module):
         if align.needs_query:
             raise CombinationError(f"{type(align).__name__} reads the query; aggregated scores belong to no query")
         if type(combine) is not WeightedSum:
-            raise CombinationError(f"{type(combine).__name__} needs a query's own weights; aggregated ones have no query")
+            raise CombinationError(
+                f"{type(combine).__name__} needs a query's own weights; aggregated ones have no query"
+            )
         self.attention, self.aggregate, self.heads = attention, aggregate, heads
 
     def forward(
@@ -62,7 +64,7 @@ class Parallel(nn.Module):
         if self.attention.score.multidimensional:
             weights, affinity = Pair(*(w.movedim(0, -1) for w in weights)), affinity.movedim(0, -1)
         vectors = (weighted_sum(w, s.features) for w, s in zip(weights, sides, strict=True))
-        return Pair(*(join_heads(v).flatten(1) for v in vectors)), FineWeights(*weights, affinity)
+        return Pair(*(join_heads(v).flatten(1) for v in vectors)), FineWeights(weights.first, weights.second, affinity)
 
     def affinity(self, first: Side, second: Side) -> Tensor:
         """Scores of all pairs, zero where either is masked ([feature,] batch, head, first, second)."""

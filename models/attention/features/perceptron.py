@@ -18,9 +18,7 @@ class Perceptron(Aggregate):
     Shapes: affinity [..., batch, head, first, second] -> Pair of weights [..., batch, head, 1, position].
     """
 
-    def __init__(
-        self, *, d_first: int, d_second: int, d_w: int, heads: int = 1, act: Activation = torch.tanh
-    ) -> None:
+    def __init__(self, *, d_first: int, d_second: int, d_w: int, heads: int = 1, act: Activation = torch.tanh) -> None:
         super().__init__()
         self.act = act
         self.first_map = HeadLinear(d_in=d_first, d_out=d_w, heads=heads)

@@ -21,8 +21,7 @@ class CapsuleAttention(nn.Module):
 
     a_c = align(q_cᵀ K);  c_c = Σ_l a_{c,l} v_l;  p_c = sigmoid(w_cᵀ c_c + b_c);  r_c = p_c c_c
 
-    It is trained with `signals.capsule.capsule_loss`. The paper's score is the dot product; any that reads its query will
-    do.
+    It is trained with `signals.capsule_loss`. The paper's score is the dot product; any that reads its query will do.
 
     Shapes: features [batch, key, d_k], value [batch, key, d_v] (default: features), mask [batch, key]
         -> Capsules, weights [batch, head, class, key(, feature)].

@@ -1,0 +1,62 @@
+"""Coverage (I5): keeping track of what attention has used, as numbers (symbolic) or as vectors (sub-symbolic)."""
+
+import torch
+from torch import Tensor, nn
+
+from models.attention.align.base import in_single
+from models.attention.signals.mean import mean_where
+
+
+def coverage(weights: Tensor) -> Tensor:
+    """What each key has got before each step (Tu et al. 2016, eq. 6; survey G §4.2, symbolic).
+
+    C_{t,l} = Σ_{s<t} a_{s,l}
+
+    It is `Context(coverage=…)` of `CoverageAware`; step by step it is `coverage + weights`.
+
+    Shapes: weights [batch, head, step, key] -> coverage of the same shape, zeros at the first step.
+    """
+    return weights.cumsum(-2) - weights
+
+
+def fertility_coverage(weights: Tensor, fertility: Tensor) -> Tensor:
+    """Coverage in parts of what each key is expected to need (Tu et al. 2016, eq. 7–8).
+
+    C_{t,l} = Σ_{s<t} a_{s,l} / Φ_l, with Φ_l = N sigmoid(U h_l) predicted from the key
+
+    Shapes: weights [batch, head, step, key], fertility, positive, [batch, key] -> coverage of the weights' shape.
+    """
+    return coverage(weights) / fertility[:, None, None, :]
+
+
+def coverage_penalty(weights: Tensor, query_mask: Tensor | None = None) -> Tensor:
+    """Penalty on attending again to what has been covered (See et al. 2017, eq. 12; survey G §4.2).
+
+    L = Σ_l min(a_{t,l}, C_{t,l}), mean over steps, heads and batch
+
+    Shapes: weights [batch, head, step, key], query_mask [batch, step] -> a number.
+    """
+    weights = in_single(weights)
+    again = torch.minimum(weights, coverage(weights)).sum(-1)
+    return mean_where(again, None if query_mask is None else query_mask.unsqueeze(1))
+
+
+class CoverageVectors(nn.Module):
+    """Coverage as a vector a key, updated by a gated unit (Tu et al. 2016, eq. 5; Mi et al. 2016a; survey G §4.2).
+
+    C_{t,l} = GRU(C_{t-1,l}, [a_{t,l}; k_l; q_t])
+
+    The vectors go beside the keys of the next step, [k_l; C_{t,l}], whatever the score. Start with zeros.
+
+    Shapes: state [batch, key, d_c], weights [batch, head, 1, key], key [batch, key, d_k], query [batch, 1, d_q]
+        -> state [batch, key, d_c].
+    """
+
+    def __init__(self, *, d_c: int, d_k: int, d_q: int, heads: int = 1) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(heads + d_k + d_q, d_c)
+
+    def forward(self, state: Tensor, weights: Tensor, key: Tensor, query: Tensor) -> Tensor:
+        used = weights.squeeze(2).transpose(1, 2)
+        seen = torch.cat([used, key, query.expand(-1, key.shape[1], -1)], -1)
+        return self.cell(seen.flatten(0, 1), state.flatten(0, 1)).unflatten(0, state.shape[:2])

@@ -1,0 +1,66 @@
+"""Half precision and very large scores: no NaN, no infinity, masks still exact."""
+
+import pytest
+import torch
+
+from models.attention.core import Attention
+from models.attention.mechanism import Mechanism, Sizes
+from models.attention.registry import MECHANISMS
+from models.attention.score.base import Score
+from tests.attention.checks import check_masked_keys_get_nothing, run, shaken
+
+each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.row} {m.name}")
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision_is_close_to_single(mechanism: Mechanism, dtype: torch.dtype) -> None:
+    module, inputs = shaken(mechanism.build()).eval(), mechanism.inputs(Sizes(2, 4, 6))
+    half = {n: t.to(dtype) if t.is_floating_point() else t for n, t in inputs.items()}
+    # The reference sees the same rounded numbers, so that only the computation differs.
+    module = module.to(dtype).float()
+    exact = run(mechanism, module, {n: t.float() if t.is_floating_point() else t for n, t in half.items()})
+    rough = run(mechanism, module.to(dtype), half)
+    tolerance = 0.02 if dtype == torch.float16 else 0.15
+    for name, value in rough.items():
+        assert value.dtype == dtype, name
+        assert torch.isfinite(value).all(), name
+        agree = (value.float() - exact[name]).abs() <= tolerance * (1 + exact[name].abs())
+        # A rounded score may fall on the other side of a threshold, as rarely as that is.
+        assert agree.float().mean() > 0.9, name
+
+
+class Given(Score):
+    """Scores that the test chose, as a kernel or not."""
+
+    def __init__(self, scores: torch.Tensor, *, kernel: bool) -> None:
+        super().__init__()
+        self.scores, self.kernel = scores, kernel
+
+    def forward(self, query: torch.Tensor, key: torch.Tensor, context: object) -> torch.Tensor:
+        return self.scores
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("mechanism", [m for m in MECHANISMS if m.column == "align"], ids=lambda m: f"{m.row} {m.name}")
+def test_scores_of_ten_thousand_give_no_nan(mechanism: Mechanism, dtype: torch.dtype) -> None:
+    inputs = {n: t.to(dtype) if t.is_floating_point() else t for n, t in mechanism.inputs(Sizes(2, 4, 6)).items()}
+    built = mechanism.build().to(dtype).eval()
+    assert isinstance(built, Attention)
+    signs = torch.randn(2, mechanism.heads, 4, 6).sign()
+    scores = 1e4 * (signs.abs() if built.align.needs_kernel else signs)
+    module = Attention(score=Given(scores.to(dtype), kernel=True), align=built.align).eval()
+    for mode in (True, False):
+        weights = run(mechanism, module.train(mode), inputs)["weights"]
+        assert torch.isfinite(weights).all()
+        check_masked_keys_get_nothing(weights, inputs["mask"])
+
+
+@each
+def test_a_query_with_nothing_to_attend_to_gets_zeros(mechanism: Mechanism) -> None:
+    inputs = mechanism.inputs(Sizes(2, 3, 5))
+    if "mask" not in inputs:
+        pytest.skip("takes no mask")
+    inputs["mask"] = torch.zeros_like(inputs["mask"])
+    weights = run(mechanism, mechanism.build().eval(), inputs)["weights"]
+    assert (weights == 0).all()

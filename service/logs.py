@@ -1,0 +1,70 @@
+"""Structured logs: one JSON object a line, on standard error. What a caller sends is never in them."""
+
+import json
+import logging
+import re
+import sys
+import time
+import traceback
+import uuid
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+_SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+_requests = logging.getLogger("limelight.requests")
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON; a mapping logged as `extra={"fields": …}` becomes members of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            "logger": record.name,
+        }
+        fields: Mapping[str, Any] | None = getattr(record, "fields", None)
+        if fields:
+            line.update(fields)
+        if record.exc_info:
+            line["error"] = describe(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def configure_logs(level: str, stream: TextIO | None = None) -> None:
+    """Send every log of the process to a stream (standard error), from `level` up."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def request_id(sent: str | bytes | None) -> str:
+    """Take a caller's id for its request if it is short and plain, or make one."""
+    if isinstance(sent, str) and _SANE_ID.fullmatch(sent):
+        return sent
+    return uuid.uuid4().hex
+
+
+def log_request(fields: Mapping[str, Any]) -> None:
+    """Write the line of one request; `fields` hold what is known about it, and nothing that it sent."""
+    if _requests.isEnabledFor(logging.INFO):
+        _requests.info("request", extra={"fields": fields})
+
+
+def log_failure(error: BaseException, identity: str, method: str) -> None:
+    """Write down an error that nobody foresaw, with where it came from."""
+    _requests.error("failure", extra={"fields": {"id": identity, "method": method, "error": describe(error)}})
+
+
+def describe(error: BaseException | None) -> str:
+    """Give an error's kind and stack, innermost last. Its message may quote a request, so it is left out."""
+    if error is None:
+        return ""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " > ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+    return f"{type(error).__qualname__} at {places}" if places else type(error).__qualname__

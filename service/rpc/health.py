@@ -1,0 +1,65 @@
+"""Health checking (grpc.health.v1), for load balancers and probes.
+
+The servicer of grpcio-health-checking will not do: one watcher that leaves takes the notifications of all others with
+it, and watchers hold up a stop for its whole grace.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+_Status = health_pb2.HealthCheckResponse.ServingStatus
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """Tells whether the server, under the name "" and those of its services, can answer. For one event loop."""
+
+    def __init__(self, services: tuple[str, ...]) -> None:
+        self._services = frozenset({"", *services})
+        self._serving = False
+        self._stopping = False
+        self._changed = asyncio.Event()
+
+    def set(self, serving: bool) -> None:
+        """Say whether the server can answer; without effect once it stops."""
+        if not self._stopping:
+            self._serving = serving
+            self._notify()
+
+    def stop(self) -> None:
+        """Say for good that it cannot, and end all watching."""
+        self._serving, self._stopping = False, True
+        self._notify()
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        """Tell the status of a service once."""
+        if request.service not in self._services:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service here")
+        return self._response(request.service)
+
+    async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """Tell the status of a service, and again whenever it changes."""
+        told = None
+        while True:
+            changed = self._changed
+            response = self._response(request.service)
+            if response.status != told:
+                told = response.status
+                yield response
+            if self._stopping:
+                return
+            await changed.wait()
+
+    def _response(self, service: str) -> health_pb2.HealthCheckResponse:
+        if service not in self._services:
+            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+        return health_pb2.HealthCheckResponse(status=SERVING if self._serving else NOT_SERVING)
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()  # those who wait hold the old one; what comes next is the new one's

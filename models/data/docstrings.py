@@ -37,8 +37,8 @@ FAMILIES: dict[str, str] = {
         """,
     "language": """
         lib2to3 ast inspect dis tokenize importlib pkgutil typing unittest doctest pdb bdb trace traceback pydoc
-        symtable code codeop distutils modulefinder zipimport py_compile compileall timeit profile cProfile pstats opcode
-        ensurepip venv pyclbr tabnanny linecache imp warnings
+        symtable code codeop distutils modulefinder zipimport py_compile compileall timeit profile cProfile pstats
+        opcode ensurepip venv pyclbr tabnanny linecache imp warnings
         """,
     "numbers": """
         _pydecimal decimal statistics fractions random numbers datetime _pydatetime calendar _strptime heapq bisect

@@ -1,0 +1,1 @@
+"""Training: `limelight train`, and the run folder that it leaves."""

@@ -1,0 +1,96 @@
+"""The state of a training run on disk: one safetensors file, its numbers as JSON in the header; no pickles.
+
+One file that is written whole and renamed: whatever interrupts a run, what is there is the state of one moment.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from models.data.dataset import DataError
+
+_RANDOM = "random"
+
+
+@dataclass
+class Progress:
+    """Where a run stands.
+
+    step: optimiser steps so far. batch: batches done of this epoch; loss and terms: summed over those. best: lowest dev
+    loss, of epoch `best_epoch`. history: one record an epoch. seconds: spent training, over all sittings.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    terms: int = 0
+    best: float = float("inf")
+    best_epoch: int = -1
+    seconds: float = 0.0
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def write_weights(path: Path, model: nn.Module) -> None:
+    """Write a model's parameters."""
+    write_whole(path, save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}))
+
+
+def read_weights(path: Path, model: nn.Module) -> None:
+    """Read a model's parameters. Raises: DataError where the file is missing, broken, or of another model."""
+    try:
+        with safe_open(path, "pt") as file:
+            model.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise DataError(f"{path}: does not hold the weights of this model ({error})") from error
+
+
+def write_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    """Write everything that a run needs to go on as if nothing had been."""
+    tensors = {f"model/{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
+    for index, state in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer/{index}/{name}": tensor.contiguous() for name, tensor in state.items()}
+    tensors[_RANDOM] = torch.get_rng_state()
+    write_whole(path, save(tensors, metadata={"progress": json.dumps(asdict(progress))}))
+
+
+def read_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Bring a run back, random numbers included. Raises: DataError where the file is missing or broken."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            progress = Progress(**json.loads(file.metadata()["progress"]))
+        model.load_state_dict(_below(tensors, "model/"))
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": _by_index(_below(tensors, "optimizer/"))})
+        torch.set_rng_state(tensors[_RANDOM])
+    except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: no training can go on from it ({error})") from error
+    return progress
+
+
+def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _by_index(tensors: Mapping[str, Tensor]) -> dict[int, dict[str, Any]]:
+    """`3/exp_avg` -> 3: {`exp_avg`: …}."""
+    states: dict[int, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        index, _, key = name.partition("/")
+        states.setdefault(int(index), {})[key] = tensor
+    return states

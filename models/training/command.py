@@ -1,0 +1,83 @@
+"""`limelight train`. Light to import: torch is loaded when training begins."""
+
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    model: Annotated[str, typer.Argument(help="han, bahdanau or vit; han-mean and bahdanau-last for comparison.")],
+    data: Annotated[str, typer.Option(help="A file or folder (TSV, JSON lines, IDX), or `builtin`.")] = "builtin",
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/MODEL where it is left out.")] = None,
+    preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data) or full (for your own).")] = "",
+    seed: Annotated[int | None, typer.Option(help="Decides weights, order, dropout and splits.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most so many passes over the data.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Examples a step.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The highest of the schedule.")] = None,
+    time_limit: Annotated[float, typer.Option(min=0.0, help="Minutes after which the best so far is taken.")] = 0.0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again in a folder that is not empty.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch; more rarely help models this small.")] = 1,
+    repository: Annotated[Path | None, typer.Option(help="Export there when done.")] = None,
+    name: Annotated[str, typer.Option(help="What the data are called in the bundle.")] = "",
+    licence: Annotated[str, typer.Option(help="Licence of the data, for the bundle.")] = "",
+) -> None:
+    """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported."""
+    try:
+        import torch
+
+        from bundle.errors import LimelightError
+        from models.training.session import Order
+        from models.training.session import train as train_model
+        from models.training.show import Show
+        from models.training.stop import Interrupted, Stop
+    except ModuleNotFoundError as error:
+        raise _failure(f"{error.name} is missing; training needs: pip install 'limelight[train]'") from error
+
+    torch.set_num_threads(threads)
+    out = out or Path("runs") / model
+    options = {"seed": seed, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    changes = {key: value for key, value in options.items() if value is not None}
+    if resume and (changes or overwrite):
+        raise _failure(f"--resume goes on with the settings of {out}; leave out the others")
+    order = Order(
+        model=model,
+        out=out,
+        data=data,
+        preset=preset,
+        changes=changes,
+        name=name,
+        licence=licence,
+        resume=resume,
+        overwrite=overwrite,
+    )
+    try:
+        with Show() as show:
+            metrics = train_model(order, stop=Stop(minutes=time_limit), told=show.told, said=show.said)
+    except Interrupted:
+        typer.echo(f"interrupted; go on with: limelight train {model} --out {out} --resume", err=True)
+        raise typer.Exit(130) from None
+    except LimelightError as error:
+        raise _failure(error.message) from error
+    for metric in metrics:
+        beside = f" ({metric.baseline_name}: {metric.baseline:.4f})" if metric.HasField("baseline") else ""
+        typer.echo(f"{metric.split} {metric.name}: {metric.value:.4f}{beside}")
+    if repository is None:
+        typer.echo(f"export it with: limelight export {out} --repository DIR")
+    else:
+        _export(out, repository)
+
+
+def _export(run: Path, repository: Path) -> None:
+    """Export by whatever is registered for it: models know nothing of export."""
+    found = entry_points(group="limelight.commands", name="export")
+    if not found:
+        raise _failure(f"no exporter is installed; later: limelight export {run} --repository {repository}")
+    next(iter(found)).load()(run, repository=repository)
+
+
+def _failure(message: str) -> typer.Exit:
+    typer.echo(f"limelight train: {message}", err=True)
+    return typer.Exit(1)

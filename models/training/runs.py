@@ -1,0 +1,156 @@
+"""The run folder: what training leaves, and what export reads.
+
+config.json           the model, its sizes, settings, classes, what the data were, library versions
+weights.safetensors   the best weights
+*.json                the tokenizer files that the card names
+examples.json         a few held-out instances
+metrics.json          held-out figures, the history of the losses
+resume.safetensors    the state to go on from
+"""
+
+import base64
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from bundle.errors import LimelightError
+from bundle.values import Image, Instance, Sentences, Text, Value
+from limelight.v1 import model_pb2
+from models.card import Card, TaskModel, TrainedModel
+from models.training.checkpoint import read_weights, write_whole
+from models.training.recipe import Plan
+from models.training.recipes import recipe
+from models.training.settings import Settings
+from models.training.trainer import WEIGHTS
+
+CONFIG, METRICS, EXAMPLES = "config.json", "metrics.json", "examples.json"
+_LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy")
+
+
+class RunError(LimelightError):
+    """A run folder that cannot be read, or is of another run."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder's config says."""
+
+    model: str
+    plan: Plan[Any]
+    settings: Settings
+    data: Mapping[str, Any]
+
+    def card(self) -> Card:
+        """Describe the model."""
+        return recipe(self.model).card(self.plan)
+
+    def build(self) -> TaskModel:
+        """Make the model, untrained."""
+        return recipe(self.model).build(self.plan.config)
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Begin a run folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in run.plan.files.items():
+        write_whole(folder / name, text.encode())
+    content = {
+        "format": 1,
+        "model": run.model,
+        "config": asdict(run.plan.config),
+        "labels": run.plan.labels,
+        "files": list(run.plan.files),
+        "settings": asdict(run.settings),
+        "data": dict(run.data),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+    }
+    write_json(folder / CONFIG, content)
+
+
+def read_run(folder: Path) -> Run:
+    """Read the config of a run folder. Raises: RunError where it is missing or broken."""
+    content = read_json(folder / CONFIG)
+    try:
+        files = {name: (folder / name).read_text(encoding="utf-8") for name in content["files"]}
+        config = recipe(content["model"]).config(content["config"])
+        plan = Plan(config, tuple(content["labels"]), files)
+        return Run(content["model"], plan, Settings(**content["settings"]), content["data"])
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder / CONFIG}: is no config of a training run ({error})") from error
+
+
+def load_run(folder: Path) -> TrainedModel:
+    """Load a trained model with everything that its bundle says of it.
+
+    Raises: RunError where a file is missing or broken; DataError where the weights are not this model's.
+    """
+    run = read_run(folder)
+    model = run.build()
+    read_weights(folder / WEIGHTS, model)
+    model.eval()
+    metrics = read_json(folder / METRICS)["metrics"]
+    names = ("name", "licence", "training_examples", "held_out_examples", "summary")
+    return TrainedModel(
+        model=model,
+        card=run.card(),
+        examples=tuple(instance_from_json(each) for each in read_json(folder / EXAMPLES)),
+        training_data=model_pb2.TrainingData(**{name: run.data[name] for name in names}),
+        metrics=tuple(json_format.ParseDict(each, model_pb2.Metric()) for each in metrics),
+    )
+
+
+def write_results(
+    folder: Path, metrics: Sequence[model_pb2.Metric], examples: Sequence[Instance], more: Mapping[str, Any]
+) -> None:
+    """Write what was measured, and the instances shown with the model."""
+    figures = [json_format.MessageToDict(metric, preserving_proto_field_name=True) for metric in metrics]
+    write_json(folder / EXAMPLES, [instance_to_json(instance) for instance in examples])
+    write_json(folder / METRICS, {"metrics": figures, **more})
+
+
+def instance_to_json(instance: Instance) -> dict[str, Any]:
+    """An instance as JSON: texts as they are, images as base64."""
+    return {name: _value_to_json(value) for name, value in instance.items()}
+
+
+def _value_to_json(value: Value) -> dict[str, Any]:
+    match value:
+        case Text(text):
+            return {"text": text}
+        case Sentences(texts):
+            return {"sentences": list(texts)}
+        case Image(data):
+            return {"image": base64.b64encode(data).decode()}
+    raise TypeError(f"{type(value).__name__} is not kept in a run folder")
+
+
+def instance_from_json(content: Mapping[str, Any]) -> Instance:
+    """Undo `instance_to_json`."""
+    return {name: _value_from_json(value) for name, value in content.items()}
+
+
+def _value_from_json(content: Mapping[str, Any]) -> Value:
+    if "text" in content:
+        return Text(content["text"])
+    return (
+        Sentences(tuple(content["sentences"])) if "sentences" in content else Image(base64.b64decode(content["image"]))
+    )
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write readable JSON, whole."""
+    write_whole(path, (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON. Raises: RunError where the file is missing or broken."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot be read ({error})") from error

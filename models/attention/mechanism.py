@@ -91,7 +91,7 @@ class Mechanism:
     row: str  # of the catalogue, for example B7
     name: str  # the survey's name
     column: str  # of the taxonomy; also the package
-    module: type
+    module: Callable[..., object]  # the class, or the function, that implements it
     build: Callable[[], nn.Module]
     context_fields: tuple[str, ...] = ()
     heads: int = HEADS
@@ -99,6 +99,7 @@ class Mechanism:
     call: Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, ...]] = call_attention
     outputs: tuple[str, ...] = ("context", "weights")
     axes: dict[str, Axes] = field(default_factory=dict)
+    exports: bool = True  # False for what is there to train with: nothing of it is in a served graph
 
     def inputs(self, sizes: Sizes, seed: int = 0) -> dict[str, Tensor]:
         """An example of the given sizes."""
@@ -139,8 +140,36 @@ class Mechanism:
         """The capabilities that the class declares, those that hold."""
         return tuple(name for name in CAPABILITIES if getattr(self.module, name, False) is True)
 
+    def describe(self) -> dict[str, object]:
+        """All of it as plain data, for programs."""
+        return {
+            "row": self.row,
+            "name": self.name,
+            "column": self.column,
+            "implementation": f"{self.module.__module__}.{self.module.__name__}",
+            "summary": self.summary,
+            "equation": self.equation,
+            "source": self.source,
+            "parameters": list(self.parameters),
+            "capabilities": list(self.capabilities),
+            "reads": list(self.context_fields),
+            "outputs": list(self.outputs),
+        }
 
-def _paragraphs(module: type) -> list[str]:
+    def explain(self) -> str:
+        """All of it for people."""
+        lines = [
+            f"{self.name} ({self.row}, {self.column})",
+            *(f"  {line}" for line in inspect.cleandoc(self.module.__doc__ or "").splitlines()),
+            "",
+            f"  {self.module.__module__}.{self.module.__name__}({', '.join(self.parameters)})",
+        ]
+        if self.capabilities:
+            lines.append(f"  {', '.join(name.replace('_', ' ') for name in self.capabilities)}")
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _paragraphs(module: Callable[..., object]) -> list[str]:
     text = inspect.cleandoc(module.__doc__ or "")
     return [" ".join(line.strip() for line in part.splitlines()) for part in text.split("\n\n")]
 

@@ -1,0 +1,75 @@
+"""The registry documents every mechanism, and the page made from it is up to date."""
+
+import json
+
+import pytest
+
+from limelight.cli import CommandError
+from models.attention.catalogue import ROWS
+from models.attention.command import mechanisms
+from models.attention.mechanism import Mechanism
+from models.attention.registry import MECHANISMS, find
+from models.attention.taxonomy import Evidence, line
+from tests.attention.evidence import PAGE, current_page, served
+
+each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.row} {m.name}")
+
+
+@each
+def test_every_mechanism_is_documented(mechanism: Mechanism) -> None:
+    assert mechanism.row in {row.id for row in ROWS}
+    assert any(sign in mechanism.equation for sign in "=~∝"), mechanism.equation
+    assert any(letter in mechanism.source for letter in ("BF", "G ", "C ", "S ", "survey")), mechanism.source
+    assert any(character.isdigit() for character in mechanism.source)
+    assert "Shapes:" in (mechanism.module.__doc__ or "")
+
+
+def test_names_are_unique() -> None:
+    names = [m.name for m in MECHANISMS]
+    assert len(names) == len(set(names))
+
+
+def test_every_row_of_scores_and_alignments_is_here() -> None:
+    rows = {m.row for m in MECHANISMS}
+    assert {row.id for row in ROWS if row.id[0] in "ABC"} <= rows
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == current_page(), "run: python -m tests.attention.evidence"
+
+
+def test_a_row_is_done_only_with_all_evidence() -> None:
+    row = next(row for row in ROWS if row.id == "C8")
+    found = find("C8")
+    everything = [m.name for m in found]
+    full = Evidence(constructed=everything, oracle=everything, exported=everything, served=everything)
+    assert line(row, found, full).endswith("| ✓ |")
+    for kind in ("constructed", "oracle", "exported", "served"):
+        lacking = Evidence(**{**vars(full), kind: everything[1:]})
+        assert line(row, found, lacking).endswith("| · |")
+    assert line(row, [], full).endswith("| · |")
+
+
+def test_what_is_served_is_in_the_registry() -> None:
+    assert set(served()) <= {m.name for m in MECHANISMS}
+
+
+def test_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    mechanisms()
+    assert len(capsys.readouterr().out.splitlines()) == len(MECHANISMS)
+
+
+def test_command_explains_one(capsys: pytest.CaptureFixture[str]) -> None:
+    mechanisms("additive")
+    text = capsys.readouterr().out
+    assert "e = wᵀ act(W₁ q + W₂ k + b)" in text
+    assert "Bahdanau" in text
+    mechanisms("b7", as_json=True)
+    (described,) = json.loads(capsys.readouterr().out)
+    assert described["name"] == "activated general"
+    assert described["parameters"] == ["d_q", "d_k", "heads=1", "act=tanh"]
+
+
+def test_command_refuses_what_is_not_there() -> None:
+    with pytest.raises(CommandError, match="no mechanism is called 'nonsense'"):
+        mechanisms("nonsense")

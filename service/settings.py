@@ -157,7 +157,7 @@ def _check(value: Any, kind: type, rule: _Rule, source: str) -> Any:
         raise SettingsError(f"{source} is {value!r}, which is not {_kind_name(kind)}")
     if rule.choices and value not in rule.choices:
         raise SettingsError(f"{source} is {value!r}; it may be {', '.join(rule.choices)}")
-    if kind is not str and not rule.minimum <= value <= rule.maximum:
+    if isinstance(value, int | float) and not rule.minimum <= value <= rule.maximum:
         raise SettingsError(f"{source} is {value}; it may be from {rule.minimum:g} to {rule.maximum:g}")
     return value
 
@@ -169,5 +169,6 @@ def _kind_name(kind: type) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(f"\\u{ord(each):04x}" if ord(each) < 32 or ord(each) == 127 else each for each in escaped) + '"'
+        plain = "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
+        return f'"{plain}"'
     return repr(value)

@@ -7,8 +7,8 @@ from typing import Protocol
 class Stage(StrEnum):
     """A part of a row's or batch's way through the engine.
 
-    QUEUE is observed for each row (admission until its batch starts); BATCH (padding and stacking) and COMPUTE (the runtime) for
-    each batch. PREPROCESS and ENCODE belong to whoever calls the engine, for each request.
+    QUEUE is observed for each row (admission until its batch starts); BATCH (padding and stacking) and COMPUTE (the
+    runtime) for each batch. PREPROCESS and ENCODE belong to whoever calls the engine, for each request.
     """
 
     PREPROCESS = "preprocess"
@@ -30,8 +30,8 @@ class Rejection(StrEnum):
 class Observer(Protocol):
     """Told of everything that is worth counting.
 
-    Methods are called from the event loop and from lane threads alike: they must be thread-safe, quick, and raise nothing.
-    `model` is always the name of a model in the repository, never something that a caller invented.
+    Methods are called from the event loop and from lane threads alike: they must be thread-safe, quick, and raise
+    nothing. `model` is always the name of a model in the repository, never something that a caller invented.
     """
 
     def stage(self, model: str, stage: Stage, seconds: float) -> None:
@@ -50,7 +50,7 @@ class Observer(Protocol):
         """So many rows will not be answered."""
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
-        """A version of a model was loaded or refused (then without digest where it could not be read)."""
+        """A version of a model was loaded, or refused (then without a digest)."""
 
 
 class NullObserver:

@@ -46,8 +46,8 @@ class Query:
     """Rows to answer with one model, and what to bring back for them.
 
     maps: names of the maps wanted; empty for a prediction alone.
-    seed: of the whole call; row i draws from a stream made of the seed and i, whatever batch it is in. None: arg max (or, for
-    sampling, a fresh seed).
+    seed: of the whole call; row i draws from a stream made of the seed and i, whatever batch it is in. None: arg max
+    (or, for sampling, a fresh seed).
     deadline: on `time.monotonic`'s clock, None for no limit.
     """
 

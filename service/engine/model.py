@@ -1,0 +1,126 @@
+"""A model ready to answer: what it is, how its inputs are prepared, and what runs it."""
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bundle.preprocess import Preprocessor
+from bundle.reader import BundleFolder
+from bundle.rows import Row, tensor_descriptions
+from bundle.text import Detokenizer, read_tokenizer
+from limelight.v1 import bundle_pb2, model_pb2
+from service.engine.forward import Forward
+from service.engine.generation import Generating
+from service.engine.jobs import Call, Happening, Job
+from service.engine.observer import Observer
+from service.engine.plan import Policy
+from service.engine.providers import Provider
+from service.engine.sessions import Session, open_session
+from service.engine.shapes import Shape, shape_of
+from service.settings import Settings
+
+
+class Runner(Protocol):
+    """Runs batches of one model; called from several lanes at once."""
+
+    def group(self, row: Row, maps: frozenset[str]) -> Hashable:
+        """Give what rows of one batch must have in common."""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[list[Happening]]:
+        """Answer a batch of one group; each list is told as soon as it is there. Raises InferenceError for all that
+        is left.
+        """
+
+
+@dataclass(frozen=True)
+class GraphStatus:
+    """A graph as the runtime runs it: the provider asked for, and how many of its nodes run where."""
+
+    name: str
+    provider: str
+    nodes: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """One version of a model, loaded. Equal only to itself.
+
+    provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. shape: from a row's sizes to its shape, for the plan.
+    """
+
+    name: str
+    version: int
+    digest: str
+    provider: str
+    description: model_pb2.ModelDescription
+    preprocessor: Preprocessor
+    graphs: tuple[GraphStatus, ...]
+    policy: Policy
+    shape: Callable[[Mapping[str, int]], Shape]
+    runner: Runner
+
+    @property
+    def generates(self) -> bool:
+        """True where it puts out tokens one by one."""
+        return isinstance(self.runner, Generating)
+
+    def jobs(self, call: Call, tickets: Iterator[int], admitted: int) -> list[Job]:
+        """Make a job of each row of a call; tickets: of the whole engine, rising."""
+        query, shape, group = call.query, self.shape, self.runner.group
+        deadline = math.inf if query.deadline is None else query.deadline
+        return [
+            Job(next(tickets), call, index, row, shape(row.sizes), group(row, query.maps), deadline, admitted)
+            for index, row in enumerate(query.rows)
+        ]
+
+
+def open_model(folder: BundleFolder, provider: Provider, settings: Settings, observer: Observer) -> Model:
+    """Load the graphs and the preprocessing of a bundle that was read and checked.
+
+    Raises: BundleError where it does not fit together; ProviderError where the provider is not given.
+    """
+    bundle = folder.bundle
+    sessions = {graph.name: open_session(folder, graph, provider) for graph in bundle.graphs}
+    description = bundle.description
+    return Model(
+        name=description.name,
+        version=description.version,
+        digest=folder.digest,
+        provider=provider.name,
+        description=description,
+        preprocessor=Preprocessor(folder),
+        graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
+        policy=policy_for(bundle, provider, settings),
+        shape=shape_of(tensor_descriptions(description.inputs)),
+        runner=_runner(folder, sessions, observer),
+    )
+
+
+def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings) -> Policy:
+    """Choose how a model's rows are batched.
+
+    On a CPU only rows of nearly one length share a batch: padding costs as much as real tokens, and a batch wins
+    little. Generation is the exception, since every step is small: rows of any length share its steps. On a GPU a
+    batch costs hardly more than a row, and the session runs one batch at a time, so whatever waits goes together.
+    """
+    generates = bundle.HasField("generation")
+    if provider.is_cuda:
+        rows, tokens, padding = 64, 32_768, 0.5
+    else:
+        rows, tokens, padding = (16, 4096, 0.5) if generates else (8, 2048, 0.05)
+    return Policy(
+        max_rows=settings.max_batch_rows or rows,
+        max_tokens=settings.max_batch_tokens or tokens,
+        max_padding=padding,
+        concurrent=provider.concurrent,
+        spread=provider.concurrent,
+    )
+
+
+def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer) -> Runner:
+    bundle = folder.bundle
+    if not bundle.HasField("generation"):
+        return Forward(bundle, sessions, observer)
+    detokenizer = Detokenizer(read_tokenizer(folder.file(bundle.generation.tokenizer)))
+    return Generating(bundle, sessions, detokenizer, observer)

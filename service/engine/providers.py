@@ -1,0 +1,111 @@
+"""Execution providers: asked for by name, proved before use, never changed in silence."""
+
+import logging
+from dataclasses import dataclass, field
+from importlib import metadata
+from types import ModuleType
+from typing import Any
+
+from service.errors import ProviderError
+from service.settings import available_cores
+
+logger = logging.getLogger(__name__)
+
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+_DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
+
+# An ONNX graph of one node, y = x + x. ONNX Runtime lists CUDA as available when its wheel was built with it, and only
+# warns when the CUDA libraries cannot be loaded: making a session is the one proof.
+_PROBE = (
+    b'\x08\x08\x12\x00:5\n\x0e\n\x01x\n\x01x\x12\x01y"\x03Add\x12\x01pZ\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01'
+    b"b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01B\x04\n\x00\x10\x11"
+)
+
+
+@dataclass(frozen=True)
+class Provider:
+    """An execution provider that works here, and how it is used.
+
+    lanes: batches that run at the same time, over all models.
+    concurrent: the same, for one session (a CUDA session runs its batches one after the other on its stream).
+    """
+
+    name: str
+    lanes: int
+    concurrent: int
+    options: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_cuda(self) -> bool:
+        """True on a GPU."""
+        return self.name == CUDA
+
+    def requested(self) -> list[str | tuple[str, dict[str, str]]]:
+        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes."""
+        return [(self.name, self.options), CPU] if self.is_cuda else [CPU]
+
+
+def choose_provider(wanted: str, *, lanes: int = 0) -> Provider:
+    """Choose the provider that `--provider` asks for; `auto` is CUDA where a session on it can be made.
+
+    lanes: 0 for one a core on the CPU, and two on CUDA, so that one batch is put together while another runs.
+    Raises: ProviderError where CUDA is asked for and cannot be had, or the runtime is not installed exactly once.
+    """
+    if wanted != "cpu":
+        problem = _cuda_problem(runtime())
+        if not problem:
+            logger.info("provider: %s", CUDA)
+            # TF32 rounds float32 products to 10 bits, past what the bundles' tolerances allow.
+            return Provider(CUDA, lanes or 2, 1, {"use_tf32": "0"})
+        if wanted == "cuda":
+            raise ProviderError(f"CUDA was asked for and cannot be had: {problem}")
+        logger.info("provider: %s (no CUDA: %s)", CPU, problem)
+    else:
+        runtime()
+        logger.info("provider: %s", CPU)
+    lanes = lanes or available_cores()
+    return Provider(CPU, lanes, lanes)
+
+
+def runtime() -> ModuleType:
+    """Import ONNX Runtime, once it is certain that it is installed exactly once.
+
+    Raises: ProviderError where both of its distributions are installed (the CPU one then hides CUDA), or none.
+    """
+    found = [name for name in _DISTRIBUTIONS if _installed(name)]
+    if not found:
+        raise ProviderError("ONNX Runtime is not installed: install limelight[serve], or limelight[serve-gpu] for CUDA")
+    if len(found) > 1:
+        raise ProviderError(
+            "onnxruntime and onnxruntime-gpu are both installed, and hide CUDA from each other: uninstall both, then "
+            "install limelight[serve] or limelight[serve-gpu]"
+        )
+    import onnxruntime
+
+    return onnxruntime  # type: ignore[no-any-return]
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _cuda_problem(ort: Any) -> str:
+    """Say why CUDA cannot be used; empty where it can."""
+    if CUDA not in ort.get_available_providers():
+        return "this ONNX Runtime is built without it (onnxruntime-gpu has it)"
+    ort.preload_dlls()
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(_PROBE, options, providers=[CUDA, CPU])
+    except Exception as error:
+        logger.debug("the CUDA probe failed", exc_info=error)
+        return "the runtime failed to start it"
+    if session.get_providers()[0] != CUDA:
+        return "its libraries or a device are missing (see ONNX Runtime's requirements for CUDA and cuDNN)"
+    return ""

@@ -1,0 +1,93 @@
+"""Does a model answer here as it did in PyTorch? Its samples are run by the very code that serves, alone and
+together.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from bundle.errors import BundleError, InputError
+from bundle.reader import BundleFolder
+from bundle.rows import Row
+from bundle.samples import Sample, read_samples
+from bundle.tolerance import Tolerances
+from bundle.wire import instance_from_wire
+from service.engine.jobs import Call, Job
+from service.engine.model import Model
+from service.engine.types import Answer, Query
+from service.errors import InferenceError
+
+
+def check_samples(model: Model, folder: BundleFolder) -> None:
+    """Answer every sample alone, then all in one batch, with every map, on the provider that will serve.
+
+    Raises: BundleError naming the sample, what differs and by how much.
+    """
+    samples = read_samples(folder)
+    tolerances = Tolerances(folder.bundle.tolerances, model.provider)
+    rows = _rows(model, samples)
+    if not rows:
+        return
+    query = Query(tuple(rows), frozenset(each.name for each in model.description.maps))
+    jobs = model.jobs(Call(query, lambda index, event: None), itertools.count(), time.monotonic_ns())
+    alone = ([job] for job in jobs)
+    for way, batches in (("alone", alone), ("in a batch", _groups(jobs))):
+        for batch in batches:
+            for job, answer in _answers(model, batch):
+                if difference := compare(answer, samples[job.index], tolerances):
+                    raise BundleError(f"sample {job.index}, {way}, is not answered as in PyTorch: {difference}")
+
+
+def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
+    """Say what differs; empty where nothing does beyond the tolerances."""
+    if sample.token_ids and answer.sequences[0].token_ids != sample.token_ids:
+        return f"the tokens are {list(answer.sequences[0].token_ids)}, not {list(sample.token_ids)}"
+    for name, expected in sample.outputs.items():
+        if name not in answer.outputs:
+            return f"there is no output {name}"
+        if difference := tolerances.difference(name, answer.outputs[name], expected, is_map=False):
+            return difference
+    for name, weights in sample.maps.items():
+        if name not in answer.maps:
+            return f"there is no map {name}"
+        actual = answer.maps[name]
+        for ours, theirs in ((actual.query_index, weights.query_index), (actual.key_index, weights.key_index)):
+            if (ours is None) != (theirs is None) or (ours is not None and not np.array_equal(ours, theirs)):  # type: ignore[arg-type]
+                return f"the edges of {name} differ"
+        if difference := tolerances.difference(name, actual.weights, weights.weights, is_map=True):
+            return difference
+    return ""
+
+
+def _rows(model: Model, samples: Sequence[Sample]) -> list[Row]:
+    rows = []
+    for number, (example, sample) in enumerate(zip(model.description.examples, samples, strict=True)):
+        field = f"examples[{number}]"
+        try:
+            row = model.preprocessor.row(instance_from_wire(example, field), field=field)
+        except InputError as error:
+            raise BundleError(f"{error.field} {error.message}") from error
+        for name, expected in sample.tensors.items():
+            actual = row.tensors.get(name)
+            if actual is None or actual.dtype != expected.dtype or not np.array_equal(actual, expected):
+                raise BundleError(f"{field} is not turned into the tensor {name} that the model was exported with")
+        rows.append(row)
+    return rows
+
+
+def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
+    groups: dict[object, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.group, []).append(job)
+    return list(groups.values())
+
+
+def _answers(model: Model, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
+    for happened in model.runner.run(jobs):
+        for job, event in happened:
+            if isinstance(event, InferenceError):
+                raise BundleError(f"sample {job.index} cannot be answered: {event.message}")
+            if isinstance(event, Answer):
+                yield job, event

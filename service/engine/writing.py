@@ -1,0 +1,59 @@
+"""Turns tokens that a model put out into text, label sets and stop checks."""
+
+from collections.abc import Callable
+
+from bundle.rows import Labels, Token
+from bundle.text import Detokenizer
+from limelight.v1 import attention_pb2, bundle_pb2
+from service.engine.search import Hypothesis
+from service.engine.types import FinishReason, Sequence
+
+
+class Writer:
+    """Writes the sequences of one model. Its label set of output steps is the one that its description names."""
+
+    def __init__(self, bundle: bundle_pb2.Bundle, detokenizer: Detokenizer) -> None:
+        self._label_set = bundle.description.result.sequence.label_set
+        self._special = frozenset({bundle.generation.begin_token, bundle.generation.end_token})
+        self._detokenizer = detokenizer
+
+    def token(self, token_id: int) -> str:
+        """Give a token as the vocabulary writes it; empty for the begin and end tokens."""
+        return "" if token_id in self._special else self._detokenizer.token(token_id)
+
+    def stopped(self, stop: tuple[str, ...]) -> Callable[[Hypothesis], bool] | None:
+        """Make the check whether a stop text has appeared; None where there is none to look for."""
+        if not stop:
+            return None
+
+        def check(hypothesis: Hypothesis) -> bool:
+            text = self._detokenizer.text(hypothesis.token_ids())
+            return any(each in text for each in stop)
+
+        return check
+
+    def sequence(self, hypothesis: Hypothesis, score: float, stop: tuple[str, ...]) -> Sequence:
+        """Write a hypothesis that ended. A stop text, and what the last token put behind it, is left out."""
+        chain = hypothesis.chain()
+        token_ids = tuple(each.token for each in chain)
+        text = self._detokenizer.text(token_ids)
+        if hypothesis.finish is FinishReason.STOP:
+            text = text[: min(place for place in map(text.find, stop) if place >= 0)]
+        assert hypothesis.finish is not None
+        return Sequence(token_ids, tuple(each.log_probability for each in chain), text, hypothesis.finish, score)
+
+    def labels(self, sequence: Sequence) -> dict[str, Labels]:
+        """Give the label set of the output steps: one token an entry, with its place in the sequence's text."""
+        if not self._label_set:
+            return {}
+        ends = [0]
+        for count in range(1, len(sequence.token_ids) + 1):
+            # A text can shrink when a token is added (bytes that make one character): places never run backwards.
+            length = min(len(self._detokenizer.text(sequence.token_ids[:count])), len(sequence.text))
+            ends.append(max(ends[-1], length))
+        tokens = tuple(
+            Token(self._detokenizer.token(token), start, end, token in self._special)
+            for token, start, end in zip(sequence.token_ids, ends, ends[1:], strict=False)
+        )
+        kind = attention_pb2.LABEL_KIND_OUTPUT_STEPS
+        return {self._label_set: Labels(self._label_set, kind, len(tokens), tokens)}

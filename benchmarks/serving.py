@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--repository", type=Path, default=ROOT / "build" / "benchmarks")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    graph = make_repository(options.repository) / "main.onnx"
+    graph = make_repository(options.repository) / "model.onnx"
     results = measure_all(options.repository, graph, options.seconds, options.rounds, options.concurrency)
     if options.json:
         machine = {"cores": cores(), "python": platform.python_version(), "onnxruntime": onnxruntime.__version__}

@@ -1,0 +1,87 @@
+"""`limelight serve`. Light to import: what runs the server is imported when it runs."""
+
+import inspect
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from bundle.errors import LimelightError
+from limelight.cli import CommandError
+from service.settings import Settings, SettingsError, load_settings
+
+
+def serve(**flags: Any) -> None:
+    """Serve the models of a repository over gRPC.
+
+    Each flag can also be an environment variable (--metrics-port is LIMELIGHT_METRICS_PORT) or a line of the file given
+    with --config (metrics_port = 9464); a flag counts before a variable, a variable before the file.
+    """
+    file, print_only = flags.pop("config"), flags.pop("print_config")
+    try:
+        settings = load_settings(flags, file=file)
+    except SettingsError as error:
+        raise CommandError(error.message, status=2) from error
+    if print_only:
+        print(settings.to_toml(), end="")
+        return
+    if not settings.repository:
+        raise CommandError("which models? Give --repository DIR", status=2)
+    run(settings)
+
+
+def run(settings: Settings) -> None:
+    """Serve until a signal.
+
+    Raises: CommandError in one line where the server cannot start.
+    """
+    import asyncio
+
+    from service.logs import configure_logs
+    from service.server import serve as serve_forever
+
+    configure_logs(settings.log_level)
+    try:
+        asyncio.run(serve_forever(settings, announce=lambda line: print(line, flush=True)))
+    except LimelightError as error:
+        raise CommandError(error.message) from error
+
+
+def _signature() -> inspect.Signature:
+    """Make a flag of each setting: they are stated once, in `Settings`."""
+    parameters = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                Optional[type(each.default)],  # noqa: UP045 - made at run time
+                typer.Option(
+                    help=each.metadata["rule"].summary,
+                    envvar=None,
+                    show_default=str(each.default) if each.default != "" else False,
+                    metavar=_metavar(each.name, type(each.default)),
+                ),
+            ],
+        )
+        for each in fields(Settings)
+    ]
+    config = Annotated[Optional[Path], typer.Option(help="A TOML file with settings.", metavar="FILE")]  # noqa: UP045
+    print_config = Annotated[
+        bool, typer.Option("--print-config", help="Print the settings that would be used, and stop.")
+    ]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters.append(inspect.Parameter("config", keyword, default=None, annotation=config))
+    parameters.append(inspect.Parameter("print_config", keyword, default=False, annotation=print_config))
+    return inspect.Signature(parameters)
+
+
+def _metavar(name: str, kind: type) -> str:
+    if name == "repository":
+        return "DIR"
+    rule = next(each for each in fields(Settings) if each.name == name).metadata["rule"]
+    return "|".join(rule.choices) or {int: "N", float: "SECONDS", str: "TEXT"}[kind]
+
+
+serve.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -1,0 +1,203 @@
+"""The one path of Predict and Attend, and that of Generate: check, prepare, run, build."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import TypeVar, cast
+from weakref import WeakKeyDictionary
+
+from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from service.attention.options import Options
+from service.attention.plan import make_plan
+from service.engine.engine import Engine
+from service.engine.model import Model
+from service.engine.observer import Rejection, Stage
+from service.engine.types import Answer, GenerationSettings, Query, Step
+from service.errors import QueueFullError, WrongModelError
+from service.metrics import Metrics
+from service.repository import Repository
+from service.rpc import build
+from service.rpc.call import Call
+from service.rpc.prepare import Prepared, Wish, check_count, check_streamed, prepare
+from service.rpc.requests import attention_options, generation_settings, output_names
+from service.rpc.view import ModelView
+from service.settings import Settings, available_cores
+
+_Request = service_pb2.PredictRequest | service_pb2.AttendRequest | service_pb2.GenerateRequest
+_Result = TypeVar("_Result")
+# Handing work to a thread costs about as much as tokenizing a paragraph or building a small answer. Below these sizes
+# the event loop does it itself, well within a millisecond; images, whose bytes do not tell their size, never.
+_INLINE_REQUEST = 2048
+_INLINE_ANSWER = 64 * 1024
+_RETRY_AFTER = 1.0
+
+
+class Answering:
+    """Answers calls with the models of a repository. For one event loop."""
+
+    def __init__(self, settings: Settings, repository: Repository, engine: Engine, metrics: Metrics) -> None:
+        self._settings = settings
+        self._repository = repository
+        self._engine = engine
+        self._metrics = metrics
+        self._pool = ThreadPoolExecutor(settings.preprocess_threads or available_cores(), "limelight-prepare")
+        self._preparing = 0
+        self._views: WeakKeyDictionary[Model, ModelView] = WeakKeyDictionary()
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
+        """Answer without attention."""
+        view = self._view(request.model, call)
+        wish = self._wish(view, request, request.outputs)
+        prepared, answers = await self._run(view, request, request.instances, wish, call)
+
+        def encode() -> bytes:
+            return build.predict_response(view, prepared, answers, wish)
+
+        return await self._encoded(encode, answers, call)
+
+    async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
+        """Answer with the attention behind it."""
+        view = self._view(request.model, call)
+        wish = self._wish(view, request, request.outputs, request.attention)
+        prepared, answers = await self._run(view, request, request.instances, wish, call)
+
+        def encode() -> tuple[bytes, int]:
+            return build.attend_response(view, prepared, answers, wish)
+
+        data, weights = await self._encoded(encode, answers, call)
+        self._metrics.attention_bytes(call.model, weights)
+        return data
+
+    async def generate(
+        self, request: service_pb2.GenerateRequest, call: Call
+    ) -> AsyncIterator[service_pb2.GenerateResponse]:
+        """Answer token by token; the limit on an answer's bytes counts the whole stream."""
+        view = self._view(request.model, call)
+        if not view.model.generates:
+            raise WrongModelError(f"{call.model} does not generate; Predict and Attend answer for it")
+        wish = self._wish(view, request, (), request.attention if request.HasField("attention") else None)
+        check_streamed(view, wish)
+        prepared = await self._prepared(view, [request.instance], wish, "instance", call)
+        stream = build.Stream(view, prepared[0], wish)
+        yield stream.start()
+        query = self._query(prepared, request, wish, call)
+        events = cast(AsyncGenerator[Step | Answer, None], self._engine.generate(view.model, query))
+        async with aclosing(events):
+            async for event in events:
+                yield stream.token(event) if isinstance(event, Step) else stream.end(event)
+        self._metrics.attention_bytes(call.model, stream.weights)
+
+    def _view(self, wanted: values_pb2.Model, call: Call) -> ModelView:
+        model = self._repository.resolve(wanted.name, wanted.version)
+        call.model, call.version = model.name, model.version
+        view = self._views.get(model)
+        if view is None:
+            view = self._views[model] = ModelView(model)
+        return view
+
+    def _wish(
+        self,
+        view: ModelView,
+        request: _Request,
+        outputs: Sequence[str],
+        attention: attention_pb2.AttentionOptions | None = None,
+    ) -> Wish:
+        generation = GenerationSettings()
+        if view.model.generates:
+            generation = generation_settings(request.generation, view.max_new_tokens)
+        elif request.HasField("generation"):
+            raise WrongModelError(f"{view.model.name} does not generate, so generation options do not apply to it")
+        limit = self._settings.max_response_bytes
+        options = Options()
+        if attention is not None:
+            options = attention_options(attention)
+            limit = min(limit, attention.max_response_bytes or limit)
+        return Wish(
+            outputs=output_names(outputs, view.outputs),
+            generation=generation,
+            options=options,
+            plan=make_plan(view.maps, options) if attention is not None else None,
+            limit=limit,
+            truncate=request.truncate,
+        )
+
+    async def _run(
+        self,
+        view: ModelView,
+        request: service_pb2.PredictRequest | service_pb2.AttendRequest,
+        instances: Sequence[values_pb2.Instance],
+        wish: Wish,
+        call: Call,
+    ) -> tuple[list[Prepared], list[Answer]]:
+        check_count(len(instances), self._settings.max_instances)
+        prepared = await self._prepared(view, instances, wish, "instances[{}]", call)
+        answers = await self._engine.answer(view.model, self._query(prepared, request, wish, call))
+        call.took("queue", max(each.timing.queue for each in answers))
+        call.took("compute", max(each.timing.compute for each in answers))
+        return prepared, answers
+
+    async def _prepared(
+        self, view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str, call: Call
+    ) -> list[Prepared]:
+        call.rows = len(instances)
+        started = time.perf_counter_ns()
+        if _is_small(instances):
+            prepared = prepare(view, instances, wish, field)
+        else:
+            prepared = await self._prepared_elsewhere(view, instances, wish, field)
+        self._took(Stage.PREPROCESS, started, call)
+        return prepared
+
+    async def _prepared_elsewhere(
+        self, view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str
+    ) -> list[Prepared]:
+        rows = len(instances)
+        if self._preparing + rows > self._settings.queue_rows:
+            self._metrics.rejected(Rejection.QUEUE_FULL, rows)
+            raise QueueFullError("too many instances wait to be prepared; try again later", retry_after=_RETRY_AFTER)
+        self._preparing += rows
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._pool, prepare, view, instances, wish, field)
+        finally:
+            self._preparing -= rows
+
+    async def _encoded(self, encode: Callable[[], _Result], answers: Sequence[Answer], call: Call) -> _Result:
+        started = time.perf_counter_ns()
+        size = sum(each.nbytes for answer in answers for each in answer.outputs.values())
+        size += sum(each.weights.nbytes for answer in answers for each in answer.maps.values())
+        if size <= _INLINE_ANSWER:
+            result = encode()
+        else:
+            result = await asyncio.get_running_loop().run_in_executor(self._pool, encode)
+        self._took(Stage.ENCODE, started, call)
+        return result
+
+    def _query(self, prepared: Sequence[Prepared], request: _Request, wish: Wish, call: Call) -> Query:
+        return Query(
+            rows=tuple(each.row for each in prepared),
+            maps=wish.plan.names if wish.plan is not None else frozenset(),
+            seed=request.seed if request.HasField("seed") else None,
+            generation=wish.generation,
+            deadline=call.deadline,
+        )
+
+    def _took(self, stage: Stage, started: int, call: Call) -> None:
+        nanoseconds = time.perf_counter_ns() - started
+        call.took(stage.value, nanoseconds)
+        self._metrics.stage(call.model, stage, nanoseconds / 1e9)
+
+
+def _is_small(instances: Sequence[values_pb2.Instance]) -> bool:
+    size = 0
+    for instance in instances:
+        size += instance.ByteSize()
+        if size > _INLINE_REQUEST or any(value.HasField("image") for value in instance.inputs.values()):
+            return False
+    return True

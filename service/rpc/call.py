@@ -1,0 +1,152 @@
+"""One call, from its arrival to its end: identity, deadline, metrics, log line, and the status of what goes wrong."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from bundle.errors import InputError
+from service.engine.observer import Rejection
+from service.errors import DeadlineError
+from service.logs import log_failure, log_request, request_id
+from service.metrics import MethodMetrics, Metrics
+from service.rpc.status import DETAILS_KEY, REQUEST_ID_KEY, status_of
+
+SERVICE = "limelight.v1.AttentionService"
+
+
+@dataclass
+class Call:
+    """What is known of a call; handlers fill in what they learn, for its log line.
+
+    deadline: on `time.monotonic`'s clock, None without one. durations: milliseconds by stage.
+    """
+
+    identity: str
+    deadline: float | None
+    model: str = ""
+    version: int = 0
+    rows: int = 0
+    durations: dict[str, float] = field(default_factory=dict)
+
+    def took(self, stage: str, nanoseconds: int) -> None:
+        """Note how long a stage took."""
+        self.durations[f"{stage}_ms"] = round(nanoseconds / 1e6, 3)
+
+
+# Handlers answer a message, or its bytes where it was built away from the event loop.
+UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]
+StreamHandler = Callable[[Any, Call], AsyncIterator[Message | bytes]]
+
+
+class Calls:
+    """Makes gRPC handlers of plain ones: everything that every method has in common is here, and nowhere else."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def unary(self, name: str, request_type: type[Message], handle: UnaryHandler) -> grpc.RpcMethodHandler:
+        """Make the handler of a method that answers once."""
+        counted = self._metrics.methods("unary", SERVICE, [name])[name]
+
+        async def answer(data: bytes, context: Any) -> Message | bytes:
+            one = _Running(name, counted, context, self._metrics)
+            try:
+                one.check_deadline()
+                response = await handle(_parsed(request_type, data), one.call)
+            except BaseException as error:
+                await one.fail(error)
+                raise
+            one.end(grpc.StatusCode.OK)
+            return response
+
+        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=_serialised)
+
+    def stream(self, name: str, request_type: type[Message], handle: StreamHandler) -> grpc.RpcMethodHandler:
+        """Make the handler of a method that answers with a stream."""
+        counted = self._metrics.methods("server_stream", SERVICE, [name])[name]
+
+        async def answer(data: bytes, context: Any) -> AsyncIterator[Message | bytes]:
+            one = _Running(name, counted, context, self._metrics)
+            try:
+                one.check_deadline()
+                async for response in handle(_parsed(request_type, data), one.call):
+                    yield response
+            except BaseException as error:
+                await one.fail(error)
+                raise
+            one.end(grpc.StatusCode.OK)
+
+        return grpc.unary_stream_rpc_method_handler(answer, response_serializer=_serialised)
+
+
+def _parsed(request_type: type[Message], data: bytes) -> Message:
+    """Parse a request. gRPC itself would answer INTERNAL where that fails, and fill the log with it."""
+    try:
+        return request_type.FromString(data)
+    except DecodeError as error:
+        raise InputError("", f"the request is not a message of type {request_type.DESCRIPTOR.full_name}") from error
+
+
+def _serialised(response: Message | bytes) -> bytes:
+    return response if isinstance(response, bytes) else response.SerializeToString()
+
+
+class _Running:
+    """The bookkeeping of one call."""
+
+    def __init__(self, method: str, counted: MethodMetrics, context: Any, metrics: Metrics) -> None:
+        self._started = time.monotonic()
+        self._method = method
+        self._counted = counted
+        self._context = context
+        self._metrics = metrics
+        sent = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
+        remaining = context.time_remaining()
+        self.call = Call(request_id(sent), None if remaining is None else self._started + remaining)
+        context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
+        counted.begin()
+
+    def check_deadline(self) -> None:
+        """Raise DeadlineError where the deadline has passed before anything was done."""
+        deadline = self.call.deadline
+        if deadline is not None and deadline <= time.monotonic():
+            self._metrics.rejected(Rejection.DEADLINE, 1)
+            raise DeadlineError("the deadline had passed when the call arrived")
+
+    async def fail(self, error: BaseException) -> None:
+        """End the call with the status of an error; returns only where the call was cancelled."""
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            late = self.call.deadline is not None and self.call.deadline <= time.monotonic()
+            self.end(grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED)
+            return
+        if not isinstance(error, Exception):
+            self.end(grpc.StatusCode.INTERNAL)
+            return
+        status = status_of(error, self.call.identity)
+        if status.code is grpc.StatusCode.INTERNAL:
+            log_failure(error, self.call.identity, self._method)
+        self.end(status.code)
+        trailing = ((REQUEST_ID_KEY, self.call.identity), (DETAILS_KEY, status.details))
+        await self._context.abort(status.code, status.message, trailing)
+
+    def end(self, code: grpc.StatusCode) -> None:
+        """Count the call and write its line."""
+        call, seconds = self.call, time.monotonic() - self._started
+        self._counted.end(code, seconds)
+        log_request(
+            {
+                "id": call.identity,
+                "method": self._method,
+                "model": call.model,
+                "version": call.version,
+                "rows": call.rows,
+                "code": code.name,
+                "total_ms": round(seconds * 1e3, 3),
+                **call.durations,
+            }
+        )

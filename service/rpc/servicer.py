@@ -1,0 +1,39 @@
+"""`AttentionService`: its methods, each a plain function of a message and a call."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+
+from limelight.v1 import service_pb2
+from service.metrics import Metrics
+from service.rpc.answering import Answering
+from service.rpc.call import SERVICE, Call, Calls
+from service.rpc.listing import Listing
+from service.rpc.status import UnimplementedError
+
+
+def attention_service(answering: Answering, listing: Listing, metrics: Metrics) -> grpc.GenericRpcHandler:
+    """Make the service's handler, for `server.add_generic_rpc_handlers`.
+
+    Requests come as bytes and answers may go as bytes: what is large is built and serialized away from the event loop.
+    """
+    calls = Calls(metrics)
+    pb = service_pb2
+    handlers = {
+        "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),
+        "Attend": calls.unary("Attend", pb.AttendRequest, answering.attend),
+        "AttendStream": calls.stream("AttendStream", pb.AttendStreamRequest, _attend_stream),
+        "Generate": calls.stream("Generate", pb.GenerateRequest, answering.generate),
+        "ListModels": calls.unary("ListModels", pb.ListModelsRequest, listing.list_models),
+        "GetModel": calls.unary("GetModel", pb.GetModelRequest, listing.get_model),
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+async def _attend_stream(request: Any, call: Call) -> AsyncIterator[bytes]:
+    raise UnimplementedError(
+        "AttendStream is reserved for maps too large for one message; until it is there, use Attend with a selection, "
+        "top_k or a smaller encoding"
+    )
+    yield b""

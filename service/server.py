@@ -1,0 +1,154 @@
+"""A running server: settings, repository, engine, metrics and health put together, and taken apart in good order."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from bundle.errors import LimelightError
+from service.engine.engine import Engine
+from service.engine.providers import choose_provider
+from service.metrics import Metrics, MetricsServer
+from service.repository import Repository
+from service.rpc.answering import Answering
+from service.rpc.call import SERVICE
+from service.rpc.health import Health
+from service.rpc.listing import Listing
+from service.rpc.servicer import attention_service
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_MINUTE = 60_000
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # two servers on one port would each get a part of the calls, and neither would notice
+    ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
+    ("grpc.max_concurrent_streams", 1024),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.keepalive_time_ms", 2 * _MINUTE),
+    ("grpc.keepalive_timeout_ms", _MINUTE // 3),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", _MINUTE // 6),
+)
+
+
+class Server:
+    """A server that accepts calls. port: the real one. metrics_port: 0 where none are served."""
+
+    def __init__(
+        self, settings: Settings, port: int, metrics_port: int, repository: Repository, health: Health
+    ) -> None:
+        self.settings = settings
+        self.port = port
+        self.metrics_port = metrics_port
+        self.repository = repository
+        self._health = health
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as clients take it."""
+        return _address(self.settings.host, self.port)
+
+    async def drain(self) -> None:
+        """Report not ready, and give load balancers time to notice; calls are answered all the while."""
+        self._health.stop()
+        await asyncio.sleep(self.settings.drain_seconds)
+
+
+@asynccontextmanager
+async def running_server(settings: Settings) -> AsyncIterator[Server]:
+    """Run a server for the length of a block. Inside, it is ready if any model is; leaving finishes what is in flight.
+
+    Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
+    """
+    async with AsyncExitStack() as stack:
+        provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes)
+        metrics, health = Metrics(), Health((SERVICE,))
+        metrics_port = 0
+        if settings.metrics_port:
+            exposed = MetricsServer(metrics, settings.metrics_host, settings.metrics_port)
+            stack.callback(exposed.stop)
+            metrics_port = exposed.port
+        repository = Repository(settings, provider, observer=metrics)
+        engine = Engine(settings, provider, observer=metrics)
+        await engine.start()
+        stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
+        answering = Answering(settings, repository, engine, metrics)
+        stack.callback(answering.close)
+        server = grpc.aio.server(options=(*_OPTIONS, ("grpc.max_receive_message_length", settings.max_request_bytes)))
+        service = attention_service(answering, Listing(settings, repository), metrics)
+        port = _listen(server, settings, service, health)
+        await server.start()
+        stack.push_async_callback(server.stop, settings.grace_seconds)
+        stack.callback(health.stop)
+        await repository.load()
+        health.set(repository.is_ready)
+        yield Server(settings, port, metrics_port, repository, health)
+
+
+async def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
+    """Serve until SIGTERM or SIGINT, then stop in order: not ready, wait, admit no more, finish.
+
+    A second signal exits at once.
+    announce: takes one line once the server listens, with the real port.
+    """
+    signalled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if signalled.is_set():
+            os._exit(1)
+        signalled.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        async with running_server(settings) as server:
+            metrics = _address(settings.metrics_host, server.metrics_port)
+            announce(
+                f"limelight: serving on {server.address}"
+                + (f", metrics on http://{metrics}/metrics" if server.metrics_port else "")
+            )
+            await signalled.wait()
+            logger.info("stopping")
+            await server.drain()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _listen(server: Any, settings: Settings, service: grpc.GenericRpcHandler, health: Health) -> int:
+    server.add_generic_rpc_handlers((service,))
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    address = _address(settings.host, settings.port)
+    _check_free(settings.host, settings.port)
+    try:
+        port: int = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise LimelightError(f"cannot listen on {address}") from error
+    return port
+
+
+def _check_free(host: str, port: int) -> None:
+    """Try the address first: gRPC's own failure is a page of C++ that says less."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(place)
+    except OSError as error:
+        raise LimelightError(f"cannot listen on {_address(host, port)}: {error.strerror}") from error
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from benchmarks.mechanism_study.data import Part, TaskData, batches, collate
-from models.card import Answer, Card, TaskModel
+from models.card import Answer, Card
+from models.zoo.mechanism_small import SmallModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Plan:
 
 
 PLANS = {
-    "sentence": Plan(steps=400, batch=64),
+    "sentence": Plan(steps=500, batch=64, rate=4e-3),
     "pair": Plan(steps=600, batch=64),
     "aspect": Plan(steps=500, batch=64),
     "document": Plan(steps=300, batch=16),
@@ -47,7 +47,7 @@ def with_noise(batch: dict[str, Tensor], card: Card, draw: bool) -> dict[str, Te
     return made
 
 
-def train(model: TaskModel, card: Card, data: TaskData, plan: Plan, seed: int) -> float:
+def train(model: SmallModel, card: Card, data: TaskData, plan: Plan, seed: int) -> float:
     """Fit the model; returns the processor seconds that it took."""
     model.train().requires_grad_(True)
     parameters = [p for p in model.parameters() if p.dtype.is_floating_point]
@@ -55,21 +55,13 @@ def train(model: TaskModel, card: Card, data: TaskData, plan: Plan, seed: int) -
     began = time.process_time()
     for index in _steps(data.train, plan, seed):
         batch = with_noise(tensors(data.train, index), card, draw=True)
-        loss = loss_of(model, batch, torch.from_numpy(data.train.labels[index]))
+        loss = model.loss(torch.from_numpy(data.train.labels[index]), **batch)
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimiser.step()
     model.eval()
     return time.process_time() - began
-
-
-def loss_of(model: TaskModel, batch: dict[str, Tensor], target: Tensor) -> Tensor:
-    """Cross-entropy, and what the mechanism itself wants to be trained with."""
-    answer: Answer = model(**batch)
-    each = cross_entropy(answer.outputs["logits"], target, reduction="none")
-    extra = getattr(model, "extra_loss", None)
-    return each.mean() if extra is None else each.mean() + extra(batch, answer, target, each.detach())
 
 
 def _steps(part: Part, plan: Plan, seed: int) -> Iterator[np.ndarray]:
@@ -82,7 +74,9 @@ def _steps(part: Part, plan: Plan, seed: int) -> Iterator[np.ndarray]:
             yield index
 
 
-def answers(model: TaskModel, card: Card, part: Part, size: int) -> Iterator[tuple[np.ndarray, dict[str, Tensor], Answer]]:
+def answers(
+    model: SmallModel, card: Card, part: Part, size: int
+) -> Iterator[tuple[np.ndarray, dict[str, Tensor], Answer]]:
     """Answer everything held out: indices, batch, answer."""
     with torch.no_grad():
         for index in batches(part, size, None):

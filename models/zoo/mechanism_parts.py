@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from models.attention import Attention, masks
 from models.attention import align as alignments
-from models.attention import masks
 from models.attention import score as scores
 from models.attention.align import Align
 from models.attention.context import Context
 from models.attention.score import Score
 from models.attention.score.self_attentive import every_query
+from models.zoo.mechanism_text import Texts
 
 RADIUS = 3  # of local windows, in words
 FILTERS = 3  # of a Gaussian grid
@@ -27,7 +28,8 @@ class Uniform(Score):
 
     e_l = 0
 
-    Shapes: query None or [batch, head, query, any], key [batch, head, key, any] -> scores [batch, head, query or 1, key].
+    Shapes: query None or [batch, head, query, any], key [batch, head, key, any]
+        -> scores [batch, head, query or 1, key].
     """
 
     query_free = True
@@ -38,57 +40,63 @@ class Uniform(Score):
 
 
 UNIFORM = "unweighted average"
+SCALED, ADDITIVE, SOFT = "scaled multiplicative", "additive", "soft (global)"
 
-SCORES: dict[str, Callable[[int, int], Score]] = {  # sizes: d of queries and keys, most keys
-    UNIFORM: lambda d, most: Uniform(),
-    "additive": lambda d, most: scores.Additive(d_q=d, d_k=d, d_w=d),
-    "concat": lambda d, most: scores.Concat(d_q=d, d_k=d, d_w=d),
-    "multiplicative (dot)": lambda d, most: scores.Dot(),
-    "scaled multiplicative": lambda d, most: scores.ScaledDot(),
-    "general": lambda d, most: scores.General(d_q=d, d_k=d),
-    "biased general": lambda d, most: scores.BiasedGeneral(d_q=d, d_k=d),
-    "activated general": lambda d, most: scores.ActivatedGeneral(d_q=d, d_k=d),
-    "cosine similarity": lambda d, most: scores.Cosine(sharpness=5.0),
-    "negative Euclidean distance": lambda d, most: scores.NegativeDistance(),
-    "Gaussian kernel": lambda d, most: scores.GaussianKernel(),
-    "deep": lambda d, most: scores.Deep(d_q=d, d_k=d, d_w=d, layers=3),
-    "location-based": lambda d, most: scores.LocationBased(d_q=d, max_keys=most),
-    "feature-based": lambda d, most: scores.FeatureBased(d_k=d, d_w=d),
-    "generalised kernel": lambda d, most: scores.GeneralisedKernel(),
-    "self-attentive": lambda d, most: scores.SelfAttentive(d_k=d, d_w=d),
-    "multi-dimensional": lambda d, most: scores.MultiDimensional(d_q=d, d_k=d, d_w=d, d_v=d),
-    "importance matrix": lambda d, most: scores.ImportanceMatrix(d_q=d, d_k=d, d_w=d, outputs=OUTPUTS),
-    "location-aware": lambda d, most: scores.LocationAware(d_q=d, d_k=d, d_w=d),
-    "relation-aware": lambda d, most: scores.RelationAware(d=d, reach=RADIUS),
-    "outer-product": lambda d, most: scores.ElementwiseProduct(),
-    "coverage-aware": lambda d, most: scores.CoverageAware(d_q=d, d_k=d, d_w=d),
-    "random features": lambda d, most: scores.RandomFeatures(d=d, features=RANDOM_FEATURES),
+SCORES: dict[str, Callable[[Texts], Score]] = {
+    UNIFORM: lambda t: Uniform(),
+    "additive": lambda t: scores.Additive(d_q=t.d, d_k=t.d, d_w=t.d),
+    "concat": lambda t: scores.Concat(d_q=t.d, d_k=t.d, d_w=t.d),
+    "multiplicative (dot)": lambda t: scores.Dot(),
+    "scaled multiplicative": lambda t: scores.ScaledDot(),
+    "general": lambda t: scores.General(d_q=t.d, d_k=t.d),
+    "biased general": lambda t: scores.BiasedGeneral(d_q=t.d, d_k=t.d),
+    "activated general": lambda t: scores.ActivatedGeneral(d_q=t.d, d_k=t.d),
+    "cosine similarity": lambda t: scores.Cosine(sharpness=5.0),
+    "negative Euclidean distance": lambda t: scores.NegativeDistance(),
+    "Gaussian kernel": lambda t: scores.GaussianKernel(),
+    "deep": lambda t: scores.Deep(d_q=t.d, d_k=t.d, d_w=t.d, layers=3),
+    "location-based": lambda t: scores.LocationBased(d_q=t.d, max_keys=t.max_tokens),
+    "feature-based": lambda t: scores.FeatureBased(d_k=t.d, d_w=t.d),
+    "generalised kernel": lambda t: scores.GeneralisedKernel(),
+    "self-attentive": lambda t: scores.SelfAttentive(d_k=t.d, d_w=t.d),
+    "multi-dimensional": lambda t: scores.MultiDimensional(d_q=t.d, d_k=t.d, d_w=t.d, d_v=t.d),
+    "importance matrix": lambda t: scores.ImportanceMatrix(d_q=t.d, d_k=t.d, d_w=t.d, outputs=OUTPUTS),
+    "location-aware": lambda t: scores.LocationAware(d_q=t.d, d_k=t.d, d_w=t.d),
+    "relation-aware": lambda t: scores.RelationAware(d=t.d, reach=RADIUS),
+    "outer-product": lambda t: scores.ElementwiseProduct(),
+    "coverage-aware": lambda t: scores.CoverageAware(d_q=t.d, d_k=t.d, d_w=t.d),
+    "random features": lambda t: scores.RandomFeatures(d=t.d, features=RANDOM_FEATURES),
     # Positive features: with the trigonometric ones a sum near 0 would be divided by.
-    "positive random features": lambda d, most: scores.RandomFeatures(d=d, features=RANDOM_FEATURES, positive=True),
+    "positive random features": lambda t: scores.RandomFeatures(d=t.d, features=RANDOM_FEATURES, positive=True),
 }
 
-ALIGNS: dict[str, Callable[[int], Align]] = {  # size: d of queries and keys
-    "soft (global)": lambda d: alignments.Softmax(),
-    "sigmoid": lambda d: alignments.Sigmoid(),
-    "hard": lambda d: alignments.Hard(),
-    "hard, straight-through": lambda d: alignments.Hard(straight_through=True),
-    "local, monotonic": lambda d: alignments.LocalMonotonic(radius=RADIUS),
-    "local, predictive": lambda d: alignments.LocalPredictive(d_q=d, d_p=d, radius=RADIUS),
-    "reinforced": lambda d: alignments.Reinforced(d_k=d, d_hidden=d),
-    "sparsemax": lambda d: alignments.Sparsemax(),
-    "1.5-entmax": lambda d: alignments.Entmax15(),
-    "α-entmax": lambda d: alignments.Entmax(alpha=1.5, learned=True),
-    "positional mask": lambda d: alignments.PositionalMask(mask=masks.diagonal_disabled),
-    "selective grid of Gaussians": lambda d: alignments.GaussianGrid(d_q=d, filters=FILTERS),
-    "self-adaptive temperature": lambda d: alignments.SelfAdaptiveTemperature(d_q=d),
-    "compositional de-attention": lambda d: alignments.DeAttention(),
-    "constrained softmax": lambda d: alignments.ConstrainedSoftmax(),
-    "constrained sparsemax": lambda d: alignments.ConstrainedSparsemax(),
-    "adaptive span": lambda d: alignments.AdaptiveSpan(max_span=2 * RADIUS, ramp=RADIUS),
-    "hard monotonic": lambda d: alignments.HardMonotonic(),
-    "monotonic chunkwise": lambda d: alignments.MonotonicChunkwise(width=RADIUS),
-    "distance-aware": lambda d: alignments.DistanceAware(radius=2 * RADIUS),
-    "kernel ratio": lambda d: alignments.KernelRatio(),
-    "softmax-free kernel": lambda d: alignments.KernelWeights(),
-    "tanh": lambda d: alignments.Tanh(),
+ALIGNS: dict[str, Callable[[Texts], Align]] = {
+    "soft (global)": lambda t: alignments.Softmax(),
+    "sigmoid": lambda t: alignments.Sigmoid(),
+    "hard": lambda t: alignments.Hard(),
+    "hard, straight-through": lambda t: alignments.Hard(straight_through=True),
+    "local, monotonic": lambda t: alignments.LocalMonotonic(radius=RADIUS),
+    "local, predictive": lambda t: alignments.LocalPredictive(d_q=t.d, d_p=t.d, radius=RADIUS),
+    "reinforced": lambda t: alignments.Reinforced(d_k=t.d, d_hidden=t.d),
+    "sparsemax": lambda t: alignments.Sparsemax(),
+    "1.5-entmax": lambda t: alignments.Entmax15(),
+    "α-entmax": lambda t: alignments.Entmax(alpha=1.5, learned=True),
+    "positional mask": lambda t: alignments.PositionalMask(mask=masks.diagonal_disabled),
+    "selective grid of Gaussians": lambda t: alignments.GaussianGrid(d_q=t.d, filters=FILTERS),
+    "self-adaptive temperature": lambda t: alignments.SelfAdaptiveTemperature(d_q=t.d),
+    "compositional de-attention": lambda t: alignments.DeAttention(),
+    "constrained softmax": lambda t: alignments.ConstrainedSoftmax(),
+    "constrained sparsemax": lambda t: alignments.ConstrainedSparsemax(),
+    "adaptive span": lambda t: alignments.AdaptiveSpan(max_span=2 * RADIUS, ramp=RADIUS),
+    "hard monotonic": lambda t: alignments.HardMonotonic(),
+    "monotonic chunkwise": lambda t: alignments.MonotonicChunkwise(width=RADIUS),
+    "distance-aware": lambda t: alignments.DistanceAware(radius=2 * RADIUS),
+    "kernel ratio": lambda t: alignments.KernelRatio(),
+    "softmax-free kernel": lambda t: alignments.KernelWeights(),
+    "tanh": lambda t: alignments.Tanh(),
 }
+
+
+def attention(score: str, align: str, texts: Texts) -> Attention:
+    """Any score with any alignment, by name. Raises: CombinationError where they do not go together."""
+    return Attention(score=SCORES[score](texts), align=ALIGNS[align](texts))

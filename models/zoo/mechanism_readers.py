@@ -3,7 +3,7 @@
 Which of the three a mechanism needs follows from what it reads: positions of its queries, or its own earlier weights.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -14,40 +14,33 @@ from models.attention.align import GaussianGrid, Hard, MonotonicChunkwise, Reinf
 from models.attention.context import Context
 from models.attention.general import FeatureAttention
 from models.attention.queries.specialised import average
+from models.zoo.mechanism_layout import ATTENTION, TOKENS, Layout, layout_of
 
 STEPS = 3  # how often a stepwise reader looks
-TEXT, TOKENS = "text", "tokens"  # label sets: the text as one thing, its tokens
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """What the axes of a reader's weights are.
-
-    queries: the label set of the query axis; names: its entries where it is a fixed set.
-    """
-
-    queries: str = TEXT
-    names: tuple[str, ...] = ()
-    label_kind: attention_pb2.LabelKind = attention_pb2.LABEL_KIND_ONE
-    heads: int = 1
-    features: int = 0
-    kind: attention_pb2.MapKind = attention_pb2.MAP_KIND_POOL
 
 
 class Reader(nn.Module):
-    """Reads features by attention.
+    """Reads the features of a text by attention.
+
+    layouts: what the axes of each map are; query: column of the taxonomy; noise_steps: how many rows of noise it
+    takes (0: one, without an axis; None: no noise).
 
     Shapes: features [batch, token, d], mask [batch, token], noise uniform [batch, (step,) token] or None
-        -> vector [batch, d_out], weights [batch, head, query, key(, feature)].
+        -> vector [batch, d_out], maps [batch, head, query, key(, feature)] by name.
     """
 
-    layout: Layout
-    attention: Attention  # whose capabilities the map declares
-    query_kind: str = "specialised"  # column of the taxonomy
-    noise_steps: int | None = None  # noise for so many steps; 0: one row of it; None: no noise
+    layouts: Mapping[str, Layout]
+    query: str = "specialised"
+    noise_steps: int | None = None
 
-    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, features: Tensor, mask: Tensor, noise: Tensor | None = None
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
         raise NotImplementedError
+
+    def log_probability(self, features: Tensor, mask: Tensor, noise: Tensor) -> Tensor | None:
+        """Log-probability of what this noise made the alignment draw [batch], where REINFORCE is to train it."""
+        return None
 
     def width(self, d: int) -> int:
         """d_out, found by reading two tokens."""
@@ -63,42 +56,38 @@ class Pooled(Reader):
 
     def __init__(self, *, attention: Attention, d: int) -> None:
         super().__init__()
-        self.attention = attention
-        self.query = nn.Linear(d, d)
+        self.ask = nn.Linear(d, d)
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = 0 if "noise" in attention.align.context_fields else None
-        names = ()
-        if isinstance(attention.align, GaussianGrid):
-            names = tuple(f"filter {number + 1}" for number in range(attention.align.filters))
-        self.layout = Layout(
-            queries="filters" if names else TEXT,
-            names=names,
-            label_kind=attention_pb2.LABEL_KIND_LATENTS if names else attention_pb2.LABEL_KIND_ONE,
-            heads=getattr(attention.score, "outputs", 1),
-            features=d if attention.score.multidimensional else 0,
-        )
+        filters = attention.align.filters if isinstance(attention.align, GaussianGrid) else 0
+        self.layouts = {
+            ATTENTION: layout_of(
+                attention,
+                d=d,
+                queries="filters" if filters else "text",
+                names=tuple(f"filter {number + 1}" for number in range(filters)),
+                label_kind=attention_pb2.LABEL_KIND_LATENTS if filters else attention_pb2.LABEL_KIND_ONE,
+            )
+        }
 
-    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        context, keys = self.call(mask, noise)
-        vectors, weights = self.module(self.query(average(features, mask)), features, keys, context)
-        return vectors.flatten(1), weights
+    def forward(
+        self, features: Tensor, mask: Tensor, noise: Tensor | None = None
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
+        query = self.ask(average(features, mask))
+        vectors, weights = self.module(query, features, mask[:, None, None, :], noise_row(noise))
+        return vectors.flatten(1), {ATTENTION: weights}
 
-    def call(self, mask: Tensor, noise: Tensor | None) -> tuple[Context, Tensor]:
-        """The context record, and the mask with head and query axes."""
-        return Context(noise=None if noise is None else noise[:, None, None, :]), mask[:, None, None, :]
-
-    def log_probability(self, features: Tensor, mask: Tensor, noise: Tensor) -> Tensor:
-        """Log-probability of what this noise made the alignment draw [batch], for REINFORCE."""
-        context, keys = self.call(mask, noise)
-        key = self.module.key_map(features).unsqueeze(1)
-        query = self.query(average(features, mask)).unsqueeze(1)
-        context = Context(noise=context.noise, query=query, key=key, mask=keys)
-        align = self.attention.align
+    def log_probability(self, features: Tensor, mask: Tensor, noise: Tensor) -> Tensor | None:
+        score, align = self.module.attention.score, self.module.attention.align
+        key, keys = self.module.key_map(features).unsqueeze(1), mask[:, None, None, :]
+        query = self.ask(average(features, mask)).unsqueeze(1)
+        context = Context(noise=noise_row(noise).noise, query=query, key=key, mask=keys)
         if isinstance(align, Reinforced):
             return align.log_probability(align.selection(keys, context), keys, context).sum(-1)
-        assert isinstance(align, Hard)
-        scores = self.attention.score(query, key, context)
-        return align.log_probability(align(scores, keys, context), scores, keys).sum((-2, -1))
+        if isinstance(align, Hard) and not align.straight_through:
+            scores = score(query, key, context)
+            return align.log_probability(align(scores, keys, context), scores, keys).sum((-2, -1))
+        return None
 
 
 class TokenToToken(Reader):
@@ -109,25 +98,23 @@ class TokenToToken(Reader):
     Distances, for alignments that want some, are those in the text: no parser is at hand here.
     """
 
+    query = "self-attentive"
+
     def __init__(self, *, attention: Attention, d: int) -> None:
         super().__init__()
-        self.attention = attention
-        self.query = nn.Linear(d, d)
+        self.ask = nn.Linear(d, d)
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
-        self.layout = Layout(
-            queries=TOKENS,
-            label_kind=attention_pb2.LABEL_KIND_TOKENS,
-            features=d if attention.score.multidimensional else 0,
-            kind=attention_pb2.MAP_KIND_SELF,
-        )
+        layout = layout_of(attention, d=d, queries=TOKENS, kind=attention_pb2.MAP_KIND_SELF)
+        self.layouts = {ATTENTION: layout}
 
-    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, features: Tensor, mask: Tensor, noise: Tensor | None = None
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
         position = torch.arange(mask.shape[1], device=mask.device)
         apart = (position.unsqueeze(-1) - position).abs().to(features.dtype)
         pairs = (mask.unsqueeze(2) & mask.unsqueeze(1)).unsqueeze(1)
-        context = Context(distances=apart[None, None])
-        vectors, weights = self.module(self.query(features), features, pairs, context)
-        return average(vectors, mask).squeeze(1), weights
+        vectors, weights = self.module(self.ask(features), features, pairs, Context(distances=apart[None, None]))
+        return average(vectors, mask).squeeze(1), {ATTENTION: weights}
 
 
 class Stepwise(Reader):
@@ -140,20 +127,25 @@ class Stepwise(Reader):
 
     def __init__(self, *, attention: Attention, d: int) -> None:
         super().__init__()
-        self.attention = attention
-        self.query = nn.Linear(d, d)
+        self.ask = nn.Linear(d, d)
         self.place = nn.Parameter(torch.randn(STEPS, 1, 1, d) * 0.1)
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = STEPS if "noise" in attention.align.context_fields else None
-        self.layout = Layout(
-            queries="steps",
-            names=tuple(f"look {step + 1}" for step in range(STEPS)),
-            label_kind=attention_pb2.LABEL_KIND_HOPS,
-        )
+        self.layouts = {
+            ATTENTION: layout_of(
+                attention,
+                d=d,
+                queries="looks",
+                names=tuple(f"look {step + 1}" for step in range(STEPS)),
+                label_kind=attention_pb2.LABEL_KIND_HOPS,
+            )
+        }
 
-    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, features: Tensor, mask: Tensor, noise: Tensor | None = None
+    ) -> tuple[Tensor, Mapping[str, Tensor]]:
         keys = mask[:, None, None, :]
-        query = self.query(average(features, mask))
+        start = self.ask(average(features, mask))
         coverage = torch.zeros_like(keys, dtype=features.dtype)
         previous, rows, vectors = None, [], []
         for step, place in enumerate(self.place.unbind(0)):
@@ -163,24 +155,29 @@ class Stepwise(Reader):
                 upper_bounds=(1 - coverage).clamp(min=0),
                 noise=None if noise is None else noise[:, None, step : step + 1, :],
             )
-            chunk = self.stops(query + place, features, keys, context)
-            vector, weights = self.module(query + place, features, keys, context)
-            previous = weights if chunk is None else chunk
+            stops = self.stops(start + place, features, keys, context)
+            vector, weights = self.module(start + place, features, keys, context)
+            previous = weights if stops is None else stops
             coverage = coverage + weights
             vectors.append(vector)
             rows.append(weights)
-        return torch.cat(vectors, -1).squeeze(1), torch.cat(rows, 2)
+        return torch.cat(vectors, -1).squeeze(1), {ATTENTION: torch.cat(rows, 2)}
 
     def stops(self, query: Tensor, features: Tensor, mask: Tensor, context: Context) -> Tensor | None:
         """The monotonic part of chunkwise attention, which is what its next step starts from; None for others."""
-        align = self.attention.align
+        align = self.module.attention.align
         if not isinstance(align, MonotonicChunkwise):
             return None
-        scores = self.attention.score(query.unsqueeze(1), self.module.key_map(features).unsqueeze(1), context)
+        scores = self.module.attention.score(query.unsqueeze(1), self.module.key_map(features).unsqueeze(1), context)
         if not self.training:
             return align.stops(scores, mask, context)
         with torch.random.fork_rng(devices=[]):  # the attention itself then draws the same numbers again
             return align.stops(scores, mask, context)
+
+
+def noise_row(noise: Tensor | None) -> Context:
+    """Noise [batch, token] for one query of one head."""
+    return Context(noise=None if noise is None else noise[:, None, None, :])
 
 
 def reader(attention: Attention, *, d: int) -> Reader:

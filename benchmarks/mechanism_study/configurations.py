@@ -1,0 +1,69 @@
+"""What is compared: the sentence model with every score, alignment and multiplicity, and the other tasks' forms."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from models.attention import CombinationError
+from models.zoo.mechanism import RECIPES, Built, combine
+from models.zoo.mechanism_parts import ADDITIVE, ALIGNS, SCALED, SCORES, SOFT, UNIFORM
+from models.zoo.mechanism_readers import Pooled, Reader, Stepwise, TokenToToken
+from models.zoo.mechanism_text import Texts
+
+FORMS: dict[str, type[Reader]] = {"one look": Pooled, "token to token": TokenToToken, "three looks": Stepwise}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """One line of the table. group: what it is compared within, after the taxonomy's columns."""
+
+    task: str
+    group: str
+    name: str
+    make: Callable[[Texts], Built]
+
+    @property
+    def key(self) -> str:
+        """What its results are filed under."""
+        return f"{self.task} / {self.group} / {self.name}"
+
+
+def configurations() -> list[Configuration]:
+    """Every line of the table, in its order."""
+    return [*_references(), *_scores(), *_alignments()]
+
+
+def _references() -> Iterator[Configuration]:
+    """Each form of the sentence model without attention (N2) and with the plainest one, to compare others with."""
+    for form in FORMS:
+        # One look with these two scores is among the alignments, as softmax.
+        for score in (UNIFORM,) if form == "one look" else (UNIFORM, SCALED, ADDITIVE):
+            yield _combination("reference", f"{score}, {form}", score, SOFT, FORMS[form])
+
+
+def _scores() -> Iterator[Configuration]:
+    for name in SCORES:
+        if name in RECIPES and RECIPES[name].task == "sentence":
+            yield Configuration(task="sentence", group="score", name=name, make=RECIPES[name].make)
+
+
+def _alignments() -> Iterator[Configuration]:
+    for align in ALIGNS:
+        for score in (SCALED, ADDITIVE):
+            yield _combination("alignment", f"{align} × {score}", score, align)
+    for name in ("kernel ratio", "softmax-free kernel"):  # which neither of the two scores can feed
+        yield Configuration(task="sentence", group="alignment", name=f"{name} × kernel", make=RECIPES[name].make)
+
+
+def _combination(group: str, name: str, score: str, align: str, form: type[Reader] | None = None) -> Configuration:
+    return Configuration(
+        task="sentence", group=group, name=name, make=lambda texts: combine(score, align, texts, form=form)
+    )
+
+
+def refusal(configuration: Configuration, texts: Texts) -> str:
+    """Why a configuration cannot be built; empty where it can."""
+    try:
+        configuration.make(texts)
+    except CombinationError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,47 @@
+"""The file of results: a JSON object a line, appended to, so that a study resumes where it stopped."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).parents[1] / "results" / "mechanisms.jsonl"
+
+
+@dataclass
+class Results:
+    """What is known already, by kind (run, latency, refused), configuration and seed."""
+
+    file: Path = FILE
+    rows: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.read()
+
+    def read(self) -> None:
+        """Read the file again: another process may have added to it."""
+        if self.file.exists():
+            for line in self.file.read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                self.rows[row["kind"], row["configuration"], row["seed"]] = row
+
+    def known(self, kind: str, configuration: str, seed: int = 0) -> bool:
+        """True where there is a result."""
+        return (kind, configuration, seed) in self.rows
+
+    def add(self, kind: str, configuration: str, seed: int, **values: Any) -> None:
+        """Append a result; a line is written in one call, so that two processes may share the file."""
+        row = {"kind": kind, "configuration": configuration, "seed": seed, **values}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(handle, (json.dumps(row, ensure_ascii=False) + "\n").encode())
+        finally:
+            os.close(handle)
+        self.rows[kind, configuration, seed] = row
+
+    def of(self, kind: str, configuration: str) -> Iterator[dict[str, Any]]:
+        """All seeds of one configuration."""
+        return (row for (k, c, _), row in sorted(self.rows.items()) if (k, c) == (kind, configuration))

@@ -1,0 +1,87 @@
+"""Every attention mechanism in the same small task model, trained on the same data for the same number of steps.
+
+    python -m benchmarks.mechanisms                  # what is missing of the study, then the table
+    python -m benchmarks.mechanisms --part 1/2       # one of two processes that share the work
+    python -m benchmarks.mechanisms --only latency   # or train, or table
+
+Results are appended to benchmarks/results/mechanisms.jsonl and never measured twice; docs/mechanisms.md is written from
+them. Training times are processor seconds of one thread. The data sets are found at LIMELIGHT_DATA.
+"""
+
+import argparse
+import random
+import time
+from dataclasses import asdict
+
+import numpy as np
+import torch
+
+from benchmarks.mechanism_study.configurations import Configuration, configurations, refusal
+from benchmarks.mechanism_study.data import load
+from benchmarks.mechanism_study.measure import measure
+from benchmarks.mechanism_study.results import Results
+from benchmarks.mechanism_study.training import PLANS, train
+
+SEEDS = (0, 1, 2)
+
+
+def run(configuration: Configuration, seed: int, results: Results) -> None:
+    """Train and measure one configuration with one seed, and file the result."""
+    data, plan = load(configuration.task), PLANS[configuration.task]
+    if reason := refusal(configuration, data.texts):
+        results.add("refused", configuration.key, 0, reason=reason)
+        return
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    model, card = configuration.make(data.texts)
+    seconds = train(model, card, data, plan, seed)
+    measured = measure(model, card, data, plan.batch)
+    results.add(
+        "run",
+        configuration.key,
+        seed,
+        accuracy=round(measured.accuracy, 5),
+        held_out=len(data.held_out.labels),
+        parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
+        mechanism_parameters=sum(p.numel() for n, p in model.named_parameters() if not n.startswith("features.")),
+        train_cpu_seconds=round(seconds, 3),
+        steps=plan.steps,
+        batch=plan.batch,
+        entropy={name: round(value, 5) for name, value in measured.entropy.items()},
+        **({"overlap": asdict(measured.overlap)} if measured.overlap else {}),
+        torch=torch.__version__,
+    )
+
+
+def missing(results: Results, part: int, parts: int) -> list[tuple[Configuration, int]]:
+    """Configurations and seeds without a result, seed by seed; of `parts` processes, what the `part`-th does."""
+    everything = [(each, seed) for seed in SEEDS for each in configurations()]
+    return [
+        (each, seed)
+        for number, (each, seed) in enumerate(everything)
+        if number % parts == part
+        and not results.known("run", each.key, seed)
+        and not results.known("refused", each.key)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", default="1/1", help="which part of how many, for processes side by side")
+    parser.add_argument("--only", choices=("train", "latency", "table"), default="", help="one of the three steps")
+    parser.add_argument("--task", default="", help="only this task: sentence, pair, aspect or document")
+    arguments = parser.parse_args()
+    part, parts = (int(number) for number in arguments.part.split("/"))
+    torch.set_num_threads(1)
+    results = Results()
+    if arguments.only in ("", "train"):
+        for configuration, seed in missing(results, part - 1, parts):
+            if arguments.task in ("", configuration.task):
+                began = time.monotonic()
+                run(configuration, seed, results)
+                print(f"{configuration.key} · seed {seed} · {time.monotonic() - began:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

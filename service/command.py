@@ -28,6 +28,8 @@ def serve(**flags: Any) -> None:
         return
     if not settings.repository:
         raise CommandError("which models? Give --repository DIR", status=2)
+    if not Path(settings.repository).is_dir():
+        raise CommandError(f"the repository {settings.repository} is no folder")
     run(settings)
 
 
@@ -58,9 +60,8 @@ def _signature() -> inspect.Signature:
             annotation=Annotated[
                 Optional[type(each.default)],  # noqa: UP045 - made at run time
                 typer.Option(
-                    help=each.metadata["rule"].summary,
-                    envvar=None,
-                    show_default=str(each.default) if each.default != "" else False,
+                    help=_help(each.metadata["rule"].summary, each.default),
+                    show_default=False,  # the parameter's own is None: not given
                     metavar=_metavar(each.name, type(each.default)),
                 ),
             ],
@@ -75,6 +76,10 @@ def _signature() -> inspect.Signature:
     parameters.append(inspect.Parameter("config", keyword, default=None, annotation=config))
     parameters.append(inspect.Parameter("print_config", keyword, default=False, annotation=print_config))
     return inspect.Signature(parameters)
+
+
+def _help(summary: str, default: Any) -> str:
+    return summary if default == "" else f"{summary} [default: {default}]"
 
 
 def _metavar(name: str, kind: type) -> str:

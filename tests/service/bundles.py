@@ -238,8 +238,11 @@ agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] att
     _write(repository, bundle, {"model.onnx": graph})
 
 
-def write_generator(repository: Path, name: str = "echo", *, max_new_tokens: int = 12) -> None:
-    """A model that puts out words: each is the one most like what the last word attends to, the end after a while."""
+def write_generator(repository: Path, name: str = "echo", *, max_new_tokens: int = 12, urge: float = 0.5) -> None:
+    """A model that puts out words: each is the one most like what the last word attends to.
+
+    urge: how much more the end token's score gets with every step; below zero it never ends by itself.
+    """
     encoder = """
 agraph (int64[B, N] ids, bool[B, N] mask) => (float[B, N, 4] memory)
 {
@@ -266,7 +269,7 @@ agraph (int64[B] token, float[B, 1] age, float[B, N, 4] memory, bool[B, N] mask)
 }
 """
     ending = np.zeros((1, len(WORDS)), np.float32)
-    ending[0, WORDS.index("[END]")] = 0.5
+    ending[0, WORDS.index("[END]")] = urge
     files = {
         "encoder.onnx": _graph(encoder, embedding=(len(WORDS), WIDTH)),
         "step.onnx": _graph(

@@ -1,0 +1,192 @@
+"""Attend over a real socket: maps are the graph's own weights, in the part and the form asked for."""
+
+import math
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bundle.wire import to_array
+from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from tests.service.rpc.test_predict import by_hand
+from tests.service.serving import Running, attend, text
+
+SENTENCE = "the cat sat on a mat"
+
+
+def maps(
+    running: Running, model: str, instance: values_pb2.Instance, **options: object
+) -> dict[str, attention_pb2.AttentionMap]:
+    (result,) = running.stub.Attend(attend(model, instance, **options)).results
+    return {each.name: each for each in result.maps}
+
+
+def weights(one: attention_pb2.AttentionMap) -> np.ndarray:  # type: ignore[type-arg]
+    return to_array(one.weights, "")
+
+
+def test_every_map_is_the_graphs_own(running: Running) -> None:
+    expected = by_hand(running, SENTENCE)
+    got = maps(running, "tiny", text(SENTENCE))
+    assert list(got) == ["encoder.0.self", "encoder.1.self", "pool"]
+    for layer in (0, 1):
+        one = got[f"encoder.{layer}.self"]
+        np.testing.assert_allclose(weights(one), expected[f"attention{layer}"][0], atol=1e-6)
+        assert (one.stack, one.layer, list(one.heads)) == ("encoder", layer, [0, 1])
+        np.testing.assert_allclose(weights(one).sum(axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(weights(got["pool"]), expected["pooled"].reshape(1, 1, 6), atol=1e-6)
+    assert not got["pool"].HasField("layer")
+
+
+def test_each_label_set_that_a_map_refers_to_is_there_once(running: Running) -> None:
+    (result,) = running.stub.Attend(attend("tiny", text(SENTENCE))).results
+    sets = {each.name: each for each in result.label_sets}
+    assert len(result.label_sets) == len(sets) == 2
+    assert [token.text for token in sets["tokens"].tokens] == SENTENCE.split()
+    assert [SENTENCE[token.start : token.end] for token in sets["tokens"].tokens] == SENTENCE.split()
+    (result,) = running.stub.Attend(attend("tiny", text(SENTENCE), selections=[{"names": ["encoder.*"]}])).results
+    assert [each.name for each in result.label_sets] == ["tokens"]
+
+
+def test_a_selection_is_a_part_of_the_whole(running: Running) -> None:
+    whole = maps(running, "tiny", text(SENTENCE))
+    part = maps(
+        running, "tiny", text(SENTENCE), selections=[{"layers": [-1], "heads": [-1], "queries": [0, -1], "keys": [1]}]
+    )
+    assert list(part) == ["encoder.1.self"]
+    one = part["encoder.1.self"]
+    assert (list(one.heads), list(one.queries), list(one.keys)) == ([1], [0, 5], [1])
+    np.testing.assert_allclose(weights(one), weights(whole["encoder.1.self"])[1:, [0, 5]][:, :, [1]], atol=1e-6)
+
+
+def test_reduction_rollout_and_top_k_follow_from_the_whole(running: Running) -> None:
+    whole = maps(running, "tiny", text(SENTENCE), selections=[{"names": ["encoder.*"]}])
+    layers = [weights(one).astype(np.float64) for one in whole.values()]
+    mean = maps(running, "tiny", text(SENTENCE), reduce_heads=attention_pb2.HEAD_REDUCTION_MEAN)["encoder.0.self"]
+    np.testing.assert_allclose(weights(mean), layers[0].mean(axis=0, keepdims=True), atol=1e-6)
+    assert list(mean.heads) == []
+    rolled = maps(running, "tiny", text(SENTENCE), rollout=True)
+    assert list(rolled) == ["encoder.rollout", "pool"]
+    steps = [0.5 * layer.mean(axis=0) + 0.5 * np.eye(6) for layer in layers]
+    np.testing.assert_allclose(weights(rolled["encoder.rollout"])[0], steps[1] @ steps[0], atol=1e-5)
+    best = maps(running, "tiny", text(SENTENCE), top_k=1)["encoder.0.self"]
+    pairs = set(zip(to_array(best.query_index, "").tolist(), to_array(best.key_index, "").tolist(), strict=True))
+    assert pairs == {(query, int(layers[0][head, query].argmax())) for head in range(2) for query in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "error"),
+    [(attention_pb2.ENCODING_FLOAT16, 1e-3), (attention_pb2.ENCODING_UINT8, 1 / 500)],
+)
+def test_a_smaller_encoding_is_near_the_whole(running: Running, encoding: int, error: float) -> None:
+    whole = maps(running, "tiny", text(SENTENCE))
+    for name, one in maps(running, "tiny", text(SENTENCE), encoding=encoding).items():
+        values = weights(one).astype(np.float64)
+        if encoding == attention_pb2.ENCODING_UINT8:
+            values = values * to_array(one.scales, "")[:, :, np.newaxis]
+        assert np.abs(values - weights(whole[name])).max() <= error
+
+
+@pytest.mark.parametrize("split_by", ["server", "caller"])
+def test_words_in_sentences_come_as_edges(running: Running, split_by: str) -> None:
+    sentences = ["the cat sat .", "a dog"]
+    document = (
+        values_pb2.Document(text=" ".join(sentences))
+        if split_by == "server"
+        else values_pb2.Document(sentences=values_pb2.Sentences(texts=sentences))
+    )
+    instance = values_pb2.Instance(inputs={"text": values_pb2.Value(document=document)})
+    (result,) = running.stub.Attend(attend("paper", instance)).results
+    word, sentence = result.maps
+    assert to_array(word.query_index, "").tolist() == [0, 0, 0, 0, 1, 1]
+    assert to_array(word.key_index, "").tolist() == [0, 1, 2, 3, 4, 5]
+    values = weights(word)[0]
+    np.testing.assert_allclose([values[:4].sum(), values[4:].sum()], 1, atol=1e-5)
+    assert list(sentence.weights.shape) == [1, 1, 2]
+    sets = {each.name: each for each in result.label_sets}
+    assert [token.parent for token in sets["words"].tokens] == [0, 0, 0, 0, 1, 1]
+    assert sets["words"].parent == "sentences"
+    last = maps(running, "paper", instance, selections=[{"names": ["word"], "queries": [-1]}])["word"]
+    np.testing.assert_allclose(weights(last)[0], values[4:], atol=1e-6)
+
+
+def test_an_images_patches_are_cells_of_a_grid(running: Running) -> None:
+    buffer = BytesIO()
+    Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4) * 16).save(buffer, "PNG")
+    instance = values_pb2.Instance(inputs={"image": values_pb2.Value(image=buffer.getvalue())})
+    (result,) = running.stub.Attend(attend("picture", instance)).results
+    (grid,) = [each for each in result.label_sets if each.name == "patches"]
+    assert (grid.grid.rows, grid.grid.columns, grid.size) == (2, 2, 4)
+    assert list(result.maps[0].weights.shape) == [1, 1, 4]
+    assert result.prediction.WhichOneof("result") is None
+
+
+def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running) -> None:
+    request = attend("tiny", text(" ".join(["the cat"] * 16)), outputs=("logits",))
+    size = running.stub.Attend(request).ByteSize()
+    request.attention.max_response_bytes = math.ceil(1.1 * size) + 1500
+    assert running.stub.Attend(request).ByteSize() == pytest.approx(size, rel=0.01)
+
+
+def test_attend_on_a_generating_model_has_a_query_for_each_token(running: Running) -> None:
+    (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
+    (sequence,) = result.prediction.sequences.sequences
+    (cross,) = result.maps
+    assert list(cross.weights.shape) == [1, len(sequence.token_ids), 3]
+    (output,) = [each for each in result.label_sets if each.name == "output"]
+    assert output.size == len(sequence.token_ids)
+
+
+def test_generate_streams_a_start_a_message_a_token_and_an_end(running: Running) -> None:
+    request = service_pb2.GenerateRequest(
+        model=values_pb2.Model(name="echo"), instance=text("the cat sat"), attention=attention_pb2.AttentionOptions()
+    )
+    start, *tokens, end = running.stub.Generate(request)
+    assert [each.name for each in start.start.label_sets] == ["tokens"]
+    (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
+    (sequence,) = result.prediction.sequences.sequences
+    assert [each.token.id for each in tokens] == list(sequence.token_ids)
+    assert [each.token.index for each in tokens] == list(range(len(tokens)))
+    assert list(end.end.sequences) == [sequence]
+    assert end.end.label_set.size == len(tokens)
+    rows = [to_array(each.token.maps[0].weights, "") for each in tokens]
+    np.testing.assert_allclose(np.concatenate(rows, axis=1), to_array(result.maps[0].weights, ""), atol=1e-6)
+    assert [list(each.token.maps[0].queries) for each in tokens] == [[index] for index in range(len(tokens))]
+    assert end.end.provenance.model.name == "echo"
+
+
+def test_generate_without_attention_sends_none(running: Running) -> None:
+    request = service_pb2.GenerateRequest(model=values_pb2.Model(name="echo"), instance=text("the cat sat"))
+    start, *tokens, _ = running.stub.Generate(request)
+    assert not start.start.label_sets
+    assert tokens and not any(each.token.maps for each in tokens)
+
+
+def test_beam_search_sends_hypotheses_and_the_best_ones_maps_at_the_end(running: Running) -> None:
+    request = service_pb2.GenerateRequest(
+        model=values_pb2.Model(name="echo"),
+        instance=text("the cat sat"),
+        generation=service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_BEAM, beams=3, hypotheses=2),
+        attention=attention_pb2.AttentionOptions(),
+    )
+    start, end = running.stub.Generate(request)
+    assert start.WhichOneof("event") == "start"
+    first, second = end.end.sequences
+    assert first.score >= second.score
+    (cross,) = end.end.maps
+    assert cross.weights.shape[1] == len(first.token_ids)
+
+
+def test_a_seed_gives_the_same_sample_again(running: Running) -> None:
+    def sample(seed: int) -> list[int]:
+        request = service_pb2.GenerateRequest(
+            model=values_pb2.Model(name="echo"),
+            instance=text("the cat sat"),
+            generation=service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_SAMPLE, temperature=5.0),
+            seed=seed,
+        )
+        return [each.token.id for each in running.stub.Generate(request) if each.HasField("token")]
+
+    assert sample(1) == sample(1)
+    assert len({tuple(sample(seed)) for seed in range(8)}) > 1

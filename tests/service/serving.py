@@ -1,0 +1,120 @@
+"""A real server on a real socket, beside the test that calls it."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
+from service.server import Server, running_server
+from service.settings import load_settings
+
+
+@dataclass
+class Running:
+    """A server on a thread of its own, and a client."""
+
+    server: Server
+    loop: asyncio.AbstractEventLoop
+    channel: grpc.Channel
+    stub: Any
+
+    def on_loop(self, function: Callable[[], None]) -> None:
+        """Run something on the server's event loop, later."""
+        self.loop.call_soon_threadsafe(function)
+
+
+@contextmanager
+def serving(repository: Path, **settings: Any) -> Iterator[Running]:
+    """Serve a repository on a free port of this machine."""
+    flags = {"repository": str(repository), "port": 0, "metrics_port": 0, "provider": "cpu", "grace_seconds": 5.0}
+    loaded = load_settings(flags | settings, environment={})
+    started: list[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    ready = threading.Event()
+    failure: list[BaseException] = []
+
+    async def run() -> None:
+        async with running_server(loaded) as server:
+            stop = asyncio.Event()
+            started.append((server, asyncio.get_running_loop(), stop))
+            ready.set()
+            await stop.wait()
+
+    def target() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=target, name="server")
+    thread.start()
+    ready.wait()
+    if not started:
+        thread.join()
+        raise failure[0]
+    server, loop, stop = started[0]
+    options = [("grpc.max_receive_message_length", -1)]
+    try:
+        with grpc.insecure_channel(server.address, options) as channel:
+            yield Running(server, loop, channel, service_pb2_grpc.AttentionServiceStub(channel))
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join()
+    if failure:
+        raise failure[0]
+
+
+def text(words: str) -> values_pb2.Instance:
+    """Make an instance of one text."""
+    return values_pb2.Instance(inputs={"text": values_pb2.Value(text=words)})
+
+
+def predict(model: str, *instances: values_pb2.Instance, **fields: Any) -> service_pb2.PredictRequest:
+    """Make a request to Predict."""
+    return service_pb2.PredictRequest(model=values_pb2.Model(name=model), instances=instances, **fields)
+
+
+def attend(model: str, *instances: values_pb2.Instance, outputs: tuple[str, ...] = (), **options: Any) -> Any:
+    """Make a request to Attend; `options` are those of its attention."""
+    return service_pb2.AttendRequest(
+        model=values_pb2.Model(name=model),
+        instances=instances,
+        outputs=outputs,
+        attention=attention_pb2.AttentionOptions(**options),
+    )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a client learns from an error. retry: seconds to wait, None where nothing is said of it."""
+
+    code: str
+    message: str
+    field: str
+    reason: str
+    request_id: str
+    retry: float | None
+
+
+def refusal(error: grpc.RpcError) -> Refusal:
+    """Read an error as a client does: code and message, and the rich details in the trailers."""
+    trailers = dict(error.trailing_metadata())  # type: ignore[attr-defined]
+    rich = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    bad, info, retry = error_details_pb2.BadRequest(), error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    delay = None
+    for detail in rich.details:
+        detail.Unpack(bad)
+        detail.Unpack(info)
+        if detail.Unpack(retry):
+            delay = retry.retry_delay.ToTimedelta().total_seconds()
+    assert (rich.code, rich.message) == (error.code().value[0], error.details())  # type: ignore[attr-defined]
+    field = bad.field_violations[0].field if bad.field_violations else ""
+    return Refusal(error.code().name, rich.message, field, info.reason, trailers["x-request-id"], delay)  # type: ignore[attr-defined]

@@ -159,10 +159,13 @@ class BeamSearch:
 
     def advance(self, live: Sequence[Hypothesis], log_probabilities: Floats) -> Move:
         """Choose the best continuations of all live hypotheses together."""
+        if live[0].length == self._ending.limit:
+            best = zip(live, log_probabilities, log_probabilities.argmax(axis=1), strict=True)
+            longer = [each.then(int(token), float(row[token]), place) for place, (each, row, token) in enumerate(best)]
+            return Move((), tuple(map(self._ending.apply, longer)))
         totals = log_probabilities + np.array([[each.total] for each in live])
         going: list[Hypothesis] = []
         ended: list[Hypothesis] = []
-        cut: set[int] = set()  # at the limit, a hypothesis is cut once, not once for each token that it might have had
         # Of each hypothesis one continuation at most is the end token, so twice the beams always leave enough.
         for flat in _largest(totals.ravel(), 2 * self._beams):
             place, token = divmod(int(flat), totals.shape[1])
@@ -170,13 +173,7 @@ class BeamSearch:
                 break
             longer = live[place].then(token, float(log_probabilities[place, token]), place)
             hypothesis = self._ending.apply(longer)
-            if hypothesis.finish is None:
-                going.append(hypothesis)
-            elif hypothesis.finish is not FinishReason.LENGTH:
-                ended.append(hypothesis)
-            elif place not in cut:
-                cut.add(place)
-                ended.append(hypothesis)
+            (ended if hypothesis.finish else going).append(hypothesis)
         self._ended = sorted([*self._ended, *map(self.score, ended)], reverse=True)[: self._beams]
         if len(self._ended) == self._beams and going and self._ended[-1] >= self._bound(going[0]):
             going = []

@@ -1,6 +1,7 @@
 """Turns tokens that a model put out into text, label sets and stop checks."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from bundle.rows import Labels, Token
 from bundle.text import Detokenizer
@@ -14,12 +15,13 @@ class Writer:
 
     def __init__(self, bundle: bundle_pb2.Bundle, detokenizer: Detokenizer) -> None:
         self._label_set = bundle.description.result.sequence.label_set
-        self._special = frozenset({bundle.generation.begin_token, bundle.generation.end_token})
+        self._ends = frozenset({bundle.generation.begin_token, bundle.generation.end_token})
         self._detokenizer = detokenizer
+        self._special = lru_cache(maxsize=65536)(self._stands_for_no_text)
 
     def token(self, token_id: int) -> str:
-        """Give a token as the vocabulary writes it; empty for the begin and end tokens."""
-        return "" if token_id in self._special else self._detokenizer.token(token_id)
+        """Give a token as the vocabulary writes it; empty for a special token."""
+        return "" if self._special(token_id) else self._detokenizer.token(token_id)
 
     def stopped(self, stop: tuple[str, ...]) -> Callable[[Hypothesis], bool] | None:
         """Make the check whether a stop text has appeared; None where there is none to look for."""
@@ -52,8 +54,11 @@ class Writer:
             length = min(len(self._detokenizer.text(sequence.token_ids[:count])), len(sequence.text))
             ends.append(max(ends[-1], length))
         tokens = tuple(
-            Token(self._detokenizer.token(token), start, end, token in self._special)
+            Token(self._detokenizer.token(token), start, end, self._special(token))
             for token, start, end in zip(sequence.token_ids, ends, ends[1:], strict=False)
         )
         kind = attention_pb2.LABEL_KIND_OUTPUT_STEPS
         return {self._label_set: Labels(self._label_set, kind, len(tokens), tokens)}
+
+    def _stands_for_no_text(self, token_id: int) -> bool:
+        return token_id in self._ends or not self._detokenizer.text([token_id])

@@ -1,0 +1,56 @@
+"""Loaded models of the small bundles, and what runs them."""
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bundle.reader import BundleFolder
+from service.engine.jobs import Call
+from service.engine.model import Model, open_model
+from service.engine.observer import NullObserver
+from service.engine.providers import Provider, choose_provider
+from service.engine.types import Answer, Query
+from service.settings import Settings
+from tests.service.engine import small
+
+
+@pytest.fixture(scope="session")
+def provider() -> Provider:
+    """The CPU with two lanes."""
+    return choose_provider("cpu", lanes=2)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BundleFolder]:
+    """The small bundles by name."""
+    repository = tmp_path_factory.mktemp("repository")
+    return {make.__name__: make(repository) for make in (small.classifier, small.ragged, small.noisy, small.generator)}
+
+
+@pytest.fixture(scope="session")
+def models(folders: dict[str, BundleFolder], provider: Provider) -> dict[str, Model]:
+    """The small models by name."""
+    return {name: open_model(folder, provider, Settings(), NullObserver()) for name, folder in folders.items()}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """An empty folder for bundles."""
+    return tmp_path
+
+
+def run_together(model: Model, query: Query, *, seed: int | None = None, steps: bool = False) -> list[Answer]:
+    """Answer all rows of a query in one batch, without lanes."""
+    call = Call(query, lambda index, event: None, query.seed if seed is None else seed, steps)
+    answers: dict[int, Answer] = {}
+    for happened in model.runner.run(model.jobs(call, itertools.count(), time.monotonic_ns())):
+        for job, event in happened:
+            assert isinstance(event, Answer), event
+            answers[job.index] = event
+    return [answers[index] for index in range(len(query.rows))]
+
+
+Run = Callable[..., list[Answer]]

@@ -47,8 +47,10 @@ class Run:
     data: Mapping[str, Any]
 
     def card(self) -> Card:
-        """Describe the model."""
-        return recipe(self.model).card(self.plan)
+        """Describe the model, under the name that it is trained by."""
+        card = recipe(self.model).card(self.plan)
+        card.description.name = self.model
+        return card
 
     def build(self) -> TaskModel:
         """Make the model, untrained."""

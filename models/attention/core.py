@@ -18,7 +18,7 @@ __all__ = ["Attention", "CombinationError", "Context", "MissingContextError", "S
 
 
 class Attention(nn.Module):
-    """Attention as the surveys define it: score, align, combine.
+    """Attention as the surveys define it: score, align, combine (survey BF eq. 1–4, G eq. 6–9, C eq. 1).
 
     e = score(q, k);  a = align(e);  c = Σ_l a_l v_l
 

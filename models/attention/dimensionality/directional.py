@@ -26,7 +26,7 @@ class DirectionalSelfAttention(nn.Module):
         -> features [batch, position, d], weights [batch, 1, query, key, d].
     """
 
-    def __init__(self, *, d_f: int, d: int, direction: Mask = masks.forward, act: Activation = elu) -> None:
+    def __init__(self, *, d_f: int, d: int, direction: Mask, act: Activation = elu) -> None:
         super().__init__()
         self.direction, self.act = direction, act
         self.hidden = nn.Linear(d_f, d)

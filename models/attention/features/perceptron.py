@@ -11,9 +11,9 @@ from models.attention.score.pairwise import Activation
 
 
 class Perceptron(Aggregate):
-    """Positions judged by themselves and by what the affinity brings from the other input (Lu et al. 2016, eq. 4–5).
+    """Positions judged by themselves and by what the affinity brings over (Lu et al. 2016, eq. 4–5; BF eq. 14–15).
 
-    e¹ = w₁ᵀ act(W₁ K₁ + (W₂ K₂) Aᵀ);  e² = w₂ᵀ act(W₂ K₂ + (W₁ K₁) A)   (survey BF eq. 14–15, G Table 4)
+    e¹ = w₁ᵀ act(W₁ K₁ + (W₂ K₂) Aᵀ);  e² = w₂ᵀ act(W₂ K₂ + (W₁ K₁) A)
 
     Shapes: affinity [..., batch, head, first, second] -> Pair of weights [..., batch, head, 1, position].
     """

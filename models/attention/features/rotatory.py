@@ -61,7 +61,7 @@ class Rotation(nn.Module):
 
 
 class Rotatory(nn.Module):
-    """Rotatory attention (Zheng & Xia 2018, eq. 5–13; survey BF eq. 17–20), repeated (Wallaart & Frasincar 2019).
+    """Rotatory attention (Zheng & Xia 2018, eq. 5–13; repeated: Wallaart & Frasincar 2019; survey BF eq. 17–20).
 
     r^t = average of F^t; a rotation; r = [r^l; r^r; r^lt; r^rt]
 

@@ -20,7 +20,7 @@ def coverage(weights: Tensor) -> Tensor:
 
 
 def fertility_coverage(weights: Tensor, fertility: Tensor) -> Tensor:
-    """Coverage in parts of what each key is expected to need (Tu et al. 2016, eq. 7–8).
+    """Coverage in parts of what each key is expected to need (Tu et al. 2016, eq. 7–8; survey G §4.2).
 
     C_{t,l} = Σ_{s<t} a_{s,l} / Φ_l, with Φ_l = N sigmoid(U h_l) predicted from the key
 

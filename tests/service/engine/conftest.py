@@ -2,7 +2,6 @@
 
 import itertools
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +50,3 @@ def run_together(model: Model, query: Query, *, seed: int | None = None, steps: 
             assert isinstance(event, Answer), event
             answers[job.index] = event
     return [answers[index] for index in range(len(query.rows))]
-
-
-Run = Callable[..., list[Answer]]

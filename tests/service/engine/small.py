@@ -107,7 +107,9 @@ def classifier(repository: Path, *, version: int = 1, samples: bool = True, name
     _map(bundle, "pool", "main", "pool", "BATCH KEY", "one", "tokens")
     inputs = [np.array(ids) for ids in ([3], [4, 5, 6], [7, 8, 9, 10, 11, 3, 4])]
     found = [classified(ids) for ids in inputs] if samples else []
-    return _write(repository, bundle, {"model.onnx": model}, [{"token_ids": ids} for ids in inputs][: len(found)], found, version)
+    return _write(
+        repository, bundle, {"model.onnx": model}, [{"token_ids": ids} for ids in inputs][: len(found)], found, version
+    )
 
 
 def classified(ids: Array) -> Sample:
@@ -124,7 +126,8 @@ def ragged(repository: Path, *, version: int = 1) -> BundleFolder:
     """Write the model of words in sentences."""
     model = graph(
         """
-        g (int64[b, s, w] word_ids, bool[b, s, w] word_mask) => (float[b, c] logits, float[b, s, w] word, float[b, s] sentence) {
+        g (int64[b, s, w] word_ids, bool[b, s, w] word_mask)
+          => (float[b, c] logits, float[b, s, w] word, float[b, s] sentence) {
           e = Gather(embedding, word_ids)
           raw4 = MatMul(e, query)
           raw = Squeeze(raw4, minus)
@@ -188,7 +191,12 @@ def ragged(repository: Path, *, version: int = 1) -> BundleFolder:
     _map(bundle, "sentence", "main", "sentence", "BATCH KEY", "one", "sentences")
     inputs = [np.array([[3, 4, 5]]), np.array([[3, 4, 5, 6], [7, 0, 0, 0], [8, 9, 0, 0]])]
     return _write(
-        repository, bundle, {"model.onnx": model}, [{"word_ids": ids} for ids in inputs], list(map(read, inputs)), version
+        repository,
+        bundle,
+        {"model.onnx": model},
+        [{"word_ids": ids} for ids in inputs],
+        list(map(read, inputs)),
+        version,
     )
 
 
@@ -291,9 +299,7 @@ def generator(repository: Path, *, version: int = 1, longest: int = 12) -> Bundl
     bundle = bundle_pb2.Bundle(
         graphs=[
             _graph("encoder", "token_ids token_mask", "memory start", "encoder.onnx"),
-            _graph(
-                "step", "token state past memory token_mask", "scores state_out present cross own", "step.onnx"
-            ),
+            _graph("step", "token state past memory token_mask", "scores state_out present cross own", "step.onnx"),
         ]
     )
     description = _description(bundle, "generator", model_pb2.TASK_GENERATION)

@@ -102,7 +102,9 @@ def test_noise_is_neutral_without_a_seed(models: dict[str, Model], folders: dict
     assert answer.outputs["second"].tolist() == [0, 0]
 
 
-def test_noise_of_a_row_depends_on_seed_and_place_alone(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
+def test_noise_of_a_row_depends_on_seed_and_place_alone(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
     short, long = (small.row(folders["noisy"], token_ids=[3] * length) for length in (2, 9))
     query = Query((short, short, long), seed=11)
     together = run_together(models["noisy"], query)
@@ -122,7 +124,7 @@ def test_noise_has_the_distribution_that_the_bundle_states(
     uniform = np.concatenate([each.outputs["first"] for each in answers])
     normal = np.concatenate([each.outputs["second"] for each in answers])
     gumbel = np.concatenate([each.outputs["logits"] for each in answers])
-    assert 0 <= uniform.min() and uniform.max() < 1
+    assert uniform.min() >= 0 and uniform.max() < 1
     assert uniform.mean() == pytest.approx(0.5, abs=0.02)
     assert (normal.mean(), normal.std()) == (pytest.approx(0, abs=0.05), pytest.approx(1, abs=0.05))
     assert gumbel.mean() == pytest.approx(np.euler_gamma, abs=0.2)

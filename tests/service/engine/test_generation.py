@@ -75,7 +75,9 @@ def test_the_small_generator_ends_some_sequences_and_cuts_others() -> None:
 def test_sampling_and_beams_give_the_same_alone_and_together(
     model: Model, folders: dict[str, BundleFolder], batch: list[list[int]], seed: int, beam: bool
 ) -> None:
-    generation = GenerationSettings(Strategy.BEAM, beams=3, hypotheses=2) if beam else GenerationSettings(Strategy.SAMPLE)
+    generation = (
+        GenerationSettings(Strategy.BEAM, beams=3, hypotheses=2) if beam else GenerationSettings(Strategy.SAMPLE)
+    )
     together = run_together(model, Query(rows_of(folders, *batch), MAPS, seed, generation))
     again = run_together(model, Query(rows_of(folders, *batch[::-1]), MAPS, seed, generation))[::-1]
     for index, (source, answer) in enumerate(zip(batch, together, strict=True)):
@@ -147,7 +149,9 @@ def test_max_new_tokens_lowers_the_models_limit_and_cannot_raise_it(
         assert (len(sequence.token_ids), sequence.finish_reason) == (got, FinishReason.LENGTH)
 
 
-def test_steps_are_told_one_by_one_and_are_the_rows_of_the_answer(model: Model, folders: dict[str, BundleFolder]) -> None:
+def test_steps_are_told_one_by_one_and_are_the_rows_of_the_answer(
+    model: Model, folders: dict[str, BundleFolder]
+) -> None:
     query = Query(rows_of(folders, [3, 4, 5]), MAPS)
     call = Call(query, lambda index, event: None, steps=True)
     told = [event for happened in model.runner.run(jobs(model, call)) for _, event in happened]

@@ -88,7 +88,10 @@ def test_the_model_that_had_less_time_goes_first_and_an_idle_one_earns_no_claim(
 
 
 a_row = st.tuples(
-    st.lists(st.integers(1, 60), min_size=2, max_size=2), st.sampled_from("ab"), st.sampled_from([1.0, 9.0]), st.booleans()
+    st.lists(st.integers(1, 60), min_size=2, max_size=2),
+    st.sampled_from("ab"),
+    st.sampled_from([1.0, 9.0]),
+    st.booleans(),
 )
 policies = st.builds(
     Policy,
@@ -165,7 +168,9 @@ def test_two_busy_models_get_the_same_time_within_a_batch(first: list[int], seco
     served = {"a": 0.0, "b": 0.0}
     largest = 0.0
     for _ in range(20):
-        built = [ModelQueue(name, left, policy(max_rows=2), LinearCost(), served[name]) for name, left in waiting.items()]
+        built = [
+            ModelQueue(name, left, policy(max_rows=2), LinearCost(), served[name]) for name, left in waiting.items()
+        ]
         (batch,) = plan(built, 0.0, idle=1).batches
         waiting[batch.model] = [row for row in waiting[batch.model] if row not in batch.rows]
         served[batch.model] += batch.seconds

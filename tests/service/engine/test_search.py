@@ -48,7 +48,7 @@ def play(search: Search, language: dict[tuple[int, ...], np.ndarray]) -> list[Hy
 
 
 def complete(language: dict[tuple[int, ...], np.ndarray], limit: int) -> dict[tuple[int, ...], float]:
-    """Every sequence that ends, with its total; at the limit, it ends or is cut as its most probable next token says."""
+    """Every sequence that ends, with its total; at the limit, its most probable next token decides."""
     found = {}
     for length in range(limit + 1):
         for tokens in itertools.product(range(1, 4), repeat=length):
@@ -65,7 +65,9 @@ def test_a_beam_as_wide_as_the_tree_finds_the_best_sequences(seed: int, penalty:
     language, limit = table(seed), 3
     settings = GenerationSettings(Strategy.BEAM, beams=200, length_penalty=penalty, hypotheses=5)
     found = play(BeamSearch(settings, Ending(END, limit)), language)
-    expected = sorted((total / max(len(s), 1) ** penalty for s, total in complete(language, limit).items()), reverse=True)
+    expected = sorted(
+        (total / max(len(s), 1) ** penalty for s, total in complete(language, limit).items()), reverse=True
+    )
     np.testing.assert_allclose([h.total / h.length**penalty for h in found], expected[:5])
 
 
@@ -141,7 +143,11 @@ def test_a_draw_depends_on_seed_row_and_step_alone() -> None:
     scores = np.log(np.full(1000, 0.001))
     draw = sampler(GenerationSettings(), 5, 1)
     assert draw(scores, 2) == sampler(GenerationSettings(), 5, 1)(scores, 2)
-    others = {draw(scores, 3), sampler(GenerationSettings(), 6, 1)(scores, 2), sampler(GenerationSettings(), 5, 2)(scores, 2)}
+    others = {
+        draw(scores, 3),
+        sampler(GenerationSettings(), 6, 1)(scores, 2),
+        sampler(GenerationSettings(), 5, 2)(scores, 2),
+    }
     assert draw(scores, 2) not in others
 
 

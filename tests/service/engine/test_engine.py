@@ -1,0 +1,351 @@
+"""The engine under load, cancellation, deadlines, overflow, failure and stop. Real models where answers matter."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bundle.reader import BundleFolder
+from bundle.rows import Row
+from service.engine.engine import Engine
+from service.engine.jobs import Happening, Job
+from service.engine.model import Model
+from service.engine.observer import NullObserver, Rejection, Stage
+from service.engine.providers import Provider
+from service.engine.types import Answer, GenerationSettings, Query, Step, Strategy, Timing
+from service.errors import (
+    DeadlineError,
+    InferenceError,
+    ModelUnavailableError,
+    QueueFullError,
+    WrongModelError,
+)
+from service.settings import Settings
+from tests.service.engine import small
+from tests.service.engine.test_forward import assert_answers
+
+EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
+
+
+@dataclass
+class FakeRunner:
+    """Holds a lane until it is told to go on; fails on rows that hold the token 9."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    ran: list[list[int]] = field(default_factory=list)
+    arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def group(self, row: Row, maps: frozenset[str]) -> str:
+        """All rows fit together."""
+        return ""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[list[Happening]]:
+        """Answer once the gate is open."""
+        self.ran.append([int(job.row.tensors["token_ids"][0]) for job in jobs])
+        self.arrived.release()
+        assert self.gate.wait(20)
+        if 9 in self.ran[-1]:
+            raise RuntimeError("/secret/path: kernel failed")
+        yield [(job, EMPTY) for job in jobs]
+
+
+@dataclass
+class Count(NullObserver):
+    """Adds up what it is told."""
+
+    waiting: int = 0
+    calls: int = 0
+    rejections: list[tuple[Rejection, int]] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=lambda: [0, 0])
+    stages: set[Stage] = field(default_factory=set)
+
+    def queued(self, model: str, change: int) -> None:
+        self.waiting += change
+
+    def in_flight(self, model: str, change: int) -> None:
+        self.calls += change
+
+    def rejected(self, reason: Rejection, rows: int) -> None:
+        self.rejections.append((reason, rows))
+
+    def batch(self, model: str, rows: int, real_tokens: int, padding_tokens: int) -> None:
+        self.tokens[0] += real_tokens
+        self.tokens[1] += padding_tokens
+
+    def stage(self, model: str, stage: Stage, seconds: float) -> None:
+        assert seconds >= 0
+        self.stages.add(stage)
+
+
+@pytest.fixture
+def runner() -> Iterator[FakeRunner]:
+    """A runner whose gate opens at the end, so that no lane stays behind."""
+    runner = FakeRunner()
+    yield runner
+    runner.gate.set()
+
+
+@pytest.fixture
+def fake(models: dict[str, Model], runner: FakeRunner) -> Model:
+    """A model that runs on the fake."""
+    return replace(models["classifier"], runner=runner)
+
+
+def row_of(folders: dict[str, BundleFolder], *ids: int) -> Row:
+    """A row of the classifier."""
+    return small.row(folders["classifier"], token_ids=list(ids))
+
+
+@asynccontextmanager
+async def running(lanes: int = 1, observer: NullObserver | None = None, **settings: Any) -> AsyncIterator[Engine]:
+    """An engine for the length of a block."""
+    provider = Provider("CPUExecutionProvider", lanes, lanes)
+    engine = Engine(Settings(**settings), provider, observer=observer)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop(5.0)
+
+
+def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on an event loop of its own."""
+    import functools
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 60))
+
+    return run
+
+
+async def busy(runner: FakeRunner, batches: int = 1) -> None:
+    """Wait until so many batches are on lanes."""
+    for _ in range(batches):
+        assert await asyncio.to_thread(runner.arrived.acquire, True, 10)
+
+
+@on_loop
+async def test_many_calls_on_two_lanes_get_their_own_answers(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    random = np.random.default_rng(0)
+    texts = [random.integers(1, small.VOCABULARY, size=random.integers(1, 12)) for _ in range(120)]
+    count = Count()
+    wanted = frozenset({"pool", "encoder.0.self"})
+
+    async def call(engine: Engine, batch: list[np.ndarray]) -> None:
+        query = Query(tuple(row_of(folders, *ids) for ids in batch), wanted)
+        answers = await engine.answer(models["classifier"], query)
+        for ids, answer in zip(batch, answers, strict=True):
+            assert_answers(answer, small.classified(ids))
+            assert answer.timing.queue >= 0
+            assert answer.timing.compute > 0
+
+    async with running(2, count) as engine:
+        await asyncio.gather(*(call(engine, texts[place : place + 3]) for place in range(0, 120, 3)))
+    assert (count.waiting, count.calls, count.rejections) == (0, 0, [])
+    assert count.tokens[0] == sum(map(len, texts))
+    assert count.stages == {
+        Stage.QUEUE
+    }  # batch and compute are told by the models, which have an observer of their own
+
+
+@on_loop
+async def test_a_call_is_admitted_whole_or_not_at_all(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    count = Count()
+    async with running(1, count, queue_rows=3, max_instances=3) as engine:
+        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        waiting = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 4),) * 2)))
+        await asyncio.sleep(0)
+        before = time.monotonic()
+        with pytest.raises(QueueFullError) as refused:
+            await engine.answer(fake, Query((row_of(folders, 5),) * 2))
+        assert time.monotonic() - before < 1
+        assert 0 < refused.value.retry_after <= 30
+        assert count.rejections == [(Rejection.QUEUE_FULL, 2)]
+        fits = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 6),))))
+        await asyncio.sleep(0)
+        runner.gate.set()
+        assert len((await first) + (await waiting) + (await fits)) == 4
+    assert not any(5 in batch for batch in runner.ran)
+
+
+@on_loop
+async def test_a_deadline_that_is_past_costs_nothing(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    count = Count()
+    async with running(1, count) as engine:
+        with pytest.raises(DeadlineError):
+            await engine.answer(fake, Query((row_of(folders, 3),), deadline=time.monotonic()))
+    assert runner.ran == []
+    assert count.rejections == [(Rejection.DEADLINE, 1)]
+
+
+@on_loop
+async def test_a_deadline_that_passes_in_the_queue_is_told_at_once_and_never_runs(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    count = Count()
+    async with running(1, count) as engine:
+        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        with pytest.raises(DeadlineError):
+            await engine.answer(fake, Query((row_of(folders, 4),), deadline=time.monotonic() + 0.05))
+        assert count.waiting == 0
+        runner.gate.set()
+        await first
+    assert runner.ran == [[3]]
+
+
+@on_loop
+async def test_a_cancelled_call_leaves_the_queue(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    count = Count()
+    async with running(1, count) as engine:
+        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        second = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 4),) * 5)))
+        await asyncio.sleep(0)
+        assert count.waiting == 5
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert (count.waiting, count.rejections) == (0, [(Rejection.CANCELLED, 5)])
+        runner.gate.set()
+        await first
+    assert runner.ran == [[3]]
+
+
+@on_loop
+async def test_a_row_that_fails_fails_no_other_and_says_nothing_of_the_runtime(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    runner.gate.set()
+    async with running(1) as engine:
+        calls = [engine.answer(fake, Query((row_of(folders, token),))) for token in (3, 9, 4)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(results[1], InferenceError)
+        assert "secret" not in results[1].message
+        assert results[0] == results[2] == [EMPTY]
+        assert await engine.answer(fake, Query((row_of(folders, 5),))) == [EMPTY]
+
+
+@on_loop
+async def test_the_runtimes_own_failure_is_an_inference_error_and_the_lane_survives(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    good = row_of(folders, 3, 4)
+    bad = replace(good, tensors={**good.tensors, "token_ids": np.array([3, 99])})
+    async with running(1) as engine:
+        with pytest.raises(InferenceError) as failed:
+            await engine.answer(models["classifier"], Query((bad,)))
+        assert "Gather" not in failed.value.message
+        (answer,) = await engine.answer(models["classifier"], Query((good,)))
+        assert_answers(
+            replace(answer, maps=small.classified(np.array([3, 4])).maps), small.classified(np.array([3, 4]))
+        )
+
+
+@on_loop
+async def test_stopping_finishes_what_was_admitted_and_admits_no_more(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    async with running(1) as engine:
+        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        second = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 4),))))
+        await asyncio.sleep(0)
+        stopped = asyncio.ensure_future(engine.stop(10.0))
+        await asyncio.sleep(0)
+        with pytest.raises(ModelUnavailableError):
+            await engine.answer(fake, Query((row_of(folders, 5),)))
+        runner.gate.set()
+        await stopped
+        assert first.done() and second.done()
+        assert (await first, await second) == ([EMPTY], [EMPTY])
+
+
+@on_loop
+async def test_what_outlasts_the_grace_is_told_so(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    async with running(1) as engine:
+        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        await engine.stop(0.05)
+        with pytest.raises(ModelUnavailableError):
+            await first
+        runner.gate.set()
+
+
+@on_loop
+async def test_the_loop_goes_on_while_lanes_compute(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    async with running(2) as engine:
+        calls = [asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),)))) for _ in range(2)]
+        await busy(runner, 2)
+        assert not any(call.done() for call in calls)  # both lanes hold a batch, and this line runs
+        runner.gate.set()
+        await asyncio.gather(*calls)
+
+
+@on_loop
+async def test_generate_tells_steps_then_the_answer_that_answer_gives(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    query = Query((small.row(folders["generator"], token_ids=[3, 4, 5]),), frozenset({"cross"}))
+    async with running(2) as engine:
+        events = [event async for event in engine.generate(models["generator"], query)]
+        (answer,) = await engine.answer(models["generator"], query)
+        beams = replace(query, generation=GenerationSettings(Strategy.BEAM))
+        whole = [event async for event in engine.generate(models["generator"], beams)]
+    last = events[-1]
+    assert isinstance(last, Answer)
+    assert last.sequences[0].token_ids == answer.sequences[0].token_ids
+    assert [each.token_id for each in events[:-1] if isinstance(each, Step)] == list(answer.sequences[0].token_ids)
+    assert len(whole) == 1 and isinstance(whole[0], Answer)
+
+
+@on_loop
+async def test_sampling_without_a_seed_draws_afresh(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
+    row = small.row(folders["generator"], token_ids=[3, 4, 5])
+    query = Query((row,), generation=GenerationSettings(Strategy.SAMPLE, temperature=5.0))
+    async with running(2) as engine:
+        drawn = [await engine.answer(models["generator"], query) for _ in range(8)]
+        seeded = [await engine.answer(models["generator"], replace(query, seed=4)) for _ in range(3)]
+    assert len({answer.sequences[0].token_ids for (answer,) in drawn}) > 1
+    assert len({answer.sequences[0].token_ids for (answer,) in seeded}) == 1
+
+
+@on_loop
+async def test_closing_a_stream_ends_the_work(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
+    query = Query((small.row(folders["generator"], token_ids=[3, 4, 5]),))
+    count = Count()
+    async with running(1, count) as engine:
+        async with aclosing(engine.generate(models["generator"], query)) as events:  # type: ignore[type-var]
+            async for _ in events:
+                break
+        assert count.calls == 0
+        assert len(await engine.answer(models["generator"], query)) == 1
+
+
+@on_loop
+async def test_a_model_that_does_not_generate_says_so(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    async with running(1) as engine:
+        with pytest.raises(WrongModelError, match="classifier"):
+            await anext(engine.generate(models["classifier"], Query((row_of(folders, 3),))))

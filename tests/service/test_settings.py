@@ -1,0 +1,104 @@
+"""Settings: flag over environment over file over default, checked once, with messages that name the culprit."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service import settings as module
+from service.settings import Settings, SettingsError, load_settings
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A settings file."""
+    path = tmp_path / "limelight.toml"
+    path.write_text('port = 1\nlanes = 2\nhost = "::1"\n')
+    return path
+
+
+def test_a_flag_counts_before_the_environment_before_the_file_before_the_default(file: Path) -> None:
+    found = load_settings(
+        {"port": 3, "lanes": None}, environment={"LIMELIGHT_PORT": "2", "LIMELIGHT_LANES": "5"}, file=file
+    )
+    assert (found.port, found.lanes, found.host, found.provider) == (3, 5, "::1", "auto")
+
+
+def test_nothing_listens_beyond_this_machine_unless_told() -> None:
+    found = load_settings({}, environment={})
+    assert (found.host, found.metrics_host) == ("127.0.0.1", "127.0.0.1")
+    assert (found.port, found.metrics_port, found.max_response_bytes) == (50051, 9464, 64 * 2**20)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "message"),
+    [
+        ({"port": 70000}, {}, r"--port is 70000; it may be from 0 to 65535"),
+        ({}, {"LIMELIGHT_PORT": "abc"}, r"LIMELIGHT_PORT is 'abc', which is not a whole number"),
+        ({}, {"LIMELIGHT_PROVIDER": "gpu"}, r"LIMELIGHT_PROVIDER is 'gpu'; it may be auto, cpu, cuda"),
+        ({"drain_seconds": float("nan")}, {}, r"--drain-seconds is nan"),
+        ({}, {"LIMELIGHT_GRACE_SECONDS": "inf"}, r"LIMELIGHT_GRACE_SECONDS is inf"),
+        ({"max_instances": 9, "queue_rows": 8}, {}, r"max_instances is 9, more than queue_rows"),
+    ],
+)
+def test_what_cannot_be_used_is_named(flags: dict[str, object], environment: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        load_settings(flags, environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("prot = 1", "no setting 'prot'"),
+        ('port = "1"', "port is '1', which is not a whole number"),
+        ("port = true", "port is True, which is not a whole number"),
+        ("port = ", "is not TOML"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=message) as refused:
+        load_settings({}, environment={}, file=path)
+    assert "bad.toml" in refused.value.message
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load_settings({}, environment={}, file=tmp_path / "none.toml")
+
+
+@given(
+    repository=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    grace=st.floats(0, 3600),
+    port=st.integers(0, 65535),
+)
+def test_what_is_printed_reads_back(repository: str, grace: float, port: int) -> None:
+    import tempfile
+
+    settings = load_settings({"repository": repository, "grace_seconds": grace, "port": port}, environment={})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "printed.toml"
+        path.write_text(settings.to_toml(), encoding="utf-8", newline="\n")
+        assert load_settings({}, environment={}, file=path) == settings
+
+
+def test_cores_follow_the_quota_of_the_control_group(tmp_path: Path) -> None:
+    assert module._quota(tmp_path) is None
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert module._quota(tmp_path) == 2
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert module._quota(tmp_path) is None
+    (tmp_path / "cpu.max").unlink()
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("-1\n")
+    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
+    assert module._quota(tmp_path) is None
+    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("50000\n")
+    assert module._quota(tmp_path) == 1
+    assert module.available_cores() >= 1
+
+
+def test_defaults_pass_their_own_checks() -> None:
+    assert load_settings({}, environment={}) == Settings()

@@ -1,15 +1,19 @@
 """`limelight serve`. Light to import: what runs the server is imported when it runs."""
 
 import inspect
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from bundle.errors import LimelightError
 from limelight.cli import CommandError
 from service.settings import Settings, SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from service.server import Server
 
 
 def serve(**flags: Any) -> None:
@@ -33,8 +37,14 @@ def serve(**flags: Any) -> None:
     run(settings)
 
 
-def run(settings: Settings) -> None:
-    """Serve until a signal.
+def print_address(server: "Server") -> None:
+    """Say in one line where calls are answered."""
+    metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
+    print(f"limelight: serving on {server.address}{metrics}", flush=True)
+
+
+def run(settings: Settings, announce: Callable[["Server"], None] = print_address) -> None:
+    """Serve until a signal; `announce` is called once calls are answered.
 
     Raises: CommandError in one line where the server cannot start.
     """
@@ -45,7 +55,7 @@ def run(settings: Settings) -> None:
 
     configure_logs(settings.log_level)
     try:
-        asyncio.run(serve_forever(settings, announce=lambda line: print(line, flush=True)))
+        asyncio.run(serve_forever(settings, announce))
     except LimelightError as error:
         raise CommandError(error.message) from error
 

@@ -57,6 +57,12 @@ class Server:
         """Where it listens, as clients take it."""
         return _address(self.settings.host, self.port)
 
+    @property
+    def metrics_url(self) -> str:
+        """Where metrics are; empty where none are served."""
+        address = _address(self.settings.metrics_host, self.metrics_port)
+        return f"http://{address}/metrics" if self.metrics_port else ""
+
     async def drain(self) -> None:
         """Report not ready, and give load balancers time to notice; calls are answered all the while."""
         self._health.stop()
@@ -94,11 +100,11 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         yield Server(settings, port, metrics_port, repository, health)
 
 
-async def serve(settings: Settings, announce: Callable[[str], None] = print) -> None:
+async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order: not ready, wait, admit no more, finish.
 
     A second signal exits at once.
-    announce: takes one line once the server listens, with the real port.
+    announce: called once the models are loaded and calls are answered.
     """
     signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -112,11 +118,7 @@ async def serve(settings: Settings, announce: Callable[[str], None] = print) -> 
         loop.add_signal_handler(number, on_signal)
     try:
         async with running_server(settings) as server:
-            metrics = _address(settings.metrics_host, server.metrics_port)
-            announce(
-                f"limelight: serving on {server.address}"
-                + (f", metrics on http://{metrics}/metrics" if server.metrics_port else "")
-            )
+            announce(server)
             await signalled.wait()
             logger.info("stopping")
             await server.drain()

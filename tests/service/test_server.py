@@ -1,0 +1,330 @@
+"""A server as a whole: starting, being scraped and logged, refusing what it cannot take, stopping in order."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from bundle.errors import LimelightError
+from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
+from tests.service import bundles
+from tests.service.serving import Running, attend, predict, refusal, serving, text
+
+ROOT = Path(__file__).parents[2]
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    bundles.write_text(folder)
+    bundles.write_generator(folder)
+    bundles.write_generator(folder, "endless", max_new_tokens=100_000, urge=-1.0)
+    return folder
+
+
+def free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+        return port
+
+
+def scrape(port: int) -> dict[str, float]:
+    data = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    lines = (line.rsplit(" ", 1) for line in data.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in lines}
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_calls_show_in_the_metrics(repository: Path) -> None:
+    with serving(repository, metrics_port=free_port()) as running:
+        port = running.server.metrics_port
+
+        def counted(name: str, **labels: str) -> float:
+            inside = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+            return scrape(port)[f"{name}{{{inside}}}"]
+
+        unary = {"grpc_type": "unary", "grpc_service": "limelight.v1.AttentionService", "grpc_method": "Attend"}
+        assert counted("grpc_server_started_total", **unary) == 0
+        assert counted("grpc_server_handled_total", **unary, grpc_code="OK") == 0
+        running.stub.Attend(attend("tiny", text("the cat"), text("a dog ran"), outputs=("logits",)))
+        with pytest.raises(grpc.RpcError):
+            running.stub.Attend(attend("nothing", text("the cat")))
+        assert counted("grpc_server_started_total", **unary) == 2
+        assert counted("grpc_server_handled_total", **unary, grpc_code="OK") == 1
+        assert counted("grpc_server_handled_total", **unary, grpc_code="NOT_FOUND") == 1
+        assert counted("grpc_server_handling_seconds_count", **unary) == 2
+        for stage in ("preprocess", "compute", "encode"):
+            assert counted("limelight_stage_duration_seconds_count", model="tiny", stage=stage) >= 1
+        assert counted("limelight_tokens_total", model="tiny", kind="real") == 5
+        # Two heads and two layers of 2 x 2 and 3 x 3 weights, and the pooling map's 2 and 3, four bytes each.
+        assert counted("limelight_attention_bytes_total", model="tiny") == 4 * (2 * 2 * (4 + 9) + 2 + 3)
+        assert counted("limelight_model_ready", model="tiny", version="1") == 1
+        assert counted("limelight_inflight_requests", model="tiny") == 0
+        assert not [name for name in scrape(port) if "nothing" in name]  # no label is one that a caller invents
+
+
+def hold(running: Running) -> Any:
+    """Take a lane with a sequence that does not end by itself."""
+    request = service_pb2.GenerateRequest(model=values_pb2.Model(name="endless"), instance=text("the cat"))
+    stream = running.stub.Generate(request)
+    next(stream), next(stream)
+    return stream
+
+
+def test_a_full_queue_says_so_at_once_and_when_to_come_back(repository: Path) -> None:
+    limits = {"queue_rows": 2, "max_instances": 2, "lanes": 1, "max_batch_rows": 1}
+    with serving(repository, metrics_port=free_port(), **limits) as running:
+        busy = hold(running)
+        waiting = [running.stub.Predict.future(predict("tiny", text("the cat")), timeout=60) for _ in range(2)]
+        port = running.server.metrics_port
+        assert eventually(lambda: scrape(port)['limelight_queue_depth{model="tiny"}'] == 2)
+        started = time.monotonic()
+        with pytest.raises(grpc.RpcError) as caught:
+            running.stub.Predict(predict("tiny", text("the cat")), timeout=60)
+        assert time.monotonic() - started < 5
+        refused = refusal(caught.value)
+        assert (refused.code, refused.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
+        assert refused.retry is not None and refused.retry > 0
+        assert scrape(port)['limelight_rejected_total{reason="queue_full"}'] == 1
+        busy.cancel()
+        assert all(each.result().predictions for each in waiting)
+        assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
+
+
+def test_a_cancelled_call_ends_its_work(repository: Path) -> None:
+    with serving(repository, metrics_port=free_port(), lanes=1, max_batch_rows=1) as running:
+        busy = hold(running)
+        in_flight = 'limelight_inflight_requests{model="endless"}'
+        assert scrape(running.server.metrics_port)[in_flight] == 1
+        busy.cancel()
+        assert eventually(lambda: scrape(running.server.metrics_port)[in_flight] == 0)
+        assert running.stub.Predict(predict("tiny", text("the cat")), timeout=30).predictions  # the one lane is free
+        cancelled = 'grpc_code="CANCELLED",grpc_method="Generate"'
+        assert any(cancelled in name and value == 1 for name, value in scrape(running.server.metrics_port).items())
+
+
+def test_a_call_whose_deadline_passes_in_the_queue_is_never_computed(repository: Path) -> None:
+    with serving(repository, metrics_port=free_port(), lanes=1, max_batch_rows=1) as running:
+        computed = 'limelight_stage_duration_seconds_count{model="tiny",stage="compute"}'
+        before = scrape(running.server.metrics_port).get(computed, 0)
+        busy = hold(running)
+        with pytest.raises(grpc.RpcError) as caught:
+            running.stub.Predict(predict("tiny", text("the cat")), timeout=0.3)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
+        busy.cancel()
+        assert eventually(lambda: scrape(running.server.metrics_port)['limelight_queue_depth{model="tiny"}'] == 0)
+        assert scrape(running.server.metrics_port).get(computed, 0) == before
+        assert running.stub.Predict(predict("tiny", text("the cat")), timeout=30).predictions
+
+
+def test_a_call_that_arrives_after_its_deadline_is_never_computed(repository: Path) -> None:
+    with serving(repository, metrics_port=free_port()) as running:
+        running.stub.Predict(predict("tiny", text("the cat")))  # the connection stands
+        prepared = 'limelight_stage_duration_seconds_count{model="tiny",stage="preprocess"}'
+        before = scrape(running.server.metrics_port)[prepared]
+        running.on_loop(lambda: time.sleep(0.6))  # the server looks at nothing for a while
+        with pytest.raises(grpc.RpcError) as caught:
+            running.stub.Predict(predict("tiny", text("the cat")), timeout=0.2)
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
+        assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
+        assert scrape(running.server.metrics_port)[prepared] == before + 1  # the good call alone
+
+
+def test_a_request_over_the_servers_limit_is_refused(repository: Path) -> None:
+    with serving(repository, max_request_bytes=4096) as running:
+        with pytest.raises(grpc.RpcError) as caught:
+            running.stub.Predict(predict("tiny", text("x" * 5000)))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # type: ignore[attr-defined]
+        assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
+
+
+def test_a_request_cannot_raise_the_servers_limit_on_answers(repository: Path) -> None:
+    with serving(repository, max_response_bytes=4096) as running:
+        with pytest.raises(grpc.RpcError) as caught:
+            running.stub.Attend(attend("tiny", text(" ".join(["cat"] * 30)), max_response_bytes=10**9))
+        assert "at most 4096 are allowed" in refusal(caught.value).message
+
+
+def test_a_bundle_that_is_broken_is_listed_with_the_reason_and_the_others_serve(tmp_path: Path) -> None:
+    bundles.write_text(tmp_path)
+    bundles.write_text(tmp_path, "broken")
+    (tmp_path / "broken/1/model.onnx").write_bytes(b"something else")
+    with serving(tmp_path) as running:
+        models = {each.model.name: each for each in running.stub.ListModels(service_pb2.ListModelsRequest()).models}
+        assert models["tiny"].state == service_pb2.MODEL_STATE_READY and models["tiny"].is_default
+        assert models["broken"].state == service_pb2.MODEL_STATE_FAILED and not models["broken"].is_default
+        assert "model.onnx" in models["broken"].reason
+        assert str(tmp_path) not in models["broken"].reason
+        got = running.stub.GetModel(service_pb2.GetModelRequest(model=values_pb2.Model(name="broken")))
+        assert got.status == models["broken"] and not got.HasField("description")
+        with pytest.raises(grpc.RpcError) as caught:
+            running.stub.Predict(predict("broken", text("the cat")))
+        assert refusal(caught.value).code == "UNAVAILABLE"
+        assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
+
+
+def test_a_server_without_a_model_lists_and_does_not_say_that_it_serves(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        assert not running.stub.ListModels(service_pb2.ListModelsRequest()).models
+        status = health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest()).status
+        assert status == NOT_SERVING
+
+
+def test_a_taken_port_and_a_repository_that_is_not_there_are_clear_errors(repository: Path, tmp_path: Path) -> None:
+    with serving(repository) as running:
+        taken = serving(repository, port=running.server.port)
+        with pytest.raises(LimelightError, match="cannot listen on 127"), taken:
+            pass
+    with pytest.raises(LimelightError, match="repository"), serving(tmp_path / "nowhere"):
+        pass
+
+
+@contextmanager
+def process(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run `limelight serve` in a process of its own; the list gets its log lines."""
+    command = [sys.executable, "-c", "import sys; from limelight.cli import main; sys.exit(main())", "serve", *flags]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
+    logged: list[str] = []
+    assert running.stderr is not None
+    reader = threading.Thread(target=logged.extend, args=(running.stderr,))
+    reader.start()
+    try:
+        yield running, logged
+    finally:
+        running.kill()
+        running.wait()
+        reader.join()
+        assert running.stdout is not None
+        running.stdout.close()
+        running.stderr.close()
+
+
+def started(running: subprocess.Popen[str]) -> str:
+    """Wait until a process serves; its address."""
+    assert running.stdout is not None
+    found = re.search(r"serving on (127\.0\.0\.1:\d+)", running.stdout.readline())
+    assert found
+    return found[1]
+
+
+def test_a_stopping_server_says_so_finishes_what_it_has_and_exits_with_0(repository: Path) -> None:
+    flags = ("--repository", str(repository), "--port", "0", "--metrics-port", "0", "--provider", "cpu")
+    with process(*flags, "--drain-seconds", "1.5", "--grace-seconds", "20") as (running, logged):
+        address = started(running)
+        with grpc.insecure_channel(address) as channel, ThreadPoolExecutor() as threads:
+            stub = service_pb2_grpc.AttentionServiceStub(channel)
+            health = health_pb2_grpc.HealthStub(channel)
+            options = service_pb2.GenerationOptions(max_new_tokens=5_000)
+            slow = stub.Generate(
+                service_pb2.GenerateRequest(
+                    model=values_pb2.Model(name="endless"), instance=text("the cat"), generation=options
+                )
+            )
+            next(slow), next(slow)
+            rest = threads.submit(lambda: list(slow))
+            watched = health.Watch(health_pb2.HealthCheckRequest())
+            assert next(watched).status == SERVING
+            running.send_signal(signal.SIGTERM)
+            assert next(watched).status == NOT_SERVING  # first of all, load balancers are told
+            assert stub.Predict(predict("tiny", text("the cat"))).predictions  # and until they know, calls are answered
+            assert eventually(lambda: _refused(stub), 15)
+            events = rest.result(timeout=60)  # what was admitted is finished
+            assert events[-1].end.sequences[0].finish_reason == service_pb2.FINISH_REASON_LENGTH
+        assert running.wait(timeout=30) == 0
+    lines = [json.loads(line) for line in logged]
+    assert any(line["event"] == "stopping" for line in lines)
+
+
+def _refused(stub: Any) -> bool:
+    try:
+        stub.Predict(predict("tiny", text("the cat")), timeout=5)
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.UNAVAILABLE  # type: ignore[attr-defined]
+        return True
+    return False
+
+
+def test_a_second_signal_ends_the_process_at_once(repository: Path) -> None:
+    flags = ("--repository", str(repository), "--port", "0", "--metrics-port", "0", "--drain-seconds", "600")
+    with process(*flags) as (running, _):
+        started(running)
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert running.poll() is None
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=5) != 0
+
+
+def test_each_request_is_one_line_with_its_id_and_without_its_content(repository: Path) -> None:
+    flags = ("--repository", str(repository), "--port", "0", "--metrics-port", "0", "--provider", "cpu")
+    with process(*flags) as (running, logged):
+        with grpc.insecure_channel(started(running)) as channel:
+            stub = service_pb2_grpc.AttentionServiceStub(channel)
+            metadata = (("x-request-id", "order-17"),)
+            stub.Predict(predict("tiny", text("secretly"), text("a dog")), metadata=metadata)
+            with pytest.raises(grpc.RpcError):
+                stub.Predict(predict("tiny", text("secretly " * 40)))
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+    assert "secretly" not in "".join(logged)
+    good, bad = [line for line in map(json.loads, logged) if line["event"] == "request"]
+    assert (good["id"], good["method"], good["model"], good["version"]) == ("order-17", "Predict", "tiny", 1)
+    assert (good["rows"], good["code"]) == (2, "OK")
+    assert all(good[f"{stage}_ms"] >= 0 for stage in ("total", "preprocess", "queue", "compute", "encode"))
+    assert bad["code"] == "INVALID_ARGUMENT" and bad["id"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "says"),
+    [
+        ((), 2, "--repository"),
+        (("--repository", "/nowhere/at/all"), 1, "/nowhere/at/all"),
+        (("--port", "many"), 2, "--port"),
+        (("--port", "70000"), 2, "--port is 70000"),
+        (("--config", "/nowhere.toml"), 2, "/nowhere.toml"),
+    ],
+)
+def test_a_start_that_fails_is_one_line_and_a_status(flags: tuple[str, ...], status: int, says: str) -> None:
+    with process(*flags) as (running, logged):
+        assert running.wait(timeout=60) == status
+    assert len(logged) == 1 and says in logged[0]
+
+
+def test_the_settings_that_would_be_used_can_be_printed(tmp_path: Path) -> None:
+    file = tmp_path / "limelight.toml"
+    file.write_text("port = 1234\ngrace_seconds = 7\n")
+    with process("--config", str(file), "--port", "99", "--print-config") as (running, _):
+        assert running.stdout is not None
+        printed = running.stdout.read()
+        assert running.wait(timeout=60) == 0
+    assert "port = 99\n" in printed
+    assert "grace_seconds = 7.0\n" in printed

@@ -22,6 +22,22 @@ def next_version(repository: Path, model: str) -> int:
     return max(versions, default=0) + 1
 
 
+def target_folder(repository: Path, model: str, version: int = 0) -> Path:
+    """Give the folder that a bundle would be written to; version: 0 for the next one.
+
+    Raises: BundleError where the name is not allowed, or the version exists already.
+    """
+    if not is_model_name(model):
+        raise BundleError(f"{model!r} is no model name: use lower-case letters, digits, _ and -, at most 64")
+    version = version or next_version(repository, model)
+    if not is_version(str(version)):
+        raise BundleError(f"{version} is no version: use a positive integer")
+    target = repository / model / str(version)
+    if target.exists() or target.is_symlink():
+        raise BundleError(f"{model}/{version} exists already; versions are never overwritten")
+    return target
+
+
 def write_bundle(
     repository: Path, bundle: bundle_pb2.Bundle, files: Mapping[str, bytes | Path], *, version: int = 0
 ) -> BundleFolder:
@@ -33,17 +49,13 @@ def write_bundle(
     Raises: BundleError where a name is not allowed, the version exists already, or the reader refuses what was written.
     """
     model = bundle.description.name
-    if not is_model_name(model):
-        raise BundleError(f"{model!r} is no model name: use lower-case letters, digits, _ and -, at most 64")
-    version = version or next_version(repository, model)
-    target = repository / model / str(version)
-    if target.exists():
-        raise BundleError(f"{model}/{version} exists already; versions are never overwritten")
+    target = target_folder(repository, model, version)
+    version = int(target.name)
     complete = bundle_pb2.Bundle()
     complete.CopyFrom(bundle)
     complete.schema_version = SCHEMA_VERSION
     complete.description.version = version
-    (repository / model).mkdir(parents=True, exist_ok=True)
+    repository.mkdir(parents=True, exist_ok=True)
     # The reader wants the folder to be called <model>/<version>; a name with a dot is never scanned as a model.
     scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=repository))
     try:
@@ -53,12 +65,19 @@ def write_bundle(
         for name, content in sorted(files.items()):
             check_file_name(name)
             data = content if isinstance(content, bytes) else content.read_bytes()
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(data)
             complete.files.add(path=name, sha256=hashlib.sha256(data).hexdigest())
         text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
         (folder / BUNDLE_FILE).write_text(text + "\n", encoding="utf-8")
         read_bundle(folder)
-        os.rename(folder, target)
+        target.parent.mkdir(exist_ok=True)
+        try:
+            os.rename(folder, target)
+        except OSError as error:
+            if target.exists():  # somebody else wrote this version meanwhile
+                raise BundleError(f"{model}/{version} exists already; versions are never overwritten") from error
+            raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return read_bundle(target)

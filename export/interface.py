@@ -116,6 +116,13 @@ def maxima(card: Card) -> dict[str, int]:
     return largest
 
 
+def check_rank(port: Port, array: Array) -> None:
+    """Raise ExportError where a tensor has another number of axes than the card states."""
+    if array.ndim != len(port.axes):
+        axes = ", ".join(str(axis) for axis in port.axes)
+        raise ExportError(f"{port.name} has shape {list(array.shape)}; the card states [{axes}]")
+
+
 def check_port(port: Port, array: Array, sizes: Mapping[str, int]) -> None:
     """Raise ExportError where a tensor is not what the card states at these sizes."""
     if array.dtype != port.dtype:

@@ -7,7 +7,7 @@ from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
 from bundle.samples import samples_file
 from bundle.wire import instance_to_wire
-from bundle.writer import write_bundle
+from bundle.writer import target_folder, write_bundle
 from export import torch_side
 from export.compare import Comparison
 from export.graph import Graph
@@ -28,7 +28,9 @@ def export_model(trained: TrainedModel, repository: Path, *, version: int = 0) -
     Raises: ExportError where the model cannot be exported, or answers otherwise than PyTorch; BundleError where the
     bundle cannot be written.
     """
-    onnx_runtime()  # what is missing is best said before a minute of work
+    # What can be refused is best refused before a minute of work.
+    onnx_runtime()
+    target_folder(repository, trained.card.description.name, version)
     trained = replace(trained, model=torch_side.for_export(trained.model))
     samples = make_samples(trained)
     graphs = build_graphs(trained.model, trained.card)

@@ -13,10 +13,10 @@ from export.stepping import greedy, unroll
 from models.card import TrainedModel
 
 
-def make_samples(trained: TrainedModel) -> list[Sample]:
-    """Answer each example alone, with noise as without a seed; a generating model puts out its best token each time.
+def example_rows(trained: TrainedModel) -> list[Row]:
+    """Turn the examples into rows by the preprocessing that the bundle will declare.
 
-    Raises: ExportError naming the example that the model's own preprocessing refuses, or that forces the output.
+    Raises: ExportError where there is none, or naming the one that preprocessing refuses, or that forces the output.
     """
     if not trained.examples:
         raise ExportError("a bundle needs at least one example, so that a server can check its answers")
@@ -27,13 +27,22 @@ def make_samples(trained: TrainedModel) -> list[Sample]:
             rows.append(preprocessor.row(example, field=f"examples[{number}]"))
         except InputError as error:
             raise ExportError(f"{error.field} {error.message}") from error
-    return [_sample(trained, row, number) for number, row in enumerate(rows)]
+        if trained.card.generation is not None and trained.card.generation.target_tensor in rows[-1].tensors:
+            raise ExportError(f"examples[{number}] forces the output; an example shows what is put out by itself")
+    return rows
 
 
-def _sample(trained: TrainedModel, row: Row, number: int) -> Sample:
+def make_samples(trained: TrainedModel) -> list[Sample]:
+    """Answer each example alone, with noise as without a seed; a generating model puts out its best token each time.
+
+    Raises: ExportError where there is no example, or one cannot be read or forces the output, or the model does not
+    answer as its card states.
+    """
+    return [_sample(trained, row) for row in _rows(trained)]
+
+
+def _sample(trained: TrainedModel, row: Row) -> Sample:
     card = trained.card
-    if card.generation is not None and card.generation.target_tensor in row.tensors:
-        raise ExportError(f"examples[{number}] forces the output; an example shows what the model puts out by itself")
     answer = _answer(trained, Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels))
     for each in card.description.maps:
         check_map(each, answer.maps[each.name])
@@ -47,3 +56,18 @@ def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
     parts = torch_side.TorchParts(trained.model, card)
     choose = greedy(card.generation.end_token)
     return generated(card, unroll(parts, card, batch(card, rows), batch_sizes(rows), choose), row, 0)
+
+
+def _rows(trained: TrainedModel) -> list[Row]:
+    if not trained.examples:
+        raise ExportError("a bundle needs at least one example, so that a server can check its answers")
+    preprocessor = Preprocessor.from_parts(bundle_of(trained.card), trained.card.files)
+    rows = []
+    for number, example in enumerate(trained.examples):
+        try:
+            rows.append(preprocessor.row(example, field=f"examples[{number}]"))
+        except InputError as error:
+            raise ExportError(f"{error.field} {error.message}") from error
+        if trained.card.generation is not None and trained.card.generation.target_tensor in rows[-1].tensors:
+            raise ExportError(f"examples[{number}] forces the output; an example shows what is put out by itself")
+    return rows

@@ -10,6 +10,7 @@ from torch import Tensor
 from bundle.values import Array
 from export.errors import ExportError
 from export.flat import accepted, pick
+from export.interface import check_rank, map_port, output_ports
 from models.card import Card, GeneratingModel, StepAnswer, TaskModel
 
 
@@ -30,10 +31,13 @@ def answer(model: TaskModel, card: Card, tensors: Mapping[str, Array]) -> dict[s
         found = model(**to_torch({name: tensors[name] for name in taken}))
     outputs = [each.name for each in card.description.outputs]
     maps = [each.name for each in card.description.maps]
-    return {
+    arrays = {
         **_arrays(outputs, pick(found.outputs, outputs, "output")),
         **_arrays(maps, pick(found.maps, maps, "map")),
     }
+    for port in output_ports(card):
+        check_rank(port, arrays[port.name])
+    return arrays
 
 
 class TorchParts:
@@ -63,11 +67,15 @@ class TorchParts:
             found: StepAnswer = self.model.step(token, **to_torch({name: tensors[name] for name in taken}))
         states = [each.output for each in self.generation.states]
         maps = [each.name for each in self.card.description.maps if each.name in (found.maps if maps is None else maps)]
-        return {
+        arrays = {
             self.generation.scores_output: found.scores.numpy(),
             **_arrays(states, pick(found.states, states, "state")),
             **_arrays(maps, pick(found.maps, maps, "map")),
         }
+        for each in self.card.description.maps:
+            if each.name in arrays:
+                check_rank(map_port(self.card, each), arrays[each.name])
+        return arrays
 
 
 def _arrays(names: list[str], tensors: list[Tensor]) -> dict[str, Array]:

@@ -1,0 +1,41 @@
+"""`limelight export`. Light to import: PyTorch is loaded when the export begins."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bundle.errors import LimelightError
+from limelight.cli import CommandError
+from limelight.v1 import bundle_pb2
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run folder that `limelight train` left.")],
+    repository: Annotated[Path, typer.Option(help="Folder of bundles; the next version of the model goes there.")],
+    version: Annotated[int, typer.Option(min=0, help="The version; 0 for the one after the highest there.")] = 0,
+) -> None:
+    """Export a trained model to a bundle, and prove that it answers as PyTorch does."""
+    try:
+        import onnx_ir  # noqa: F401
+        import onnxscript  # noqa: F401
+        import safetensors  # noqa: F401
+        import torch  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise CommandError(f"{error.name} is missing; an export needs: pip install 'limelight[train,serve]'") from error
+
+    from export import export_run
+
+    try:
+        folder = export_run(run, repository, version=version)
+    except LimelightError as error:
+        raise CommandError(error.message) from error
+    typer.echo(f"{folder.path}: answers as PyTorch does")
+    for each in folder.bundle.parity:
+        typer.echo(f"  {parity_line(each)}")
+
+
+def parity_line(parity: bundle_pb2.Parity) -> str:
+    """Say how far an output was from PyTorch's."""
+    relative = f"{parity.relative:.1e} of the largest"
+    return f"{parity.name}: at most {parity.absolute:.1e} apart ({relative}), {parity.cases} cases"

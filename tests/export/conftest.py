@@ -1,0 +1,47 @@
+"""Each tiny model exported once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from bundle.reader import BundleFolder
+from export.pipeline import export_model
+from models.card import TrainedModel
+from tests.export import tiny
+
+MODELS: dict[str, Callable[[], TrainedModel]] = {
+    "reader": lambda: tiny.trained(tiny.Reader(), tiny.reader_card()),
+    "documents": lambda: tiny.trained(
+        tiny.Documents(), tiny.documents_card(), "the cat sat . a dog ran on the mat .", "dog"
+    ),
+    "drawing": lambda: tiny.trained(tiny.Drawing(), tiny.drawing_card()),
+    "writer": lambda: tiny.trained(tiny.Writer(), tiny.writer_card()),
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The models are small, and the cores are shared."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repository")
+
+
+@pytest.fixture(scope="session")
+def exported(repository: Path) -> Callable[[str], tuple[TrainedModel, BundleFolder]]:
+    """Export a tiny model by name, the first time that it is asked for."""
+    done: dict[str, tuple[TrainedModel, BundleFolder]] = {}
+
+    def get(name: str) -> tuple[TrainedModel, BundleFolder]:
+        if name not in done:
+            torch.manual_seed(0)
+            trained = MODELS[name]()
+            done[name] = trained, export_model(trained, repository)
+        return done[name]
+
+    return get

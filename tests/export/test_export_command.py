@@ -1,0 +1,56 @@
+"""`limelight export`."""
+
+from pathlib import Path
+
+import pytest
+
+from bundle.reader import read_bundle
+from bundle.values import Image
+from limelight import cli
+from limelight.v1 import model_pb2
+from models.training.checkpoint import write_weights
+from models.training.recipe import Plan
+from models.training.runs import Run, write_results, write_run
+from models.training.settings import Settings
+from models.training.trainer import WEIGHTS
+from models.zoo.vit import VitConfig
+from tests.export.test_export_zoo import a_picture
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """What training leaves, of a small model that learned nothing."""
+    config = VitConfig(classes=2, d_model=8, layers=1, heads=2, d_hidden=12)
+    data = {"name": "none", "licence": "", "training_examples": 3, "held_out_examples": 1, "summary": ""}
+    run = Run("vit", Plan(config, ("a", "b"), {}), Settings(), data)
+    write_run(tmp_path / "run", run)
+    write_weights(tmp_path / "run" / WEIGHTS, run.build())
+    metric = model_pb2.Metric(name="accuracy", value=0.5, split="held-out")
+    write_results(tmp_path / "run", [metric], [{"image": Image(a_picture())}], {})
+    return tmp_path / "run"
+
+
+def test_a_run_becomes_the_next_version(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    repository = tmp_path / "repository"
+    assert cli.main(["export", str(run_folder), "--repository", str(repository), "--version", "4"]) == 0
+    assert "vit/4" in capsys.readouterr().out
+    description = read_bundle(repository / "vit" / "4").bundle.description
+    assert description.training_data.training_examples == 3
+    assert description.metrics[0].value == 0.5
+    assert cli.main(["export", str(run_folder), "--repository", str(repository), "--version", "4"]) == 1
+    assert "vit/4 exists already" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["export", str(tmp_path), "--repository", str(tmp_path / "repository")]) == 1
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert not (tmp_path / "repository").exists()
+
+
+def test_what_is_not_installed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "onnxscript", None)
+        assert cli.main(["export", str(tmp_path), "--repository", str(tmp_path)]) == 1
+    assert "limelight[train,serve]" in capsys.readouterr().err

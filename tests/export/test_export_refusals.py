@@ -1,0 +1,122 @@
+"""What an export refuses, and what it says then. Nothing is left behind."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bundle.errors import BundleError
+from bundle.values import Text
+from export.errors import ExportError
+from export.graphs import build_graphs
+from export.pipeline import export_model
+from export.torch_side import for_export
+from export.verify import verify
+from models.card import Answer
+from tests.export import tiny
+
+
+def export(model: torch.nn.Module, folder: Path, card: object = None) -> None:
+    export_model(tiny.trained(model, card or tiny.reader_card()), folder)  # type: ignore[arg-type]
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def swap_query_and_key(model: tiny.Reader) -> None:
+    maps = model.attention
+    maps.query_map, maps.key_map = maps.key_map, maps.query_map
+
+
+def drop_the_mask(model: tiny.Reader) -> None:
+    model.mask = lambda tensors: torch.ones_like(tensors["ids_mask"])[:, None, None, :]  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("sabotage", [swap_query_and_key, drop_the_mask])
+def test_graphs_of_a_sabotaged_model_are_told_from_the_true_one(sabotage: object) -> None:
+    torch.manual_seed(0)
+    model, card = tiny.Reader(), tiny.reader_card()
+    broken = for_export(model)
+    sabotage(broken)  # type: ignore[operator]
+    graphs = build_graphs(broken, card)
+    with pytest.raises(ExportError, match=r"does not answer as PyTorch does: \S+ differs by up to 0?\.?\d.* \(.+\)"):
+        verify(graphs, for_export(model), card)
+
+
+def test_a_model_that_reads_padding_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"otherwise in a batch than alone: .* differs by .*padded rows"):
+        export(tiny.ReaderOfPadding(), tmp_path)
+    assert left(tmp_path) == []
+
+
+def test_a_loop_over_the_length_is_refused_instead_of_frozen(tmp_path: Path) -> None:
+    with pytest.raises(ExportError):
+        export(tiny.ReaderOfFewWords(), tmp_path)
+    assert left(tmp_path) == []
+
+
+def test_weights_that_do_not_sum_to_one_though_the_card_says_so(tmp_path: Path) -> None:
+    class Doubling(tiny.Reader):
+        def forward(self, **tensors: torch.Tensor) -> Answer:
+            answer = super().forward(**tensors)
+            return Answer(answer.outputs, {**answer.maps, "pool": answer.maps["pool"] * 2})
+
+    with pytest.raises(ExportError, match="a row of the map pool sums to 2"):
+        export(Doubling(), tmp_path)
+
+
+def test_negative_weights_that_the_card_does_not_announce(tmp_path: Path) -> None:
+    class Negating(tiny.Reader):
+        def forward(self, **tensors: torch.Tensor) -> Answer:
+            answer = super().forward(**tensors)
+            return Answer(answer.outputs, {**answer.maps, "pool": -answer.maps["pool"]})
+
+    with pytest.raises(ExportError, match="the map pool has a weight of -"):
+        export(Negating(), tmp_path)
+
+
+def test_an_output_that_the_model_does_not_return(tmp_path: Path) -> None:
+    card = tiny.reader_card()
+    card.description.outputs[0].name = "probabilities"
+    with pytest.raises(ExportError, match="returns no output 'probabilities'"):
+        export(tiny.Reader(), tmp_path, card)
+
+
+def test_a_map_of_other_axes_than_the_card_states(tmp_path: Path) -> None:
+    card = tiny.reader_card()
+    wrong = replace(card, map_axes={**card.map_axes, "pool": (tiny.BATCH, tiny.QUERY, tiny.HEAD, tiny.KEY)})
+    with pytest.raises(ExportError, match="pool has"):
+        export(tiny.Reader(), tmp_path, wrong)
+
+
+def test_another_number_of_classes_than_the_card_states(tmp_path: Path) -> None:
+    card = tiny.reader_card()
+    card.description.outputs[0].dimensions[0].size = 4
+    with pytest.raises(ExportError, match=r"logits has shape \[\d+, 3\]; the card states \[batch, 4\]"):
+        export(tiny.Reader(), tmp_path, card)
+
+
+def test_an_example_that_the_model_cannot_read(tmp_path: Path) -> None:
+    trained = replace(
+        tiny.trained(tiny.Reader(), tiny.reader_card()), examples=({"text": Text("a")}, {"text": Text(" ")})
+    )
+    with pytest.raises(ExportError, match=r'examples\[1\].inputs\["text"\] is empty'):
+        export_model(trained, tmp_path)
+    with pytest.raises(ExportError, match="at least one example"):
+        export_model(replace(trained, examples=()), tmp_path)
+
+
+def test_a_name_that_no_repository_may_hold(tmp_path: Path) -> None:
+    card = tiny.reader_card()
+    card.description.name = "../reader"
+    with pytest.raises(BundleError, match="is no model name"):
+        export(tiny.Reader(), tmp_path, card)
+    assert left(tmp_path) == []
+
+
+def test_without_a_runtime_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    with pytest.raises(ExportError, match=r"limelight\[train,serve\]"):
+        export(tiny.Reader(), tmp_path)

@@ -1,7 +1,6 @@
 """Every mechanism exports to ONNX with its weights as outputs, at sizes that were not exported."""
 
 import warnings
-from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.attention.mechanism import Mechanism, Sizes, attention_inputs
+from models.attention.mechanism import Axes, Mechanism, Sizes, attention_inputs
 from models.attention.registry import MECHANISMS
 from tests.attention.checks import shaken
 
@@ -18,51 +17,66 @@ EXPORTED = Sizes(2, 3, 5)
 OTHERS = [Sizes(1, 1, 1), Sizes(3, 1, 7), Sizes(1, 6, 2), Sizes(4, 7, 9)]
 
 
-class Together(nn.Module):
-    """Several mechanisms over the same inputs in one graph: one export and one session for all of them."""
+EXPORTED_MECHANISMS = [m for m in MECHANISMS if m.exports]
+GROUPS = {column: [m for m in EXPORTED_MECHANISMS if m.column == column] for column in
+          dict.fromkeys(m.column for m in EXPORTED_MECHANISMS)}  # fmt: skip
 
-    def __init__(self, mechanisms: list[Mechanism], names: list[str]) -> None:
+
+def source(mechanism: Mechanism) -> str:
+    """Mechanisms with one source share inputs: those that take what an `Attention` takes, as many heads."""
+    return mechanism.name if mechanism.make_inputs is not None else f"attention, {mechanism.heads} heads"
+
+
+def example(mechanisms: list[Mechanism], sizes: Sizes, seed: int = 0) -> dict[tuple[str, str], Tensor]:
+    """Inputs of a column, by source and name."""
+    inputs: dict[tuple[str, str], Tensor] = {}
+    for mechanism in mechanisms:
+        if mechanism.make_inputs is not None:
+            made = mechanism.inputs(sizes, seed)
+        else:
+            members = [m for m in mechanisms if source(m) == source(mechanism)]
+            fields = tuple(sorted({f for m in members for f in m.context_fields}))
+            made = attention_inputs(sizes, torch.Generator().manual_seed(seed), fields=fields, heads=mechanism.heads)
+        inputs |= {(source(mechanism), name): tensor for name, tensor in made.items()}
+    return inputs
+
+
+class Together(nn.Module):
+    """A column's mechanisms in one graph: one export and one session for all of them."""
+
+    def __init__(self, mechanisms: list[Mechanism], names: list[tuple[str, str]]) -> None:
         super().__init__()
         self.mechanisms, self.names = mechanisms, names
+        self.own = [list(m.inputs(EXPORTED)) for m in mechanisms]
         self.parts = nn.ModuleList(shaken(m.build()) for m in mechanisms)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         inputs = dict(zip(self.names, tensors, strict=True))
         return tuple(
             output
-            for mechanism, part in zip(self.mechanisms, self.parts, strict=True)
-            for output in mechanism.call(part, {n: inputs[n] for n in mechanism.inputs(EXPORTED)})
+            for mechanism, part, own in zip(self.mechanisms, self.parts, self.own, strict=True)
+            for output in mechanism.call(part, {n: inputs[source(mechanism), n] for n in own})
         )
 
 
-def group(mechanism: Mechanism) -> str:
-    """Mechanisms with the same inputs share a graph; the many of a column share one by having each other's fields."""
-    if mechanism.make_inputs is not None:
-        return f"{mechanism.column} {mechanism.name}"
-    return f"{mechanism.column}, {mechanism.heads} heads"
-
-
-EXPORTED_MECHANISMS = [m for m in MECHANISMS if m.exports]
-GROUPS = {name: list(members) for name, members in groupby(sorted(EXPORTED_MECHANISMS, key=group), key=group)}
-
-
-def example(mechanisms: list[Mechanism], sizes: Sizes, seed: int = 0) -> dict[str, Tensor]:
-    """Inputs that serve all of a group."""
-    first = mechanisms[0]
-    if first.make_inputs is not None:
-        return first.inputs(sizes, seed)
-    fields = sorted({f for m in mechanisms for f in m.context_fields})
-    return attention_inputs(sizes, torch.Generator().manual_seed(seed), fields=tuple(fields), heads=first.heads)
+def axes_by_input(mechanisms: list[Mechanism]) -> dict[tuple[str, str], Axes]:
+    """Names of the dynamic axes, told apart by source: what is a key here need not be as many there."""
+    number = {name: n for n, name in enumerate(dict.fromkeys(map(source, mechanisms)))}
+    return {
+        (source(m), name): tuple(axis and f"{axis}_{number[source(m)]}" for axis in m.input_axes(name))
+        for m in mechanisms
+        for name in m.inputs(EXPORTED)
+    }
 
 
 @pytest.mark.parametrize("mechanisms", GROUPS.values(), ids=GROUPS)
 def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Path) -> None:
     inputs = example(mechanisms, EXPORTED)
-    names = list(inputs)
-    together = Together(mechanisms, names).eval().requires_grad_(False)
-    axes = [mechanisms[0].input_axes(n) for n in names]
-    dims = {a: torch.export.Dim(a, min=1, max=512) for ax in axes for a in ax if a}
-    dynamic = tuple({i: dims[a] for i, a in enumerate(ax) if a} for ax in axes)
+    together = Together(mechanisms, list(inputs)).eval().requires_grad_(False)
+    axes = axes_by_input(mechanisms)
+    dims = {axis: torch.export.Dim(axis, min=1, max=512) for given in axes.values() for axis in given if axis}
+    dynamic = tuple({i: dims[axis] for i, axis in enumerate(axes[key]) if axis} for key in inputs)
+    names = [f"input_{n}" for n in range(len(inputs))]
     outputs = [f"{m.name}.{o}" for m in mechanisms for o in m.outputs]
     path = tmp_path / "together.onnx"
     with warnings.catch_warnings():
@@ -73,11 +87,11 @@ def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Pa
         )  # fmt: skip
     program.save(path)
     session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
-    for given, expected in zip(session.get_inputs(), axes, strict=True):
+    for given, key in zip(session.get_inputs(), inputs, strict=True):
         fixed = [isinstance(size, int) for size in given.shape]
-        assert fixed == [axis is None for axis in expected], f"{given.name} lost a dynamic axis: {given.shape}"
+        assert fixed == [axis is None for axis in axes[key]], f"{key} lost a dynamic axis: {given.shape}"
     for seed, sizes in enumerate([EXPORTED, *OTHERS]):
-        tensors = example(mechanisms, sizes, seed)
-        found = session.run(outputs, {n: t.numpy() for n, t in tensors.items()})
-        for name, value, expected in zip(outputs, found, together(*tensors.values()), strict=True):
+        tensors = list(example(mechanisms, sizes, seed).values())
+        found = session.run(outputs, {n: t.numpy() for n, t in zip(names, tensors, strict=True)})
+        for name, value, expected in zip(outputs, found, together(*tensors), strict=True):
             np.testing.assert_allclose(value, expected.numpy(), atol=1e-5, rtol=1e-4, err_msg=f"{name} at {sizes}")

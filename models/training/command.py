@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from limelight.cli import CommandError
+
 
 def train(
     model: Annotated[str, typer.Argument(help="han, bahdanau or vit; han-mean and bahdanau-last for comparison.")],
@@ -34,14 +36,14 @@ def train(
         from models.training.show import Show
         from models.training.stop import Interrupted, Stop
     except ModuleNotFoundError as error:
-        raise _failure(f"{error.name} is missing; training needs: pip install 'limelight[train]'") from error
+        raise CommandError(f"{error.name} is missing; training needs: pip install 'limelight[train]'") from error
 
     torch.set_num_threads(threads)
     out = out or Path("runs") / model
     options = {"seed": seed, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     changes = {key: value for key, value in options.items() if value is not None}
     if resume and (changes or overwrite):
-        raise _failure(f"--resume goes on with the settings of {out}; leave out the others")
+        raise CommandError(f"--resume goes on with the settings of {out}; leave out the others")
     order = Order(
         model=model,
         out=out,
@@ -57,10 +59,10 @@ def train(
         with Show() as show:
             metrics = train_model(order, stop=Stop(minutes=time_limit), told=show.told, said=show.said)
     except Interrupted:
-        typer.echo(f"interrupted; go on with: limelight train {model} --out {out} --resume", err=True)
-        raise typer.Exit(130) from None
+        again = f"interrupted; go on with: limelight train {model} --out {out} --resume"
+        raise CommandError(again, status=130) from None
     except LimelightError as error:
-        raise _failure(error.message) from error
+        raise CommandError(error.message) from error
     for metric in metrics:
         beside = f" ({metric.baseline_name}: {metric.baseline:.4f})" if metric.HasField("baseline") else ""
         typer.echo(f"{metric.split} {metric.name}: {metric.value:.4f}{beside}")
@@ -74,10 +76,5 @@ def _export(run: Path, repository: Path) -> None:
     """Export by whatever is registered for it: models know nothing of export."""
     found = entry_points(group="limelight.commands", name="export")
     if not found:
-        raise _failure(f"no exporter is installed; later: limelight export {run} --repository {repository}")
+        raise CommandError(f"no exporter is installed; later: limelight export {run} --repository {repository}")
     next(iter(found)).load()(run, repository=repository)
-
-
-def _failure(message: str) -> typer.Exit:
-    typer.echo(f"limelight train: {message}", err=True)
-    return typer.Exit(1)

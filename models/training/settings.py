@@ -36,8 +36,8 @@ class Preset:
 PRESETS: dict[str, dict[str, Preset]] = {
     "han": {
         "demo": Preset(
-            settings=Settings(epochs=12, batch_size=16, learning_rate=3e-3, patience=3),
-            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.4},
+            settings=Settings(epochs=12, batch_size=16, learning_rate=2e-3, patience=4),
+            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.4, "word_dropout": 0.1},
             vocabulary=3000,
         ),
         "full": Preset(

@@ -54,6 +54,7 @@ def card(config: BahdanauConfig, *, source_tokenizer: str, target_tokenizer: str
         ),
     ]
     description = model_pb2.ModelDescription(
+        name="bahdanau",
         title="RNNsearch",
         summary="Rewrites a text token by token, looking at the source before each one.",
         task=model_pb2.TASK_GENERATION,

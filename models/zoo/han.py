@@ -6,6 +6,7 @@ Fig. 2 of the paper, from the bottom: word encoder, word attention, sentence enc
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
@@ -16,11 +17,15 @@ from models.zoo import describe
 from models.zoo.recurrent import BiGru
 
 TOKENIZER = "tokenizer.json"
+UNKNOWN = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class HanConfig:
-    """Sizes. The paper has d_embedding 200, d_gru 50 in each direction, d_attention 100."""
+    """Sizes. The paper has d_embedding 200, d_gru 50 in each direction, d_attention 100.
+
+    word_dropout: share of the words that training takes for unknown ones, so that those mean something.
+    """
 
     vocabulary: int
     classes: int
@@ -28,6 +33,7 @@ class HanConfig:
     d_gru: int = 32
     d_attention: int = 64
     dropout: float = 0.3
+    word_dropout: float = 0.0
     max_sentences: int = 64
     max_words: int = 64
     max_characters: int = 20_000
@@ -86,6 +92,9 @@ class HierarchicalAttentionNetwork(TaskModel):
     def forward(self, **tensors: Tensor) -> Answer:
         token_ids, token_mask = tensors["token_ids"], tensors["token_mask"]
         batch, sentence, word = token_ids.shape
+        if self.training and self.config.word_dropout:
+            dropped = token_mask & (torch.rand(token_ids.shape) < self.config.word_dropout)
+            token_ids = token_ids.masked_fill(dropped, UNKNOWN)
         embedded = self.dropout(self.embedding(token_ids))
         # Every sentence of every document is a sequence of its own: [batch × sentence, word, …].
         vectors, word_weights = self.words(embedded.flatten(0, 1), token_mask.flatten(0, 1))
@@ -152,6 +161,7 @@ def card(config: HanConfig, *, labels: Sequence[str], tokenizer: str) -> Card:
         describe.one("document"),
     ]
     description = model_pb2.ModelDescription(
+        name="han",
         title="Hierarchical attention network",
         summary="Classifies a document by the words that matter in each sentence and the sentences that matter in it.",
         task=model_pb2.TASK_CLASSIFICATION,

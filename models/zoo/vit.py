@@ -138,6 +138,7 @@ def card(config: VitConfig, *, labels: Sequence[str]) -> Card:
     ]
     grid = attention_pb2.Grid(rows=config.grid[0], columns=config.grid[1], leading=["class"])
     description = model_pb2.ModelDescription(
+        name="vit",
         title="Vision Transformer",
         summary="Classifies an image by self-attention between its patches.",
         task=model_pb2.TASK_CLASSIFICATION,

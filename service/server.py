@@ -19,6 +19,7 @@ from service.engine.providers import choose_provider
 from service.metrics import Metrics, MetricsServer
 from service.repository import Repository
 from service.rpc.answering import Answering
+from service.rpc.budget import Budget
 from service.rpc.call import SERVICE
 from service.rpc.health import Health
 from service.rpc.listing import Listing
@@ -27,6 +28,7 @@ from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
+_TOGETHER = 8  # the largest requests, and the largest answers, that are held at the same time
 _MINUTE = 60_000
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # two servers on one port would each get a part of the calls, and neither would notice
@@ -87,10 +89,12 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
-        answering = Answering(settings, repository, engine, metrics)
-        stack.callback(answering.close)
         server = grpc.aio.server(options=(*_OPTIONS, ("grpc.max_receive_message_length", settings.max_request_bytes)))
-        service = attention_service(answering, Listing(settings, repository), metrics)
+        requests = Budget(_TOGETHER * settings.max_request_bytes, "requests", metrics)
+        answers = Budget(_TOGETHER * settings.max_response_bytes, "answers", metrics)
+        answering = Answering(settings, repository, engine, metrics, answers)
+        stack.callback(answering.close)
+        service = attention_service(answering, Listing(settings, repository), metrics, requests)
         port = _listen(server, settings, service, health)
         await server.start()
         stack.push_async_callback(server.stop, settings.grace_seconds)
@@ -116,6 +120,8 @@ async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    # The tokenizers library would use every core for one document, cores that are the lanes'.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         async with running_server(settings) as server:
             announce(server)

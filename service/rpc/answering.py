@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import TypeVar, cast
@@ -19,6 +19,7 @@ from service.errors import QueueFullError, WrongModelError
 from service.metrics import Metrics
 from service.repository import Repository
 from service.rpc import build
+from service.rpc.budget import Budget
 from service.rpc.call import Call
 from service.rpc.prepare import Prepared, Wish, check_count, check_streamed, prepare
 from service.rpc.requests import attention_options, generation_settings, output_names
@@ -29,19 +30,25 @@ _Request = service_pb2.PredictRequest | service_pb2.AttendRequest | service_pb2.
 _Result = TypeVar("_Result")
 # Handing work to a thread costs about as much as tokenizing a paragraph or building a small answer. Below these sizes
 # the event loop does it itself, well within a millisecond; images, whose bytes do not tell their size, never.
-_INLINE_REQUEST = 2048
+_INLINE_REQUEST = 1024
 _INLINE_ANSWER = 64 * 1024
 _RETRY_AFTER = 1.0
 
 
 class Answering:
-    """Answers calls with the models of a repository. For one event loop."""
+    """Answers calls with the models of a repository. For one event loop.
 
-    def __init__(self, settings: Settings, repository: Repository, engine: Engine, metrics: Metrics) -> None:
+    held: the budget of answers that are being computed.
+    """
+
+    def __init__(
+        self, settings: Settings, repository: Repository, engine: Engine, metrics: Metrics, held: Budget
+    ) -> None:
         self._settings = settings
         self._repository = repository
         self._engine = engine
         self._metrics = metrics
+        self._held = held
         self._pool = ThreadPoolExecutor(settings.preprocess_threads or available_cores(), "limelight-prepare")
         self._preparing = 0
         self._views: WeakKeyDictionary[Model, ModelView] = WeakKeyDictionary()
@@ -54,43 +61,44 @@ class Answering:
         """Answer without attention."""
         view = self._view(request.model, call)
         wish = self._wish(view, request, request.outputs)
-        prepared, answers = await self._run(view, request, request.instances, wish, call)
-
-        def encode() -> bytes:
-            return build.predict_response(view, prepared, answers, wish)
-
-        return await self._encoded(encode, answers, call)
+        check_count(len(request.instances), self._settings.max_instances)
+        prepared, size = await self._prepared(view, request.instances, wish, "instances[{}]", call)
+        with self._held.hold(size):
+            answers = await self._answers(view, prepared, request, wish, call)
+            return await self._encoded(lambda: build.predict_response(view, prepared, answers, wish), answers, call)
 
     async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
         view = self._view(request.model, call)
         wish = self._wish(view, request, request.outputs, request.attention)
-        prepared, answers = await self._run(view, request, request.instances, wish, call)
-
-        def encode() -> tuple[bytes, int]:
-            return build.attend_response(view, prepared, answers, wish)
-
-        data, weights = await self._encoded(encode, answers, call)
+        check_count(len(request.instances), self._settings.max_instances)
+        prepared, size = await self._prepared(view, request.instances, wish, "instances[{}]", call)
+        with self._held.hold(size):
+            answers = await self._answers(view, prepared, request, wish, call)
+            data, weights = await self._encoded(
+                lambda: build.attend_response(view, prepared, answers, wish), answers, call
+            )
         self._metrics.attention_bytes(call.model, weights)
         return data
 
     async def generate(
         self, request: service_pb2.GenerateRequest, call: Call
-    ) -> AsyncIterator[service_pb2.GenerateResponse]:
+    ) -> AsyncGenerator[service_pb2.GenerateResponse, None]:
         """Answer token by token; the limit on an answer's bytes counts the whole stream."""
         view = self._view(request.model, call)
         if not view.model.generates:
             raise WrongModelError(f"{call.model} does not generate; Predict and Attend answer for it")
         wish = self._wish(view, request, (), request.attention if request.HasField("attention") else None)
         check_streamed(view, wish)
-        prepared = await self._prepared(view, [request.instance], wish, "instance", call)
+        prepared, size = await self._prepared(view, [request.instance], wish, "instance", call)
         stream = build.Stream(view, prepared[0], wish)
-        yield stream.start()
         query = self._query(prepared, request, wish, call)
-        events = cast(AsyncGenerator[Step | Answer, None], self._engine.generate(view.model, query))
-        async with aclosing(events):
-            async for event in events:
-                yield stream.token(event) if isinstance(event, Step) else stream.end(event)
+        with self._held.hold(size):
+            yield stream.start()
+            events = cast(AsyncGenerator[Step | Answer, None], self._engine.generate(view.model, query))
+            async with aclosing(events):
+                async for event in events:
+                    yield stream.token(event) if isinstance(event, Step) else stream.end(event)
         self._metrics.attention_bytes(call.model, stream.weights)
 
     def _view(self, wanted: values_pb2.Model, call: Call) -> ModelView:
@@ -127,24 +135,17 @@ class Answering:
             truncate=request.truncate,
         )
 
-    async def _run(
-        self,
-        view: ModelView,
-        request: service_pb2.PredictRequest | service_pb2.AttendRequest,
-        instances: Sequence[values_pb2.Instance],
-        wish: Wish,
-        call: Call,
-    ) -> tuple[list[Prepared], list[Answer]]:
-        check_count(len(instances), self._settings.max_instances)
-        prepared = await self._prepared(view, instances, wish, "instances[{}]", call)
+    async def _answers(
+        self, view: ModelView, prepared: Sequence[Prepared], request: _Request, wish: Wish, call: Call
+    ) -> list[Answer]:
         answers = await self._engine.answer(view.model, self._query(prepared, request, wish, call))
         call.took("queue", max(each.timing.queue for each in answers))
         call.took("compute", max(each.timing.compute for each in answers))
-        return prepared, answers
+        return answers
 
     async def _prepared(
         self, view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str, call: Call
-    ) -> list[Prepared]:
+    ) -> tuple[list[Prepared], int]:
         call.rows = len(instances)
         started = time.perf_counter_ns()
         if _is_small(instances):
@@ -156,7 +157,7 @@ class Answering:
 
     async def _prepared_elsewhere(
         self, view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str
-    ) -> list[Prepared]:
+    ) -> tuple[list[Prepared], int]:
         rows = len(instances)
         if self._preparing + rows > self._settings.queue_rows:
             self._metrics.rejected(Rejection.QUEUE_FULL, rows)

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from service.engine.observer import Rejection
 from service.errors import DeadlineError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
+from service.rpc.budget import Budget
 from service.rpc.status import DETAILS_KEY, REQUEST_ID_KEY, status_of
 
 SERVICE = "limelight.v1.AttentionService"
@@ -40,14 +42,15 @@ class Call:
 
 # Handlers answer a message, or its bytes where it was built away from the event loop.
 UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]
-StreamHandler = Callable[[Any, Call], AsyncIterator[Message | bytes]]
+StreamHandler = Callable[[Any, Call], AsyncGenerator[Message | bytes, None]]
 
 
 class Calls:
     """Makes gRPC handlers of plain ones: everything that every method has in common is here, and nowhere else."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, requests: Budget) -> None:
         self._metrics = metrics
+        self._requests = requests
 
     def unary(self, name: str, request_type: type[Message], handle: UnaryHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers once."""
@@ -57,7 +60,8 @@ class Calls:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
-                response = await handle(_parsed(request_type, data), one.call)
+                with self._requests.hold(len(data)):
+                    response = await handle(_parsed(request_type, data), one.call)
             except BaseException as error:
                 await one.fail(error)
                 raise
@@ -74,8 +78,10 @@ class Calls:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
-                async for response in handle(_parsed(request_type, data), one.call):
-                    yield response
+                with self._requests.hold(len(data)):
+                    async with aclosing(handle(_parsed(request_type, data), one.call)) as responses:
+                        async for response in responses:
+                            yield response
             except BaseException as error:
                 await one.fail(error)
                 raise

@@ -44,15 +44,17 @@ class Prepared:
     nanoseconds: int
 
 
-def prepare(view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str) -> list[Prepared]:
+def prepare(
+    view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str
+) -> tuple[list[Prepared], int]:
     """Convert and check every instance of a call, and the size of its whole answer.
 
     field: path of an instance, `instances[{}]` or `instance`.
+    Returns: the instances, and a bound of the answer's bytes.
     Raises: InputError and its kinds, naming the field.
     """
     prepared = [_prepare_one(view, instance, wish, field.format(place)) for place, instance in enumerate(instances)]
-    _check_size(view, prepared, wish)
-    return prepared
+    return prepared, _checked_size(view, prepared, wish)
 
 
 def _prepare_one(view: ModelView, message: values_pb2.Instance, wish: Wish, field: str) -> Prepared:
@@ -68,7 +70,7 @@ def _prepare_one(view: ModelView, message: values_pb2.Instance, wish: Wish, fiel
     return Prepared(instance, row, labels, time.perf_counter_ns() - started)
 
 
-def _check_size(view: ModelView, prepared: Sequence[Prepared], wish: Wish) -> None:
+def _checked_size(view: ModelView, prepared: Sequence[Prepared], wish: Wish) -> int:
     steps = [view.steps(each.row, wish.generation) for each in prepared]
     predictions = sum(view.answer_bytes(each.row, wish.outputs, wish.generation) for each in prepared)
 
@@ -80,7 +82,7 @@ def _check_size(view: ModelView, prepared: Sequence[Prepared], wish: Wish) -> No
 
     size = measure(wish.plan) if wish.plan else predictions
     if size <= wish.limit:
-        return
+        return size
     if wish.plan is None or predictions > wish.limit:
         advice = "send fewer instances, or name fewer outputs"
         raise TooLargeError("instances", f"the answer takes {size} bytes; at most {wish.limit} are allowed: {advice}")

@@ -1,6 +1,6 @@
 """`AttentionService`: its methods, each a plain function of a message and a call."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
@@ -8,17 +8,21 @@ import grpc
 from limelight.v1 import service_pb2
 from service.metrics import Metrics
 from service.rpc.answering import Answering
+from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Call, Calls
 from service.rpc.listing import Listing
 from service.rpc.status import UnimplementedError
 
 
-def attention_service(answering: Answering, listing: Listing, metrics: Metrics) -> grpc.GenericRpcHandler:
+def attention_service(
+    answering: Answering, listing: Listing, metrics: Metrics, requests: Budget
+) -> grpc.GenericRpcHandler:
     """Make the service's handler, for `server.add_generic_rpc_handlers`.
 
     Requests come as bytes and answers may go as bytes: what is large is built and serialized away from the event loop.
+    requests: the budget of requests in flight.
     """
-    calls = Calls(metrics)
+    calls = Calls(metrics, requests)
     pb = service_pb2
     handlers = {
         "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),
@@ -31,7 +35,7 @@ def attention_service(answering: Answering, listing: Listing, metrics: Metrics) 
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
 
 
-async def _attend_stream(request: Any, call: Call) -> AsyncIterator[bytes]:
+async def _attend_stream(request: Any, call: Call) -> AsyncGenerator[bytes, None]:
     raise UnimplementedError(
         "AttendStream is reserved for maps too large for one message; until it is there, use Attend with a selection, "
         "top_k or a smaller encoding"

@@ -84,5 +84,6 @@ class ModelView:
         return total
 
     def _output_bytes(self, output: model_pb2.OutputDescription, row: Row, steps: int) -> int:
-        places = (each.size or row.sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
-        return math.prod(places) * DTYPES[output.data_type].itemsize * max(1, steps)
+        sizes = {**row.sizes, self.steps_label: steps}
+        places = (each.size or sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
+        return math.prod(places) * DTYPES[output.data_type].itemsize

@@ -1,0 +1,106 @@
+"""What every method has in common, with a context that says what a socket cannot be made to say on purpose."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import status_pb2
+
+from limelight.v1 import service_pb2
+from service.errors import QueueFullError
+from service.metrics import Metrics
+from service.rpc.budget import Budget
+from service.rpc.call import Calls
+
+
+class Aborted(Exception):
+    """What gRPC raises where a call is aborted."""
+
+
+class Context:
+    """A server's side of a call that has so many seconds left."""
+
+    def __init__(self, remaining: float | None) -> None:
+        self.remaining = remaining
+        self.trailing: dict[str, Any] = {}
+        self.code: grpc.StatusCode | None = None
+        self.message = ""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("x-request-id", "id-1"),)
+
+    def time_remaining(self) -> float | None:
+        return self.remaining
+
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, Any], ...]) -> None:
+        self.trailing.update(metadata)
+
+    async def abort(self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, Any], ...]) -> None:
+        self.code, self.message = code, message
+        self.trailing.update(trailing)
+        raise Aborted
+
+
+def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
+    metrics = Metrics()
+    return Calls(metrics, Budget(limit, "requests", metrics)), metrics
+
+
+async def never(request: Any, call: Any) -> bytes:
+    raise AssertionError("this is not to be called")
+
+
+def test_a_call_that_is_late_when_it_arrives_is_not_handled() -> None:
+    made, metrics = calls()
+    context = Context(remaining=0.0)
+    with pytest.raises(Aborted):
+        asyncio.run(made.unary("Predict", service_pb2.PredictRequest, never).unary_unary(b"", context))
+    assert context.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert metrics.registry.get_sample_value("limelight_rejected_total", {"reason": "deadline"}) == 1
+
+
+def test_a_failure_that_nobody_foresaw_tells_the_caller_its_id_and_nothing_else() -> None:
+    async def broken(request: Any, call: Any) -> bytes:
+        raise KeyError("/etc/secret")
+
+    context = Context(None)
+    with pytest.raises(Aborted):
+        asyncio.run(calls()[0].unary("Predict", service_pb2.PredictRequest, broken).unary_unary(b"", context))
+    assert context.code is grpc.StatusCode.INTERNAL
+    assert "id-1" in context.message and "secret" not in context.message
+    rich = status_pb2.Status.FromString(context.trailing["grpc-status-details-bin"])
+    assert b"secret" not in rich.SerializeToString()
+
+
+def test_requests_together_cannot_hold_more_than_the_budget() -> None:
+    made, _ = calls(limit=100)
+    context = Context(None)
+
+    async def run() -> None:
+        release = asyncio.Event()
+
+        async def wait(request: Any, call: Any) -> bytes:
+            await release.wait()
+            return b"done"
+
+        method = made.unary("Predict", service_pb2.PredictRequest, wait).unary_unary
+        request = service_pb2.PredictRequest(outputs=["x" * 58]).SerializeToString()  # 60 bytes
+        first = asyncio.create_task(method(request, Context(None)))
+        await asyncio.sleep(0)
+        with pytest.raises(Aborted):
+            await method(request, context)
+        release.set()
+        assert await first == b"done"
+        assert await method(request, Context(None)) == b"done"  # what was held is free again
+
+    asyncio.run(run())
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_call_that_is_alone_always_gets_its_share() -> None:
+    budget = Budget(10, "answers", Metrics())
+    with budget.hold(50), pytest.raises(QueueFullError), budget.hold(1):
+        pass
+    with budget.hold(1), budget.hold(9), pytest.raises(QueueFullError), budget.hold(1):
+        pass

@@ -96,9 +96,9 @@ def bound_maps(bundle: bundle_pb2.Bundle, graph: str) -> dict[str, BoundMap]:
     }
 
 
-def cut_output(array: Array, description: model_pb2.OutputDescription, sizes: Mapping[str, int]) -> Array:
+def cut_output(array: Array, dimensions: Sequence[model_pb2.Dimension], sizes: Mapping[str, int]) -> Array:
     """Cut one row's raw output to its own sizes: axes that vary have the size of the inputs' axis of that name."""
-    return array[tuple(slice(None if each.size else sizes.get(each.name)) for each in description.dimensions)]
+    return array[tuple(slice(None if each.size else sizes.get(each.name)) for each in dimensions)]
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Forward:
                 job,
                 Answer(
                     outputs={
-                        each.name: cut_output(array[place], each, job.row.sizes)
+                        each.name: cut_output(array[place], each.dimensions, job.row.sizes)
                         for run, arrays in zip(runs, fetched, strict=True)
                         for each, array in zip(run.outputs, arrays, strict=False)
                     },

@@ -256,7 +256,7 @@ class _Decoding:
             if name in wanted
         }
         outputs = {
-            each.name: cut_output(self._encoded[each.name][row.number], each, job.row.sizes)
+            each.name: cut_output(self._encoded[each.name][row.number], each.dimensions, job.row.sizes)
             for each in model.encoder_outputs
         }
         return Answer(

@@ -55,7 +55,9 @@ class Trace:
         """Give each raw output of the step graph over a whole sequence: [output step, …]."""
         stacked = {}
         for each in self.outputs:
-            cuts = [cut_output(self.steps[step][each.name][slot], each, row.sizes) for step, slot in enumerate(slots)]
+            of_step = each.dimensions[1:]  # the first axis counts the steps
+            rows = (self.steps[step][each.name][slot] for step, slot in enumerate(slots))
+            cuts = [cut_output(row_of_step, of_step, row.sizes) for row_of_step in rows]
             if cuts:
                 stacked[each.name] = np.stack(cuts)
         return stacked

@@ -283,6 +283,7 @@ agraph (int64[B] token, float[B, 1] age, float[B, N, 4] memory, bool[B, N] mask)
         name=name,
         task=mpb.TASK_GENERATION,
         inputs=[_text_input(MOST_TOKENS)],
+        outputs=[_output("scores", mpb.Dimension(name="output"), mpb.Dimension(name="token", size=len(WORDS)))],
         result=mpb.ResultDescription(
             sequence=mpb.SequenceDescription(label_set="output", max_new_tokens=max_new_tokens)
         ),

@@ -223,8 +223,8 @@ def han(instance, _):
 
 
 def vit(_, __):
-    """A class token before 4 x 4 patches; every entry attends to entry i with a weight of (i + 1) / 153."""
-    weights = normalised(np.tile(np.arange(1.0, 18.0), (17, 1)))
+    """A class token before 4 x 4 patches. It attends to entry i with a weight of (i + 1) / 153, the patches evenly."""
+    weights = normalised(np.vstack([np.arange(1.0, 18.0), np.ones((16, 17))]))
     maps = [
         attention.AttentionMap(
             name=f"encoder.{layer}.self", stack="encoder", layer=layer, kind="MAP_KIND_SELF", normalised=True,

@@ -20,7 +20,9 @@ import typer
 from PIL import Image
 
 from limelight import cli
-from limelight.cli import commands
+from limelight.cli import as_json, commands
+from limelight.labels import plain
+from limelight.maps import AttentionMap, Edges
 from tests.client.server import Server
 
 Run = Callable[..., tuple[int, str, str]]
@@ -248,6 +250,18 @@ def test_json_is_complete_and_its_indices_are_of_whole_label_sets(run: Run):
     assert document["label_sets"]["sentences"]["labels"] == ["It rains", "We stay"]
 
 
+def test_json_of_a_selection_of_edges_counts_in_the_whole_label_set():
+    words = plain("words", "tokens", ["a", "b", "c", "d"])
+    edges = Edges(np.array([0, 1]), np.array([1, 0]))
+    weights = np.array([[0.25, 0.75]], np.float32)
+    each = AttentionMap(
+        "m", "s", None, "graph", True, False, (0,), weights, words.take([1, 3]), words.take([0, 2]), edges
+    )
+    document = as_json.attention_map(each)
+    assert document["edges"] == {"query_index": [1, 3], "key_index": [2, 0]}
+    assert (document["queries"], document["keys"]) == ([1, 3], [0, 2])
+
+
 def read(path: Path) -> np.ndarray:
     picture = Image.open(path)
     assert picture.format == "PNG"
@@ -265,6 +279,9 @@ def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path
     dark = (pixels == pixels[np.flatnonzero(lime.any(axis=1))[0], columns[0] - 12]).all(axis=2)
     left = np.flatnonzero(dark.sum(axis=0) == 4 * 24)
     assert left.min() == columns[0] - 24, "[CLS] is one cell to the left of the brightest column"
+    top = np.flatnonzero(lime.any(axis=1))[0]
+    ink = [(pixels[32:top, start : start + 24].sum(axis=2) < 300).sum() for start in (columns[0], columns[0] + 24)]
+    assert ink[0] > 2 * ink[1], "the longer word stands over its own column"
 
 
 def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tmp_path: Path):
@@ -446,11 +463,16 @@ def test_ctrl_c_is_quiet(server: Server):
 
 
 def test_a_reader_that_leaves_is_not_an_error_to_report(server: Server):
-    command = f"{' '.join(COMMAND)} generate echo '{'a ' * 3000}' --json --map '*' | head -c 10"
-    environment = os.environ | {"LIMELIGHT_TARGET": server.target}
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.stdout == '{"event": '
-    assert done.stderr == ""
+    """In the middle of a long output, and before a short one that is written when the command ends."""
+    limelight, environment = " ".join(COMMAND), os.environ | {"LIMELIGHT_TARGET": server.target}
+    environment.pop("PYTHONUNBUFFERED", None)
+    for command in (
+        f"{limelight} generate echo '{'a ' * 1000}' --json --map '*' | head -c 10",
+        f"{limelight} models | true",
+    ):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
+        assert done.stdout in ('{"event": ', "")
+        assert done.stderr == ""
 
 
 # ---- commands of other packages

@@ -54,6 +54,12 @@ def test_broken_details_never_hide_the_error(noise: bytes):
         status_details.read(packed(violations("a"))[:cut])
 
 
+def test_details_cut_short_are_no_details():
+    whole = packed(violations("a"))
+    assert status_details.read(whole).violations
+    assert status_details.read(whole[:-2]) == status_details.Details()
+
+
 def test_every_code_has_the_class_of_its_name():
     for kind in errors.Error.__subclasses__():
         assert kind.status is not None

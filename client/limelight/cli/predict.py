@@ -4,6 +4,9 @@ from limelight.cli import as_json, options
 from limelight.cli.inputs import read_instance
 from limelight.predictions import ClassProbability, Prediction
 
+# Raw outputs of at most so many numbers fit into a headline.
+_FEW = 8
+
 
 def predict(
     model: options.ModelName,
@@ -52,7 +55,8 @@ def headline(answer: Prediction) -> str:
         return answer.text
     if answer.spans:
         return answer.spans[0].text
-    return ""
+    small = {name: array.reshape(-1).tolist() for name, array in answer.outputs.items() if array.size <= _FEW}
+    return ", ".join(f"{name} {' '.join(f'{number:.4g}' for number in numbers)}" for name, numbers in small.items())
 
 
 def _classes(classes: tuple[ClassProbability, ...], most: int) -> str:

@@ -178,6 +178,8 @@ def _shown(word: str, joined: bool) -> str:
     """A token without its vocabulary's marks for the beginning or inside of a word, and without what breaks a line."""
     word = word.lstrip("▁Ġ") or word
     word = word.removeprefix("##") if joined and len(word) > 2 else word
+    if word.isspace():
+        return "␣" * len(word)
     return "".join(character if character.isprintable() else "␣" for character in word)
 
 

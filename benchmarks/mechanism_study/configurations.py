@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from benchmarks.mechanism_study.ablations import ASPECTS, DOCUMENTS, PAIRS
 from models.attention import CombinationError
-from models.zoo.mechanism import RECIPES, Built, combine
-from models.zoo.mechanism_parts import ADDITIVE, ALIGNS, SCALED, SCORES, SOFT, UNIFORM
+from models.attention.registry import MECHANISMS
+from models.zoo.mechanism import EXTRA, RECIPES, Built, combine
+from models.zoo.mechanism_parts import ADDITIVE, ALIGNS, SCALED, SOFT, UNIFORM
 from models.zoo.mechanism_readers import Pooled, Reader, Stepwise, TokenToToken
 from models.zoo.mechanism_text import Texts
 
@@ -29,7 +31,7 @@ class Configuration:
 
 def configurations() -> list[Configuration]:
     """Every line of the table, in its order."""
-    return [*_references(), *_scores(), *_alignments()]
+    return [*_references(), *_columns(), *_alignments(), *_extra()]
 
 
 def _references() -> Iterator[Configuration]:
@@ -40,10 +42,20 @@ def _references() -> Iterator[Configuration]:
             yield _combination("reference", f"{score}, {form}", score, SOFT, FORMS[form])
 
 
-def _scores() -> Iterator[Configuration]:
-    for name in SCORES:
-        if name in RECIPES and RECIPES[name].task == "sentence":
-            yield Configuration(task="sentence", group="score", name=name, make=RECIPES[name].make)
+def _columns() -> Iterator[Configuration]:
+    """Every mechanism of the registry but the alignments, which are compared with two scores each."""
+    for each in MECHANISMS:
+        if each.exports and each.column != "align":
+            recipe = RECIPES[each.name]
+            yield Configuration(task=recipe.task, group=each.column, name=each.name, make=recipe.make)
+
+
+def _extra() -> Iterator[Configuration]:
+    """Multi-head attention with training signals, and the ablations of the other tasks."""
+    for recipe in EXTRA.values():
+        yield Configuration(task=recipe.task, group="queries", name=recipe.name, make=recipe.make)
+    for recipe in (*PAIRS.values(), *ASPECTS.values(), *DOCUMENTS.values()):
+        yield Configuration(task=recipe.task, group="reference", name=recipe.name, make=recipe.make)
 
 
 def _alignments() -> Iterator[Configuration]:

@@ -19,7 +19,7 @@ from models.zoo.mechanism_text import Texts
 Row = dict[str, np.ndarray]  # token ids by name, [token] or [sentence, word]
 
 VOCABULARY = 8000
-MOVIE_SENTENCES, MOVIE_WORDS = 24, 32  # longer documents and sentences are cut
+MOVIE_SENTENCES, MOVIE_WORDS = 20, 32  # longer documents and sentences are cut
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def measure(model: SmallModel, card: Card, data: TaskData, size: int) -> Measure
         masks = {name: tensor.numpy() for name, tensor in batch.items() if name.endswith("mask")}
         maps = {name: canonical(tensor.numpy(), list(card.map_axes[name])) for name, tensor in answer.maps.items()}
         for each in card.description.maps:
-            rows[each.name].append(normalised_entropy(maps[each.name], key_mask(card, each, masks)))
+            rows[each.name].append(normalised_entropy(maps[each.name], real_places(card, each, masks)))
         if data.held_out.documents:
             weights |= dict(zip(index.tolist(), document_weights(maps, masks["token_mask"]), strict=True))
     return Measured(
@@ -43,29 +43,39 @@ def measure(model: SmallModel, card: Card, data: TaskData, size: int) -> Measure
     )
 
 
-def key_mask(card: Card, description: model_pb2.MapDescription, masks: dict[str, np.ndarray]) -> np.ndarray:
-    """Real keys of a map [batch, 1, query or 1, key]; all of them where keys are a fixed set."""
-    labels = {each.name: each for each in card.description.label_sets}
-    keys = labels[description.key_labels]
-    if not keys.tensor:
-        return np.ones((1, 1, 1, len(keys.names)), dtype=bool)
-    mask = masks[keys.tensor.removesuffix("ids") + "mask"]
+def real_places(card: Card, description: model_pb2.MapDescription, masks: dict[str, np.ndarray]) -> np.ndarray:
+    """Where a map has a real query and a real key, broadcastable to [batch, head, query, key]."""
     if description.form == model_pb2.MAP_FORM_EDGES:
-        return mask[:, None]
-    tensor = next(t for i in card.description.inputs for t in i.tensors if t.name == keys.tensor)
-    axis = [dimension.name for dimension in tensor.dimensions].index(keys.dimension) + 1
-    rest = tuple(other for other in range(1, mask.ndim) if other != axis)
-    return mask.any(axis=rest)[:, None, None, :]
+        return masks[_labels(card, description.key_labels).tensor.removesuffix("ids") + "mask"][:, None]
+    queries = _real(card, description.query_labels, masks)
+    keys = _real(card, description.key_labels, masks)
+    return queries[:, None, :, None] & keys[:, None, None, :]
+
+
+def _labels(card: Card, name: str) -> model_pb2.LabelSetDescription:
+    return next(each for each in card.description.label_sets if each.name == name)
+
+
+def _real(card: Card, name: str, masks: dict[str, np.ndarray]) -> np.ndarray:
+    """Which entries of a label set are real [batch, entry]; all of them in a fixed set."""
+    labels = _labels(card, name)
+    if not labels.tensor:
+        return np.ones((1, max(1, len(labels.names))), dtype=bool)
+    mask = masks[labels.tensor.removesuffix("ids") + "mask"]
+    tensor = next(t for i in card.description.inputs for t in i.tensors if t.name == labels.tensor)
+    axis = [dimension.name for dimension in tensor.dimensions].index(labels.dimension) + 1
+    return mask.any(axis=tuple(other for other in range(1, mask.ndim) if other != axis))
 
 
 def normalised_entropy(weights: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """H(p) / ln n of each row of weights that looks at something among n > 1 keys, p = |w| / Σ|w| (catalogue N6).
+    """H(p) / ln n of each row of weights that looks at something, with n > 1 real keys, p = |w| / Σ|w| (catalogue N6).
 
-    weights [batch, head, query, key(, feature)]; real: keys, broadcastable to them without the feature -> [row].
+    weights [batch, head, query, key(, feature)]; real: see `real_places` -> [row].
     """
     if weights.ndim == 5:
         weights, real = np.moveaxis(weights, -1, 0), real[None]
     size = np.abs(weights)
+    size = np.where(real, size, 0)  # padded queries have weights of no meaning
     total = size.sum(-1)
     count = np.broadcast_to(real, weights.shape).sum(-1)
     share = size / np.where(total > 0, total, 1)[..., None]

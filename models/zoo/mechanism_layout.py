@@ -88,10 +88,5 @@ def fixed_sets(layouts: Mapping[str, Layout], texts: set[str]) -> list[model_pb2
     for layout in layouts.values():
         for name in (layout.queries, layout.keys):
             if name not in texts and name not in found:
-                one = name in (TEXT, "document", "sentence")
-                found[name] = model_pb2.LabelSetDescription(
-                    name=name,
-                    kind=attention_pb2.LABEL_KIND_ONE if one else layout.label_kind,
-                    names=() if one else layout.names,
-                )
+                found[name] = model_pb2.LabelSetDescription(name=name, kind=layout.label_kind, names=layout.names)
     return list(found.values())

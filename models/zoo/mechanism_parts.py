@@ -6,15 +6,12 @@ The registry builds small instances to test; these are what a task model is made
 
 from collections.abc import Callable
 
-from torch import Tensor
-
 from models.attention import Attention, masks
 from models.attention import align as alignments
 from models.attention import score as scores
 from models.attention.align import Align
-from models.attention.context import Context
 from models.attention.score import Score
-from models.attention.score.self_attentive import every_query
+from models.zoo.baselines import Average
 from models.zoo.mechanism_text import Texts
 
 RADIUS = 3  # of local windows, in words
@@ -23,27 +20,11 @@ OUTPUTS = 3  # rows of an importance matrix
 RANDOM_FEATURES = 64
 
 
-class Uniform(Score):
-    """The same score for every key: with softmax, the unweighted average (catalogue N2; survey BF §4).
-
-    e_l = 0
-
-    Shapes: query None or [batch, head, query, any], key [batch, head, key, any]
-        -> scores [batch, head, query or 1, key].
-    """
-
-    query_free = True
-    key_free = True
-
-    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        return every_query(key.new_zeros(()) * key[..., :1].transpose(-2, -1), query)
-
-
 UNIFORM = "unweighted average"
 SCALED, ADDITIVE, SOFT = "scaled multiplicative", "additive", "soft (global)"
 
 SCORES: dict[str, Callable[[Texts], Score]] = {
-    UNIFORM: lambda t: Uniform(),
+    UNIFORM: lambda t: Average(),
     "additive": lambda t: scores.Additive(d_q=t.d, d_k=t.d, d_w=t.d),
     "concat": lambda t: scores.Concat(d_q=t.d, d_k=t.d, d_w=t.d),
     "multiplicative (dot)": lambda t: scores.Dot(),

@@ -22,7 +22,7 @@ STEPS = 3  # how often a stepwise reader looks
 class Reader(nn.Module):
     """Reads the features of a text by attention.
 
-    layouts: what the axes of each map are; query: column of the taxonomy; noise_steps: how many rows of noise it
+    layouts: what the axes of each map are; query: its kind, for the taxonomy; noise_steps: how many rows of noise it
     takes (0: one, without an axis; None: no noise).
 
     Shapes: features [batch, token, d], mask [batch, token], noise uniform [batch, (step,) token] or None
@@ -31,6 +31,7 @@ class Reader(nn.Module):
 
     layouts: Mapping[str, Layout]
     query: str = "specialised"
+    classifies: bool = False  # its vector is the class scores already
     noise_steps: int | None = None
 
     def forward(
@@ -38,9 +39,9 @@ class Reader(nn.Module):
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         raise NotImplementedError
 
-    def log_probability(self, features: Tensor, mask: Tensor, noise: Tensor) -> Tensor | None:
-        """Log-probability of what this noise made the alignment draw [batch], where REINFORCE is to train it."""
-        return None
+    def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
+        """What the loss reads besides the answer, in training (see `SmallModel.loss`)."""
+        return {}
 
     def width(self, d: int) -> int:
         """d_out, found by reading two tokens."""
@@ -51,12 +52,13 @@ class Reader(nn.Module):
 class Pooled(Reader):
     """One look at the text: a specialised query, the average of its features, pools them (BF §3.3.1, H2).
 
-    q = W_q mean(F);  c, a = attention(q, W_K F, W_V F)
+    q = W_q mean(F), or none where the score reads none;  c, a = attention(q, W_K F, W_V F)
     """
 
     def __init__(self, *, attention: Attention, d: int) -> None:
         super().__init__()
-        self.ask = nn.Linear(d, d)
+        self.ask = None if attention.score.query_free and not attention.align.needs_query else nn.Linear(d, d)
+        self.query = "self-attentive" if self.ask is None else "specialised"
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = 0 if "noise" in attention.align.context_fields else None
         filters = attention.align.filters if isinstance(attention.align, GaussianGrid) else 0
@@ -73,21 +75,31 @@ class Pooled(Reader):
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        query = self.ask(average(features, mask))
+        query = self.question(features, mask)
         vectors, weights = self.module(query, features, mask[:, None, None, :], noise_row(noise))
         return vectors.flatten(1), {ATTENTION: weights}
 
-    def log_probability(self, features: Tensor, mask: Tensor, noise: Tensor) -> Tensor | None:
+    def question(self, features: Tensor, mask: Tensor) -> Tensor | None:
+        """The query [batch, 1, d]."""
+        return None if self.ask is None else self.ask(average(features, mask))
+
+    def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
+        """Log-probability of what the noise made the alignment draw [batch], for REINFORCE."""
         score, align = self.module.attention.score, self.module.attention.align
+        question = self.question(features, mask)
+        if noise is None or question is None or not isinstance(align, Hard | Reinforced):
+            return {}
         key, keys = self.module.key_map(features).unsqueeze(1), mask[:, None, None, :]
-        query = self.ask(average(features, mask)).unsqueeze(1)
+        query = question.unsqueeze(1)
         context = Context(noise=noise_row(noise).noise, query=query, key=key, mask=keys)
         if isinstance(align, Reinforced):
-            return align.log_probability(align.selection(keys, context), keys, context).sum(-1)
-        if isinstance(align, Hard) and not align.straight_through:
+            drawn = align.log_probability(align.selection(keys, context), keys, context).sum(-1)
+        elif align.straight_through:
+            return {}
+        else:
             scores = score(query, key, context)
-            return align.log_probability(align(scores, keys, context), scores, keys).sum((-2, -1))
-        return None
+            drawn = align.log_probability(align(scores, keys, context), scores, keys).sum((-2, -1))
+        return {"log_probability": drawn}
 
 
 class TokenToToken(Reader):

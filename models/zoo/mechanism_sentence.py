@@ -1,11 +1,13 @@
 """A sentence, one attention mechanism, a class: the task model in which scores and alignments are compared."""
 
-from torch import Tensor
+from collections.abc import Mapping
+
+from torch import Tensor, nn
 
 from limelight.v1 import bundle_pb2, model_pb2, values_pb2
 from models.card import Answer, Card
 from models.zoo import describe
-from models.zoo.mechanism_layout import TEXT, TOKENS, axes, fixed_sets, map_description
+from models.zoo.mechanism_layout import TEXT, TOKENS, Layout, axes, fixed_sets, map_description
 from models.zoo.mechanism_readers import Reader
 from models.zoo.mechanism_small import SmallModel
 from models.zoo.mechanism_text import MAX_CHARACTERS, TOKENIZER, Classify, Features, Texts, text_input, tokens
@@ -22,21 +24,28 @@ class SentenceModel(SmallModel):
         super().__init__()
         self.features = Features(texts)
         self.reader = reader
-        self.classify = Classify(texts, d_in=reader.eval().width(texts.d))
+        width = reader.eval().width(texts.d)
+        self.classify = nn.Identity() if reader.classifies else Classify(texts, d_in=width)
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask, noise = tensors["token_mask"], tensors.get("noise")
         features = self.features(tensors["token_ids"], mask)
         vector, maps = self.reader(features, mask, noise)
         outputs = {"logits": self.classify(vector)}
-        if self.training and noise is not None:
-            drawn = self.reader.log_probability(features, mask, noise)
-            outputs |= {} if drawn is None else {"log_probability": drawn}
+        if self.training:
+            outputs |= self.reader.signals(features, mask, noise)
         return Answer(outputs, maps)
 
 
-def card(texts: Texts, reader: Reader, *, title: str, taxonomy: model_pb2.Taxonomy) -> Card:
-    """Describe the model."""
+def card(
+    texts: Texts,
+    layouts: Mapping[str, Layout],
+    *,
+    title: str,
+    taxonomy: model_pb2.Taxonomy,
+    noise_steps: int | None = None,
+) -> Card:
+    """Describe the model; noise_steps: as a `Reader` has it."""
     label_sets = [tokens(TOKENS, input=TEXT, tensor="token_ids", dimension="token")]
     description = model_pb2.ModelDescription(
         title=title,
@@ -47,18 +56,18 @@ def card(texts: Texts, reader: Reader, *, title: str, taxonomy: model_pb2.Taxono
         result=describe.class_result(texts.labels),
         maps=[
             map_description(name, layout, summary=f"The weights of {title} over the words.")
-            for name, layout in reader.layouts.items()
+            for name, layout in layouts.items()
         ],
-        label_sets=[*label_sets, *fixed_sets(reader.layouts, {TOKENS})],
+        label_sets=[*label_sets, *fixed_sets(layouts, {TOKENS})],
         limits=model_pb2.Limits(max_characters=MAX_CHARACTERS),
         taxonomy=taxonomy,
     )
     return Card(
         description=description,
         preprocessing=(bundle_pb2.Preprocessing(input=TEXT, steps=[describe.tokenize(TOKENIZER, "token_ids")]),),
-        map_axes={name: axes(layout) for name, layout in reader.layouts.items()},
+        map_axes={name: axes(layout) for name, layout in layouts.items()},
         files={TOKENIZER: texts.tokenizer},
-        noise=() if reader.noise_steps is None else (noise(texts, reader.noise_steps),),
+        noise=() if noise_steps is None else (noise(texts, noise_steps),),
     )
 
 

@@ -3,6 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from models.attention.signals.capsule import capsule_loss
 from models.attention.signals.reinforce import MovingBaseline, reinforce_loss
 from models.card import TaskModel
 
@@ -10,8 +11,10 @@ from models.card import TaskModel
 class SmallModel(TaskModel):
     """A classifier that knows its own loss.
 
-    Where `forward` gives a `log_probability` [batch] of what was drawn, REINFORCE trains what drew it, the reward
-    being the log-probability of the right class (Xu et al. 2015, §4.1); a `penalty` is added as it is.
+    In training `forward` puts out, beside the logits, what its mechanism is trained by:
+    `log_probability` [batch] of what was drawn: REINFORCE, the reward being the log-probability of the right class
+    (Xu et al. 2015, §4.1); `probability`, `reconstruction` and `average` of capsules: their joint loss in place of
+    cross-entropy (Wang et al. 2018, eq. 6–8); `penalty`: added as it is.
     """
 
     def __init__(self) -> None:
@@ -21,6 +24,9 @@ class SmallModel(TaskModel):
     def loss(self, target: Tensor, **tensors: Tensor) -> Tensor:
         """Shapes: target integer [batch], tensors as for `forward` -> a number."""
         outputs = self(**tensors).outputs
+        if "reconstruction" in outputs:
+            capsules = outputs["probability"], outputs["reconstruction"], outputs["average"]
+            return capsule_loss(*capsules, target)
         each = cross_entropy(outputs["logits"], target, reduction="none")
         loss = each.mean()
         if "log_probability" in outputs:

@@ -1,13 +1,13 @@
 """Which ONNX operators a bundle may use: deterministic ones without side effects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bundle.errors import BundleError
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto
+    from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 STANDARD = frozenset(
     """
@@ -87,9 +87,17 @@ def _nodes(model: "ModelProto") -> Iterator["NodeProto"]:
 
 def _external_files(model: "ModelProto") -> Iterator[str]:
     for graph in _graphs(model.graph):
-        for tensor in graph.initializer:
+        for tensor in _tensors(graph.initializer, graph.sparse_initializer):
             yield from (entry.value for entry in tensor.external_data if entry.key == "location")
     for node in _nodes(model):
         for attribute in node.attribute:
-            for tensor in [*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors]:
+            single = [attribute.t] if attribute.HasField("t") else []
+            sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+            for tensor in _tensors([*single, *attribute.tensors], [*sparse, *attribute.sparse_tensors]):
                 yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+
+
+def _tensors(dense: "Iterable[TensorProto]", sparse: "Iterable[SparseTensorProto]") -> Iterator["TensorProto"]:
+    yield from dense
+    for each in sparse:
+        yield from (each.values, each.indices)

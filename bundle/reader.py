@@ -39,8 +39,8 @@ def read_bundle(folder: Path) -> BundleFolder:
     Raises: BundleError saying which file is wrong, and how.
     """
     folder = Path(folder)
-    if folder.is_symlink() or not folder.is_dir():
-        raise BundleError("the version is not a plain folder")
+    if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
+        raise BundleError("the version, or the model that it belongs to, is not a plain folder")
     description = _plain_file(folder, BUNDLE_FILE)
     if description.stat().st_size > _LARGEST_DESCRIPTION:
         raise BundleError(f"{BUNDLE_FILE} is larger than {_LARGEST_DESCRIPTION} bytes")

@@ -10,8 +10,9 @@ from typing import Any
 from bundle.errors import BundleError
 from bundle.rows import Token
 
-# A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line.
-_SENTENCE_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s)|\n\s*\n")
+# A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
+# only from the first of several marks: a text of nothing but dots must not take quadratic time.
+_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
 _CHARACTER = re.compile(r"\S")
 
 
@@ -52,7 +53,7 @@ class Encoder:
 
     def token(self, token_id: int) -> str:
         """Give a token as the vocabulary writes it."""
-        return str(self._whole.id_to_token(token_id) or "")
+        return _token(self._whole, token_id)
 
     def _encoded(self, text: str, encoding: Any) -> Encoded:
         cut = bool(self._maximum) and len(encoding.ids) > self._maximum
@@ -79,7 +80,12 @@ class Detokenizer:
 
     def token(self, token_id: int) -> str:
         """Give a token as the vocabulary writes it."""
-        return str(self._tokenizer.id_to_token(token_id) or "")
+        return _token(self._tokenizer, token_id)
+
+
+def _token(tokenizer: Any, token_id: int) -> str:
+    """Give a token as the vocabulary writes it; empty for an id that it lacks, which the library raises for in part."""
+    return str(tokenizer.id_to_token(token_id) or "") if 0 <= token_id < 2**32 else ""
 
 
 def load_tokenizer(text: str) -> Any:
@@ -111,7 +117,8 @@ def read_tokenizer(path: Path) -> str:
 
 def _has_regex(content: Any) -> bool:
     if isinstance(content, dict):
-        return "Regex" in content or any(_has_regex(value) for value in content.values())
+        # A vocabulary may well hold the word: there, a number stands behind it.
+        return isinstance(content.get("Regex"), str) or any(_has_regex(value) for value in content.values())
     return isinstance(content, list) and any(_has_regex(value) for value in content)
 
 

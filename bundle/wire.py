@@ -60,9 +60,12 @@ def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
         raise InputError(
             f"{field}.data", f"has {len(tensor.data)} bytes; {name} of shape {list(shape)} takes {expected}"
         )
-    if dtype == np.bool_ and any(byte > 1 for byte in tensor.data):
+    if dtype == np.bool_ and (np.frombuffer(tensor.data, np.uint8) > 1).any():
         raise InputError(f"{field}.data", "has a byte other than 0 and 1 for BOOL")
-    return np.frombuffer(tensor.data, dtype=dtype).reshape(shape)
+    try:
+        return np.frombuffer(tensor.data, dtype=dtype).reshape(shape)
+    except ValueError as error:  # an axis of size 0 beside axes whose product no address reaches
+        raise InputError(f"{field}.shape", f"is too large: {list(shape)}") from error
 
 
 def value_from_wire(value: values_pb2.Value, field: str) -> Value:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from bundle.errors import InputError, TooLargeError
 from bundle.values import Array
@@ -30,7 +30,9 @@ def decode_image(data: bytes, *, channels: int, rows: int, columns: int, max_pix
                 converted = image.convert("L" if channels == 1 else "RGB")
     except Image.DecompressionBombError as error:
         raise TooLargeError(field, f"has too many pixels; at most {max_pixels} are allowed") from error
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError) as error:
+    except TooLargeError:
+        raise
+    except Exception as error:  # Pillow's decoders raise whatever broken data makes them raise
         raise InputError(field, f"is not an image in one of the formats {', '.join(_FORMATS)}") from error
     if converted.size != (columns, rows):
         converted = converted.resize((columns, rows), Image.Resampling.BILINEAR, reducing_gap=3.0)

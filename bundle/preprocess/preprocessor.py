@@ -9,6 +9,7 @@ from bundle.preprocess.steps import InputSteps, Prepared
 from bundle.preprocess.tensors import check_tensor, padding_mask
 from bundle.reader import BundleFolder
 from bundle.rows import Labels, Row, Token
+from bundle.text import read_tokenizer
 from bundle.values import Array, Instance, TensorValue, Value
 from bundle.wire import input_path
 from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
@@ -22,7 +23,7 @@ class Preprocessor:
 
     def __init__(self, folder: BundleFolder) -> None:
         tokenizers = {
-            step.tokenize.tokenizer: folder.file(step.tokenize.tokenizer).read_text(encoding="utf-8")
+            step.tokenize.tokenizer: read_tokenizer(folder.file(step.tokenize.tokenizer))
             for each in folder.bundle.preprocessing
             for step in each.steps
             if step.HasField("tokenize")

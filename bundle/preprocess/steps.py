@@ -53,6 +53,8 @@ class InputSteps:
         }.get(description.kind)
         if wanted is None or set(self._steps) != wanted:
             raise BundleError(f"the preprocessing of the input {description.name!r} does not fit its kind")
+        if "normalise_image" in wanted:
+            self._check_image_steps()
 
     @property
     def is_own_tensor(self) -> bool:
@@ -85,7 +87,11 @@ class InputSteps:
         if "tokenize" not in self._steps:
             return None
         step = self._steps["tokenize"].tokenize
+        if step.tokenizer not in tokenizers:
+            raise BundleError(f"the tokenizer {step.tokenizer!r} is not there")
         maximum = self._tensor(step.tensor).dimensions[-1].maximum
+        if step.second_tensor and self._tensor(step.second_tensor).dimensions[-1].maximum != maximum:
+            raise BundleError(f"the two tensors of the input {self.description.name!r} have different limits")
         return Encoder(tokenizers[step.tokenizer], special_tokens=step.special_tokens, maximum=maximum)
 
     def _tensor(self, name: str) -> model_pb2.TensorDescription:
@@ -93,6 +99,16 @@ class InputSteps:
             if tensor.name == name:
                 return tensor
         raise BundleError(f"the input {self.description.name!r} has no tensor {name!r}")
+
+    def _check_image_steps(self) -> None:
+        decode, normalise = self._steps["decode_image"].decode_image, self._steps["normalise_image"].normalise_image
+        made = [decode.channels, decode.rows, decode.columns]
+        if decode.channels not in (1, 3) or min(made) < 1:
+            raise BundleError(f"the input {self.description.name!r} is decoded to an image of shape {made}")
+        if made != [dimension.size for dimension in self._tensor(normalise.tensor).dimensions]:
+            raise BundleError(f"the image {made} is not of the shape of the tensor {normalise.tensor!r}")
+        if len(normalise.mean) != decode.channels or len(normalise.deviation) != decode.channels:
+            raise BundleError(f"the input {self.description.name!r} needs a mean and a deviation for each channel")
 
     def _check_length(self, text: str, field: str) -> None:
         most = self._limits.max_characters

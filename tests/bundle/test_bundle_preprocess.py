@@ -1,0 +1,271 @@
+"""From what a caller sends to rows: texts, documents, pairs, and tensors in their place."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle.errors import BundleError, InputError, OutOfRangeError
+from bundle.preprocess import Preprocessor
+from bundle.rows import Row
+from bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
+from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from tests.bundle import small
+
+
+def preprocessor(bundle: bundle_pb2.Bundle) -> Preprocessor:
+    return Preprocessor.from_parts(bundle, {"words.json": small.tokenizer()})
+
+
+def document_bundle() -> bundle_pb2.Bundle:
+    """Sentences of words: at most 3 of 4."""
+    bundle = small.bundle()
+    tensor = bundle.description.inputs[0].tensors[0]
+    bundle.description.inputs[0].kind = model_pb2.INPUT_KIND_DOCUMENT
+    tensor.dimensions.insert(0, model_pb2.Dimension(name="sentence", maximum=3))
+    tensor.dimensions[1].maximum = 4
+    split = bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences())
+    bundle.preprocessing[0].steps.insert(0, split)
+    labels = bundle.description.label_sets
+    labels[0].parent = "sentences"
+    kind = attention_pb2.LABEL_KIND_SENTENCES
+    labels.add(name="sentences", kind=kind, input="text", tensor="ids", dimension="sentence")
+    return bundle
+
+
+def pair_bundle() -> bundle_pb2.Bundle:
+    """Two texts side by side."""
+    bundle = small.bundle()
+    description = bundle.description.inputs[0]
+    description.kind = model_pb2.INPUT_KIND_PAIR
+    other = description.tensors.add()
+    other.CopyFrom(description.tensors[0])
+    other.name, other.mask, other.dimensions[0].name = "other", "other_mask", "other_word"
+    bundle.preprocessing[0].steps[0].tokenize.second_tensor = "other"
+    return bundle
+
+
+def tensor_bundle() -> bundle_pb2.Bundle:
+    """A float tensor [frame, 2], beside the text."""
+    bundle = small.bundle()
+    frames = model_pb2.TensorDescription(
+        name="frames",
+        data_type=values_pb2.DATA_TYPE_FLOAT32,
+        dimensions=[model_pb2.Dimension(name="frame", maximum=5), model_pb2.Dimension(name="band", size=2)],
+    )
+    bundle.description.inputs.add(name="frames", kind=model_pb2.INPUT_KIND_TENSOR, optional=True, tensors=[frames])
+    return bundle
+
+
+def refused(
+    bundle: bundle_pb2.Bundle, instance: Instance, path: str, reason: str, kind: type[InputError] = InputError
+) -> None:
+    with pytest.raises(kind, match=reason) as caught:
+        preprocessor(bundle).row(instance, field="instances[2]")
+    assert caught.value.field == f"instances[2].{path}"
+
+
+def texts(row: Row, name: str) -> list[str]:
+    return [token.text for token in row.labels[name].tokens]
+
+
+def test_a_text() -> None:
+    row = preprocessor(small.bundle()).row({"text": Text("the 😀 cat")})
+    np.testing.assert_array_equal(row.tensors["ids"], [5, 10, 3])
+    assert row.tensors["ids"].dtype == np.int64
+    assert row.tensors["ids_mask"].tolist() == [True] * 3
+    assert row.sizes == {"word": 3}
+    assert [(each.text, each.start, each.end) for each in row.labels["words"].tokens] == [
+        ("the", 0, 3),
+        ("😀", 4, 5),
+        ("cat", 6, 9),
+    ]
+    assert row.labels["one"].size == 1
+    assert not row.truncated
+
+
+def test_the_folder_gives_the_same_rows_as_its_parts(tmp_path: Path) -> None:
+    made = Preprocessor(small.write(tmp_path)).row({"text": Text("a cat sat")})
+    np.testing.assert_array_equal(
+        made.tensors["ids"], preprocessor(small.bundle()).row({"text": Text("a cat sat")}).tensors["ids"]
+    )
+
+
+def test_a_text_over_the_limit_is_cut_only_where_that_is_allowed() -> None:
+    long = {"text": Text("a a a the the the cat cat")}
+    refused(small.bundle(), long, 'inputs["text"]', "has more than 6 tokens; shorten it or set truncate")
+    row = preprocessor(small.bundle()).row(long, truncate=True)
+    assert row.tensors["ids"].tolist() == [2, 2, 2, 5, 5, 5]
+    assert row.truncated
+    assert row.labels["words"].size == 6
+
+
+def test_a_text_of_too_many_characters_is_refused_even_to_be_cut() -> None:
+    with pytest.raises(InputError, match="has 61 characters; at most 60"):
+        preprocessor(small.bundle()).row({"text": Text("a" * 61)}, truncate=True)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t "])
+def test_an_empty_text(text: str) -> None:
+    refused(small.bundle(), {"text": Text(text)}, 'inputs["text"]', "is empty")
+    refused(document_bundle(), {"text": Text(text)}, 'inputs["text"]', "is empty")
+
+
+def test_a_document_is_split_and_its_words_are_placed_in_the_text() -> None:
+    text = "The cat. 😀 a cat sat?  a!"
+    row = preprocessor(document_bundle()).row({"text": Text(text)}, truncate=True)
+    assert row.tensors["ids"].tolist() == [[1, 3, 6, 0], [10, 2, 3, 4], [2, 7, 0, 0]]
+    assert row.tensors["ids_mask"].tolist() == (row.tensors["ids"] != 0).tolist()
+    assert row.sizes == {"sentence": 3, "word": 4}
+    words = row.labels["words"].tokens
+    assert [text[each.start : each.end] for each in words] == ["The", "cat", ".", "😀", "a", "cat", "sat", "a", "!"]
+    assert [each.parent for each in words] == [0, 0, 0, 1, 1, 1, 1, 2, 2]
+    found = [text[each.start : each.end] for each in row.labels["sentences"].tokens]
+    assert found == ["The cat.", "😀 a cat sat?", "a!"]
+    assert row.truncated, "one sentence has five words"
+
+
+def test_words_of_sentences_that_were_sent_are_placed_in_their_sentence() -> None:
+    row = preprocessor(document_bundle()).row({"text": Sentences(("the cat", "a cat"))})
+    assert [(each.start, each.parent) for each in row.labels["words"].tokens] == [(0, 0), (4, 0), (0, 1), (2, 1)]
+    assert [(each.start, each.end) for each in row.labels["sentences"].tokens] == [(0, 7), (0, 5)]
+
+
+def test_documents_over_their_limits() -> None:
+    refused(document_bundle(), {"text": Text("a. a. a. a.")}, 'inputs["text"]', "has 4 sentences; at most 3")
+    row = preprocessor(document_bundle()).row({"text": Text("a. a. a. a.")}, truncate=True)
+    assert row.sizes["sentence"] == row.labels["sentences"].size == 3
+    assert row.truncated
+    long = {"text": Sentences(("a", "a a a a a"))}
+    refused(document_bundle(), long, 'inputs["text"].sentences.texts[1]', "has more than 4 tokens")
+    refused(document_bundle(), {"text": Sentences(("a", ""))}, 'inputs["text"].sentences.texts[1]', "is empty")
+    refused(document_bundle(), {"text": Sentences(())}, 'inputs["text"]', "is empty")
+
+
+def test_a_pair() -> None:
+    row = preprocessor(pair_bundle()).row({"text": Pair("the cat", "a")})
+    assert row.tensors["ids"].tolist() == [5, 3]
+    assert row.tensors["other"].tolist() == [2]
+    assert row.tensors["other_mask"].tolist() == [True]
+    assert row.sizes == {"word": 2, "other_word": 1}
+    refused(pair_bundle(), {"text": Pair("the", " ")}, 'inputs["text"].second', "is empty")
+    refused(pair_bundle(), {"text": Pair("a a a a a a a", "a")}, 'inputs["text"].first', "more than 6 tokens")
+
+
+@pytest.mark.parametrize("value", [Image(b""), Pair("a", "b"), Sentences(("a",)), TensorValue(np.zeros(2, np.int64))])
+def test_a_value_of_another_kind(value: Image) -> None:
+    refused(small.bundle(), {"text": value}, 'inputs["text"]', r"; text is wanted \(or tensors under the names 'ids'\)")
+
+
+def test_names() -> None:
+    refused(small.bundle(), {}, 'inputs["text"]', r"is missing; the model takes 'text' \(text\)")
+    refused(small.bundle(), {"txt": Text("a")}, 'inputs["txt"]', r"is no input of the model, which takes 'text'")
+    both: Instance = {"text": Text("a"), "image": Image(b"")}
+    refused(small.bundle(), both, 'inputs["image"]', "is no input")
+    both = {"text": Text("a"), "ids": TensorValue(np.array([2]))}
+    refused(small.bundle(), both, 'inputs["ids"]', "is what 'text' is turned into; send one of them")
+    mask: Instance = {"ids": TensorValue(np.array([2])), "ids_mask": TensorValue(np.array([True]))}
+    refused(small.bundle(), mask, 'inputs["ids_mask"]', "is no input")
+
+
+def test_tensors_in_place_of_a_text_get_their_mask_and_labels() -> None:
+    row = preprocessor(small.bundle()).row({"ids": TensorValue(np.array([5, 3]))})
+    assert row.tensors["ids_mask"].tolist() == [True, True]
+    assert texts(row, "words") == ["the", "cat"]
+    assert row.sizes == {"word": 2}
+
+
+def test_a_ragged_tensor_in_place_of_a_document() -> None:
+    ids = np.array([[5, 3, 6], [2, 0, 0]])
+    row = preprocessor(document_bundle()).row({"ids": TensorValue(ids)})
+    assert row.tensors["ids_mask"].tolist() == [[True, True, True], [True, False, False]]
+    assert texts(row, "words") == ["the", "cat", ".", "a"]
+    assert [each.parent for each in row.labels["words"].tokens] == [0, 0, 0, 1]
+    assert row.labels["sentences"].size == 2
+
+
+I64 = np.int64
+
+
+@pytest.mark.parametrize(
+    ("ids", "path", "reason", "kind"),
+    [
+        (np.array([2], np.int32), "data_type", "is INT32; INT64 is wanted", InputError),
+        (np.array([2], np.float32), "data_type", "is FLOAT32; INT64 is wanted", InputError),
+        (np.array([[2]]), "shape", r"has 2 axes; \[word\] is wanted, without a batch axis", InputError),
+        (np.array(2), "shape", "has 0 axes", InputError),
+        (np.zeros(0, I64), "shape", "has nothing along word", InputError),
+        (np.full(7, 2), "shape", "has 7 for word; at most 6", InputError),
+        (np.array([2, 12]), "data", r"has 12 at \[1\]; values are from 1 to 11", OutOfRangeError),
+        (np.array([-1, 2]), "data", r"has -1 at \[0\]", OutOfRangeError),
+        (np.array([2**62, 2]), "data", "has 4611686018427387904", OutOfRangeError),
+        (np.array([2, 0, 2]), "data", r"has padding \(0\) before a real value", InputError),
+        (np.array([0, 0]), "data", "all padding", InputError),
+    ],
+)
+def test_a_tensor_of_token_ids_that_is_wrong(ids: np.ndarray, path: str, reason: str, kind: type[InputError]) -> None:
+    refused(small.bundle(), {"ids": TensorValue(ids)}, f'inputs["ids"].tensor.{path}', reason, kind)
+
+
+def test_a_ragged_tensor_with_an_empty_row() -> None:
+    ids = TensorValue(np.array([[2, 3], [0, 0]]))
+    refused(document_bundle(), {"ids": ids}, 'inputs["ids"].tensor.data', "has a row that is all padding")
+
+
+def test_something_else_under_the_name_of_a_tensor() -> None:
+    refused(small.bundle(), {"ids": Text("a")}, 'inputs["ids"]', "is to be a tensor")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_float_that_is_no_number(value: float) -> None:
+    frames = TensorValue(np.array([[1, 2], [value, 3]], np.float32))
+    both: Instance = {"text": Text("a"), "frames": frames}
+    refused(tensor_bundle(), both, 'inputs["frames"].tensor.data', "has NaN or infinity")
+
+
+def test_an_axis_of_fixed_size_and_an_input_that_may_be_left_out() -> None:
+    row = preprocessor(tensor_bundle()).row({"text": Text("a"), "frames": TensorValue(np.zeros((3, 2), np.float32))})
+    assert row.sizes == {"word": 1, "frame": 3, "band": 2}
+    wrong: Instance = {"text": Text("a"), "frames": TensorValue(np.zeros((3, 4), np.float32))}
+    refused(tensor_bundle(), wrong, 'inputs["frames"].tensor.shape', "has 4 for band, which is always 2")
+    assert "frames" not in preprocessor(tensor_bundle()).row({"text": Text("a")}).tensors
+
+
+def test_axes_of_one_name_have_one_size() -> None:
+    bundle = tensor_bundle()
+    bundle.description.inputs[1].tensors[0].dimensions[0].name = "word"
+    both: Instance = {"text": Text("a cat"), "frames": TensorValue(np.zeros((3, 2), np.float32))}
+    refused(bundle, both, 'inputs["frames"]', "has 3 for word where another input has 2")
+
+
+def no_steps(bundle: bundle_pb2.Bundle) -> None:
+    del bundle.preprocessing[:]
+
+
+def another_kind(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.inputs[0].kind = model_pb2.INPUT_KIND_IMAGE
+
+
+def another_tensor(bundle: bundle_pb2.Bundle) -> None:
+    bundle.preprocessing[0].steps[0].tokenize.tensor = "words"
+
+
+def another_tokenizer(bundle: bundle_pb2.Bundle) -> None:
+    bundle.preprocessing[0].steps[0].tokenize.tokenizer = "../words.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (no_steps, "the preprocessing of the input 'text' does not fit its kind"),
+        (another_kind, "does not fit its kind"),
+        (another_tensor, "has no tensor 'words'"),
+        (another_tokenizer, "the tokenizer '../words.json' is not there"),
+    ],
+)
+def test_steps_that_do_not_fit(change: Callable[[bundle_pb2.Bundle], None], reason: str) -> None:
+    bundle = small.bundle()
+    change(bundle)
+    with pytest.raises(BundleError, match=reason):
+        preprocessor(bundle)

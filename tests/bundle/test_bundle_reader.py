@@ -1,0 +1,234 @@
+"""Bundles that must not be loaded, and what is said of each."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from onnx import NodeProto, TensorProto, helper
+
+from bundle.errors import BundleError
+from bundle.reader import read_bundle
+from limelight.v1 import bundle_pb2
+from tests.bundle import small
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return small.write(tmp_path / "repository").path
+
+
+def refused(folder: Path, reason: str) -> None:
+    with pytest.raises(BundleError, match=reason) as caught:
+        read_bundle(folder)
+    assert str(folder.parent.parent) not in caught.value.message, "a message names no path outside the bundle"
+
+
+BROKEN = [b"", b"{", b"[1]", b"3", b"null", b'{"graphs": 3}', b'{"files": [1]}', b"\xff\xfe", b"[" * 100_000]
+OUTSIDE = ["../words.json", "/etc/passwd", "a/../words.json", "./words.json", "", "a//b", "c:\\x"]
+
+
+def test_a_whole_bundle_is_read(folder: Path) -> None:
+    found = read_bundle(folder)
+    assert found.bundle.description.name == "echo"
+    assert found.bundle.description.version == 1
+    assert found.file("model.onnx").is_file()
+    assert len(found.digest) == 64
+    with pytest.raises(BundleError, match="not among"):
+        found.file("bundle.json")
+
+
+def test_unknown_fields_are_ignored(folder: Path) -> None:
+    small.edit_json(folder, invented_later={"deep": [1]})
+    assert read_bundle(folder).bundle.description.name == "echo"
+
+
+def test_the_digest_changes_with_any_file(folder: Path) -> None:
+    before = read_bundle(folder).digest
+    small.change(folder, words=small.tokenizer().encode() + b" ")
+    assert read_bundle(folder).digest != before
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "words.json", "samples.npz"])
+def test_a_changed_file(folder: Path, name: str) -> None:
+    data = bytearray((folder / name).read_bytes())
+    data[-1] ^= 1
+    (folder / name).write_bytes(data)
+    refused(folder, f"{name} is not the file that was exported: its SHA-256 differs")
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "model.onnx", "words.json", "samples.npz"])
+def test_a_missing_file(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    refused(folder, f"{name} is missing")
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_broken_json(folder: Path, text: bytes) -> None:
+    (folder / "bundle.json").write_bytes(text)
+    refused(folder, "bundle.json is not a bundle in JSON")
+
+
+@pytest.mark.parametrize("version", [0, 2, 2**31 - 1])
+def test_another_schema(folder: Path, version: int) -> None:
+    small.edit_json(folder, schema_version=version)
+    refused(folder, f"schema version {version}; this release reads 1 to 1")
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_a_path_that_leaves_the_folder(folder: Path, path: str) -> None:
+    (folder.parent / "words.json").write_bytes((folder / "words.json").read_bytes())
+
+    def leave(bundle: bundle_pb2.Bundle) -> None:
+        next(each for each in bundle.files if each.path == "words.json").path = path
+
+    small.change(folder, leave)
+    refused(folder, "is no plain file name inside the bundle")
+
+
+@pytest.mark.parametrize("name", ["bundle.json", "model.onnx", "words.json"])
+def test_a_symbolic_link_in_place_of_a_file(folder: Path, name: str, tmp_path: Path) -> None:
+    (folder / name).rename(tmp_path / "elsewhere")
+    (folder / name).symlink_to(tmp_path / "elsewhere")
+    refused(folder, f"{name} is a symbolic link")
+
+
+def test_a_symbolic_link_in_place_of_a_folder(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (folder / "words.json").rename(tmp_path / "elsewhere" / "words.json")
+    (folder / "inner").symlink_to(tmp_path / "elsewhere")
+
+    def nest(bundle: bundle_pb2.Bundle) -> None:
+        next(each for each in bundle.files if each.path == "words.json").path = "inner/words.json"
+
+    small.change(folder, nest)
+    refused(folder, "is a symbolic link")
+
+
+def test_a_symbolic_link_in_place_of_the_version_or_the_model(folder: Path) -> None:
+    version, model = folder.parent / "2", folder.parent.parent / "other"
+    version.symlink_to(folder)
+    refused(version, "not a plain folder")
+    model.symlink_to(folder.parent)
+    refused(model / "1", "not a plain folder")
+    refused(folder.parent / "3", "not a plain folder")
+
+
+def test_a_bundle_that_lies_where_it_does_not_belong(folder: Path) -> None:
+    refused(folder.rename(folder.parent / "2"), "it says that it is echo/1")
+
+
+@pytest.mark.parametrize("version", ["0", "01", "-1", "latest"])
+def test_a_version_that_is_none(folder: Path, version: str) -> None:
+    refused(folder.rename(folder.parent / version), "it says that it is echo/1")
+
+
+def in_a_branch(node: NodeProto) -> NodeProto:
+    """An `If` that holds a node."""
+    output = helper.make_tensor_value_info("chosen", TensorProto.FLOAT, ["batch", "word"])
+    branch = helper.make_graph([node], "branch", [], [output])
+    return helper.make_node("If", ["condition"], ["chosen"], then_branch=branch, else_branch=branch)
+
+
+def test_an_operator_that_is_not_allowed(folder: Path) -> None:
+    draw = helper.make_node("RandomNormalLike", ["echo"], ["chosen"])
+    small.change(folder, model=small.graph(draw).SerializeToString())
+    refused(folder, r"model.onnx uses the operator ai.onnx.RandomNormalLike, which is not allowed")
+
+
+def test_an_operator_that_is_not_allowed_in_a_branch_of_a_branch(folder: Path) -> None:
+    draw = helper.make_node("RandomNormalLike", ["echo"], ["chosen"])
+    small.change(folder, model=small.graph(in_a_branch(in_a_branch(draw))).SerializeToString())
+    refused(folder, "RandomNormalLike")
+
+
+@pytest.mark.parametrize("inner", [lambda node: node, in_a_branch])
+def test_an_operator_that_is_not_allowed_in_a_function(folder: Path, inner: Callable[[NodeProto], NodeProto]) -> None:
+    draw = inner(helper.make_node("RandomNormalLike", ["x"], ["chosen"]))
+    function = helper.make_function(
+        "own", "Draw", ["x", "condition"], ["chosen"], [draw], [helper.make_opsetid("", 20)]
+    )
+    call = helper.make_node("Draw", ["echo", "ids_mask"], ["drawn"], domain="own")
+    small.change(folder, model=small.graph(call, functions=(function,)).SerializeToString())
+    refused(folder, "RandomNormalLike")
+
+
+def test_a_function_of_allowed_operators_is_allowed(folder: Path) -> None:
+    function = helper.make_function(
+        "own", "Twice", ["x"], ["y"], [helper.make_node("Add", ["x", "x"], ["y"])], [helper.make_opsetid("", 20)]
+    )
+    call = helper.make_node("Twice", ["echo"], ["twice"], domain="own")
+    small.change(folder, model=small.graph(call, functions=(function,)).SerializeToString())
+    assert read_bundle(folder)
+
+
+@pytest.mark.parametrize("domain", ["own", "com.microsoft", "ai.onnx.ml", "ai.onnx.preview.training"])
+def test_an_operator_of_a_domain_that_is_not_allowed(folder: Path, domain: str) -> None:
+    small.change(folder, model=small.graph(helper.make_node("Run", ["echo"], ["x"], domain=domain)).SerializeToString())
+    refused(folder, rf"{domain}\.Run")
+
+
+@pytest.mark.parametrize("place", ["initializer", "attribute", "sparse"])
+@pytest.mark.parametrize("location", ["/etc/passwd", "../../secret", "unlisted.data"])
+def test_weights_outside_the_bundle(folder: Path, location: str, place: str) -> None:
+    (folder / "unlisted.data").write_bytes(bytes(16))
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    model = small.graph()
+    if place == "initializer":
+        model.graph.initializer.append(tensor)
+    elif place == "sparse":
+        model.graph.sparse_initializer.add(values=tensor, dims=[4])
+    else:
+        node = model.graph.node.add(op_type="Constant", output=["w"])
+        node.attribute.add(name="value", type=4, t=tensor)
+    small.change(folder, model=model.SerializeToString())
+    refused(folder, "takes weights from a file that the bundle does not list")
+
+
+def test_a_graph_that_is_none(folder: Path) -> None:
+    small.change(folder, model=b"\x08no graph")
+    refused(folder, "model.onnx is not a readable ONNX graph")
+
+
+def edit_no_graph(bundle: bundle_pb2.Bundle) -> None:
+    del bundle.graphs[:], bundle.maps[:], bundle.description.maps[:]
+
+
+def edit_no_samples(bundle: bundle_pb2.Bundle) -> None:
+    kept = [each for each in bundle.files if each.path != "samples.npz"]
+    del bundle.files[:]
+    bundle.files.extend(kept)
+
+
+def edit_graph_file(bundle: bundle_pb2.Bundle) -> None:
+    bundle.graphs[0].file = "other.onnx"
+
+
+def edit_labels(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.maps[0].key_labels = "nodes"
+
+
+def edit_binding(bundle: bundle_pb2.Bundle) -> None:
+    bundle.maps[0].output = "word"
+
+
+def edit_generation(bundle: bundle_pb2.Bundle) -> None:
+    bundle.generation.step = "step"
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (edit_no_graph, "it has no graph"),
+        (edit_no_samples, "has no samples.npz"),
+        (edit_graph_file, "'other.onnx', which the bundle does not list"),
+        (edit_labels, "the map pool refers to the label set 'nodes'"),
+        (edit_binding, "the map pool is bound to no output"),
+        (edit_generation, "generation refers to the graph 'step'"),
+    ],
+)
+def test_a_description_that_refers_to_what_is_not_there(
+    folder: Path, edit: Callable[[bundle_pb2.Bundle], None], reason: str
+) -> None:
+    small.change(folder, edit)
+    refused(folder, reason)

@@ -1,0 +1,122 @@
+"""Sentences and tokens, and where they stand in the text."""
+
+import json
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bundle.errors import BundleError
+from bundle.text import Detokenizer, Encoder, split_sentences
+from tests.bundle import small
+
+
+def sentences(text: str, most: int = 0) -> list[str]:
+    return [text[begin:end] for begin, end in split_sentences(text, most)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ("He said “Go.” Then (he left.) So", ["He said “Go.”", "Then (he left.)", "So"]),
+        ("It costs 3.50 at example.com now.", ["It costs 3.50 at example.com now."]),
+        ("What?! No... Yes", ["What?!", "No...", "Yes"]),
+        ("A title\n\nA text\n  \t\nand\nmore", ["A title", "A text", "and\nmore"]),
+        ("😀. 𝒳 is. naïve", ["😀.", "𝒳 is.", "naïve"]),
+        ("", []),
+        (" \n\n \t", []),
+        (". . .", [".", ".", "."]),
+    ],
+)
+def test_where_sentences_end(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+def test_a_long_sentence_is_split_at_white_space_and_a_long_word_anywhere() -> None:
+    assert sentences("one two three four", 9) == ["one two", "three", "four"]
+    assert sentences("abcdefghij k", 4) == ["abcd", "efgh", "ij k"]
+
+
+@given(st.text(alphabet="ab.!? \n\"')😀", max_size=60), st.integers(0, 12))
+def test_sentences_cover_everything_but_white_space(text: str, most: int) -> None:
+    spans = split_sentences(text, most)
+    assert "".join("".join(text[begin:end].split()) for begin, end in spans) == "".join(text.split())
+    assert all(begin < end for begin, end in spans)
+    assert all(first[1] <= second[0] for first, second in pairwise(spans))
+    assert all(text[begin:end].strip() == text[begin:end] for begin, end in spans)
+    assert not most or all(end - begin <= most for begin, end in spans)
+
+
+@pytest.mark.parametrize("text", ["." * 50_000, ".'" * 25_000, "\n " * 25_000, "!?" * 25_000, "a. " * 17_000])
+def test_no_text_takes_long(text: str) -> None:
+    begin = time.process_time()
+    split_sentences(text, 100)
+    assert time.process_time() - begin < 1
+
+
+def test_offsets_are_code_points_whatever_the_planes_of_the_characters() -> None:
+    text = "naïve 😀 𝒳y cat."
+    encoded = Encoder(small.tokenizer()).encode([text])[0]
+    assert [text[each.start : each.end] for each in encoded.tokens] == ["naïve", "😀", "𝒳y", "cat", "."]
+    assert [each.start for each in encoded.tokens] == [0, 6, 8, 11, 14]
+    assert encoded.ids == (9, 10, 11, 3, 6)
+    assert not encoded.cut
+
+
+def test_truncation_keeps_the_first_tokens_and_says_so() -> None:
+    short, long = Encoder(small.tokenizer(), maximum=3).encode(["the cat sat", "the cat sat ."])
+    assert (short.ids, short.cut) == ((5, 3, 4), False)
+    assert (long.ids, long.cut) == ((5, 3, 4), True)
+    assert len(long.tokens) == 3
+
+
+@pytest.mark.parametrize("token_id", [-1, 12, 2**31, 2**32, 2**63])
+def test_an_id_that_the_vocabulary_lacks_has_no_text(token_id: int) -> None:
+    assert Encoder(small.tokenizer()).token(token_id) == ""
+    assert Detokenizer(small.tokenizer()).token(token_id) == ""
+
+
+def test_tokens_become_text_again() -> None:
+    writer = Detokenizer(small.tokenizer())
+    assert writer.text([5, 3, 4]) == "the cat sat"
+    assert writer.token(10) == "😀"
+
+
+def with_regex() -> str:
+    content = json.loads(small.tokenizer())
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+b"}, "behavior": "Isolated", "invert": False}
+    content["pre_tokenizer"]["pretokenizers"].append(split)
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "reason"),
+    [
+        (with_regex(), "holds a regular expression"),
+        ("", "is broken"),
+        ("[]", "is broken"),
+        ("{}", "is broken"),
+        ("[" * 100_000, "is broken"),
+        (small.tokenizer()[:-5], "is broken"),
+    ],
+)
+def test_a_tokenizer_that_is_refused(tokenizer: str, reason: str) -> None:
+    with pytest.raises(BundleError, match=reason):
+        Encoder(tokenizer)
+
+
+def test_the_word_regex_may_stand_in_a_vocabulary() -> None:
+    assert Encoder(small.tokenizer(Regex=12)).encode(["Regex"])[0].ids == (12,)
+
+
+def test_padding_and_truncation_of_the_file_itself_do_not_count() -> None:
+    content = json.loads(small.tokenizer())
+    content["truncation"] = {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}
+    content["padding"] = {
+        "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
+        "pad_token": "<pad>",
+    }  # fmt: skip
+    assert [each.ids for each in Encoder(json.dumps(content)).encode(["the cat", "a"])] == [(5, 3), (2,)]

@@ -1,0 +1,74 @@
+"""How much an answer may differ, by the numbers of the design."""
+
+import numpy as np
+import pytest
+
+from bundle.tolerance import Tolerances, default_tolerances
+from limelight.v1 import bundle_pb2
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+
+
+def differs(by: float, *, of: float, provider: str = CPU, is_map: bool = False) -> bool:
+    """Tell whether a number that should be `of` is refused where it is off; a row of a map has another weight of 1."""
+    expected = np.array([1.0, of])
+    name = "pool" if is_map else "logits"
+    actual = expected + np.array([0, by])
+    return bool(Tolerances(default_tolerances(["pool"]), provider).difference(name, actual, expected, is_map=is_map))
+
+
+@pytest.mark.parametrize(
+    ("provider", "is_map", "of", "allowed"),
+    [
+        (CPU, False, 0.0, 1e-5),
+        (CPU, False, 100.0, 1e-5 + 1e-2),
+        (CPU, True, 0.0, 1e-5 + 1e-3),
+        (CPU, True, 0.5, 1e-5 + 1e-3),
+        (CUDA, False, 0.0, 1e-4),
+        (CUDA, False, 100.0, 1e-4 + 1e-1),
+        (CUDA, True, 0.0, 1e-4 + 1e-2),
+    ],
+)
+def test_the_numbers_of_the_design(provider: str, is_map: bool, of: float, allowed: float) -> None:
+    assert not differs(0.99 * allowed, of=of, provider=provider, is_map=is_map)
+    assert not differs(-0.99 * allowed, of=of, provider=provider, is_map=is_map)
+    assert differs(1.02 * allowed, of=of, provider=provider, is_map=is_map)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_differs(value: float) -> None:
+    expected = np.zeros(3)
+    actual = np.array([0, value, 0])
+    assert Tolerances(default_tolerances([]), CPU).difference("x", actual, expected, is_map=False)
+
+
+def test_shapes_and_integers_must_be_equal() -> None:
+    tolerances = Tolerances(default_tolerances([]), CPU)
+    assert tolerances.difference("x", np.zeros(2), np.zeros((2, 1)), is_map=False) == "x has shape [2], not [2, 1]"
+    assert tolerances.difference("x", np.array([1]), np.array([2]), is_map=False) == "x differs"
+    assert not tolerances.difference("x", np.array([2]), np.array([2]), is_map=False)
+    assert not tolerances.difference("x", np.zeros((1, 0)), np.zeros((1, 0)), is_map=True)
+
+
+def test_the_message_names_the_output_and_by_how_much() -> None:
+    tolerances = Tolerances(default_tolerances([]), CPU)
+    found = tolerances.difference("logits", np.array([0.5, 0]), np.array([0, 0.0]), is_map=False)
+    assert found == "logits differs by up to 0.5"
+
+
+def test_the_most_particular_tolerance_counts() -> None:
+    stated = [
+        bundle_pb2.Tolerance(absolute=1),
+        bundle_pb2.Tolerance(provider=CUDA, absolute=2),
+        bundle_pb2.Tolerance(name="logits", absolute=3),
+        bundle_pb2.Tolerance(provider=CUDA, name="logits", absolute=4),
+    ]
+    for provider, name, allowed in [(CPU, "x", 1), (CUDA, "x", 2), (CPU, "logits", 3), (CUDA, "logits", 4)]:
+        for order in (stated, stated[::-1]):
+            tolerances = Tolerances(order, provider)
+            assert not tolerances.difference(name, np.array([allowed - 0.1]), np.zeros(1), is_map=False)
+            assert tolerances.difference(name, np.array([allowed + 0.1]), np.zeros(1), is_map=False)
+
+
+def test_without_a_tolerance_nothing_may_differ() -> None:
+    assert Tolerances([], CPU).difference("x", np.array([1e-9]), np.zeros(1), is_map=False)

@@ -1,0 +1,148 @@
+"""Tensors, values and labels to messages and back; every way in which a tensor can be wrong, with its path."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from bundle.errors import InputError
+from bundle.rows import Labels, Token
+from bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
+from bundle.wire import (
+    DTYPES,
+    data_type_of,
+    instance_from_wire,
+    instance_to_wire,
+    labels_to_wire,
+    to_array,
+    to_tensor,
+    value_from_wire,
+)
+from limelight.v1 import attention_pb2, values_pb2
+
+ARRAYS = st.sampled_from(sorted(DTYPES.values(), key=str)).flatmap(
+    lambda dtype: arrays.arrays(dtype, arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4))
+)
+
+
+@given(ARRAYS)
+def test_an_array_comes_back_bit_for_bit(array: np.ndarray) -> None:
+    back = to_array(to_tensor(array), "x")
+    assert back.dtype == array.dtype
+    assert back.shape == array.shape
+    assert back.tobytes() == array.tobytes()
+
+
+@given(ARRAYS)
+def test_order_in_memory_and_byte_order_do_not_matter(array: np.ndarray) -> None:
+    turned = np.asfortranarray(array.astype(array.dtype.newbyteorder(">")))
+    assert to_tensor(turned).data == to_tensor(array).data
+    assert data_type_of(turned) == data_type_of(array)
+
+
+def test_what_came_off_the_wire_cannot_be_written_to() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        to_array(to_tensor(np.zeros(2)), "x")[0] = 1
+
+
+FLOAT, BOOL = values_pb2.DATA_TYPE_FLOAT32, values_pb2.DATA_TYPE_BOOL
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "data", "path", "reason"),
+    [
+        (values_pb2.DATA_TYPE_UNSPECIFIED, [1], b"", "t.data_type", "has no known data type"),
+        (99, [1], b"", "t.data_type", "has no known data type"),
+        (FLOAT, [2], b"1234", "t.data", r"has 4 bytes; FLOAT32 of shape \[2\] takes 8"),
+        (FLOAT, [], b"", "t.data", r"has 0 bytes; FLOAT32 of shape \[\] takes 4"),
+        (FLOAT, [2, -1], b"", "t.shape", "negative"),
+        (FLOAT, [-1, -1], b"1234", "t.shape", "negative"),
+        (FLOAT, [2**32, 2**32], b"", "t.data", "takes 73786976294838206464"),
+        (FLOAT, [2**62, 4], b"", "t.data", "takes"),
+        (FLOAT, [2**62, 0], b"", "t.shape", "too large"),
+        (FLOAT, [1] * 9, b"1234", "t.shape", "has 9 axes; at most 8"),
+        (FLOAT, [0] * 40, b"", "t.shape", "has 40 axes"),
+        (BOOL, [2], b"\x01\x02", "t.data", "other than 0 and 1"),
+    ],
+)
+def test_a_tensor_that_is_wrong(kind: int, shape: list[int], data: bytes, path: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason) as caught:
+        to_array(values_pb2.Tensor(data_type=kind, shape=shape, data=data), "t")  # type: ignore[arg-type]
+    assert caught.value.field == path
+
+
+@given(st.integers(0, 100), st.lists(st.integers(-2, 2**40), max_size=10), st.binary(max_size=40))
+def test_no_tensor_raises_anything_but_an_input_error(kind: int, shape: list[int], data: bytes) -> None:
+    try:
+        array = to_array(values_pb2.Tensor(data_type=kind, shape=shape, data=data), "t")  # type: ignore[arg-type]
+    except InputError as error:
+        assert error.field.startswith("t.")
+    else:
+        assert list(array.shape) == shape
+
+
+def test_many_booleans_are_checked_quickly() -> None:
+    tensor = to_tensor(np.ones(20_000_000, bool))
+    begin = time.process_time()
+    assert to_array(tensor, "t").all()
+    assert time.process_time() - begin < 0.5
+
+
+VALUES = st.one_of(
+    st.text().map(Text),
+    st.lists(st.text(min_size=1)).map(tuple).map(Sentences),
+    st.builds(Pair, st.text(), st.text()),
+    st.binary().map(Image),
+)
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=4))
+def test_an_instance_comes_back(instance: Instance) -> None:
+    message = values_pb2.Instance.FromString(instance_to_wire(instance).SerializeToString())
+    assert instance_from_wire(message, "instances[0]") == instance
+
+
+def test_a_tensor_value_comes_back() -> None:
+    array = np.arange(6, dtype=np.int64).reshape(2, 3)
+    back = instance_from_wire(instance_to_wire({"ids": TensorValue(array)}), "")["ids"]
+    assert isinstance(back, TensorValue)
+    np.testing.assert_array_equal(back.array, array)
+
+
+def test_a_document_is_text_or_sentences() -> None:
+    whole = values_pb2.Value(document=values_pb2.Document(text="One. Two."))
+    assert value_from_wire(whole, "v") == Text("One. Two.")
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "reason"),
+    [
+        (values_pb2.Value(), 'instances[3].inputs["x"]', "has no value; set one of text"),
+        (values_pb2.Value(graph=values_pb2.Graph()), 'instances[3].inputs["x"]', "of kind graph, which no model"),
+        (values_pb2.Value(audio=values_pb2.Audio()), 'instances[3].inputs["x"]', "of kind audio"),
+        (
+            values_pb2.Value(tensor=values_pb2.Tensor(data_type=FLOAT, shape=[3])),
+            'instances[3].inputs["x"].tensor.data',
+            "has 0 bytes",
+        ),
+    ],
+)
+def test_a_value_that_is_wrong(value: values_pb2.Value, path: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason) as caught:
+        instance_from_wire(values_pb2.Instance(inputs={"x": value}), "instances[3]")
+    assert caught.value.field == path
+
+
+def test_labels_keep_everything() -> None:
+    tokens = (Token("a", 0, 1, parent=2), Token("<s>", 1, 1, special=True))
+    message = labels_to_wire(Labels("words", attention_pb2.LABEL_KIND_TOKENS, 2, tokens, parent="sentences"))
+    assert [(each.text, each.start, each.end, each.special, each.parent) for each in message.tokens] == [
+        ("a", 0, 1, False, 2),
+        ("<s>", 1, 1, True, 0),
+    ]
+    assert (message.name, message.size, message.parent) == ("words", 2, "sentences")
+    grid = attention_pb2.Grid(rows=2, columns=3, leading=["class"])
+    assert labels_to_wire(Labels("cells", attention_pb2.LABEL_KIND_GRID, 7, grid=grid)).grid == grid

@@ -1,4 +1,4 @@
-"""The service's errors; with those of `bundle.errors` they are the whole hierarchy. `service.rpc.status` maps them to codes."""
+"""The service's errors; with those of `bundle.errors` they are all there are. `service.rpc.status` has their codes."""
 
 from bundle.errors import LimelightError
 

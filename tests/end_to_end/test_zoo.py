@@ -1,0 +1,181 @@
+"""The published models from PyTorch to a socket: what is served is what PyTorch answers, whatever else is in the batch."""
+
+import copy
+import io
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+
+import limelight
+from bundle.samples import Sample
+from bundle.tolerance import Tolerances, default_tolerances
+from bundle.values import Image, Instance, Text
+from export.pipeline import export_model
+from export.samples import example_rows, make_samples
+from models.card import TrainedModel
+from tests.export import tiny
+from tests.export.test_export_zoo import a_bahdanau, a_han, a_vit
+from tests.service.serving import serving
+
+MODELS: dict[str, Callable[[], TrainedModel]] = {"han": a_han, "bahdanau": a_bahdanau, "vit": a_vit}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server with every model, and the models in PyTorch."""
+
+    client: limelight.Client
+    trained: dict[str, TrainedModel]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    torch.set_num_threads(1)
+    repository = tmp_path_factory.mktemp("zoo")
+    trained = {}
+    for name, make in MODELS.items():
+        torch.manual_seed(3)
+        trained[name] = make()
+        with torch.no_grad():  # larger weights than a fresh model's, so that differences show
+            for parameter in trained[name].model.parameters():
+                parameter.mul_(2)
+        export_model(trained[name], repository)
+    with serving(repository, lanes=2) as running, limelight.Client(running.server.address) as client:
+        yield Served(client, trained)
+
+
+sentences = st.lists(st.sampled_from(tiny.WORDS[:-1]), min_size=1, max_size=12).map(" ".join)
+documents = st.lists(sentences, min_size=1, max_size=5).map(lambda each: ". ".join(each) + ".")
+pictures = st.binary(min_size=64, max_size=64)
+
+
+def picture(data: bytes) -> bytes:
+    """Write 8 x 8 bytes as a PNG."""
+    buffer = io.BytesIO()
+    Picture.fromarray(np.frombuffer(data, np.uint8).reshape(8, 8)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
+    "han": documents.map(lambda text: {"document": Text(text)}),
+    "bahdanau": sentences.map(lambda text: {"text": Text(text)}),
+    "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
+}
+
+
+def pytorch(trained: TrainedModel, instances: Sequence[Instance]) -> list[Sample]:
+    """Let PyTorch answer each instance alone."""
+    asked = replace(trained, model=trained.model.eval(), examples=tuple(instances))
+    return make_samples(asked, example_rows(asked))
+
+
+def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> list[limelight.Attended]:
+    """Ask the server for all in one call."""
+    plain = [{key: getattr(value, "text", None) or value.data for key, value in each.items()} for each in instances]
+    return client.attend(name, plain)
+
+
+def difference(answer: limelight.Attended, expected: Sample) -> str:
+    """Say how an answer differs from PyTorch's beyond the project's tolerances; empty where it does not."""
+    tolerances = Tolerances(default_tolerances(expected.maps), "CPUExecutionProvider")
+    found = [
+        tolerances.difference(name, answer.prediction.outputs[name], array, is_map=False)
+        for name, array in expected.outputs.items()
+    ]
+    found += [
+        tolerances.difference(name, answer[name].weights, weights.weights, is_map=True)
+        for name, weights in expected.maps.items()
+    ]
+    if expected.token_ids and answer.prediction.sequences[0].token_ids != expected.token_ids:
+        found.append("other tokens")
+    return "; ".join(filter(None, found))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_any_lane(
+    name: str, served: Served, data: st.DataObject
+) -> None:
+    instances = data.draw(st.lists(INSTANCES[name], min_size=2, max_size=5))
+    expected = pytorch(served.trained[name], instances)
+    together = ask(served.client, name, instances)
+    backwards = ask(served.client, name, instances[::-1])[::-1]
+    with ThreadPoolExecutor(4) as callers:  # at the same time, so that both lanes have work
+        alone = [answers[0] for answers in callers.map(lambda each: ask(served.client, name, [each]), instances)]
+    for answers in (alone, together, backwards):
+        assert [difference(answer, sample) for answer, sample in zip(answers, expected, strict=True)] == [""] * len(
+            expected
+        )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rows_sum_to_one(name: str, served: Served) -> None:
+    for answer in ask(served.client, name, served.trained[name].examples):
+        for each in answer:
+            sums = each.dense().sum(axis=-1)
+            np.testing.assert_allclose(sums, 1, atol=1e-5)
+
+
+def swap_query_and_key(trained: TrainedModel) -> None:
+    """Let a Vision Transformer's keys ask and its queries answer."""
+    for layer in trained.model.modules():
+        if hasattr(layer, "query_map"):
+            layer.query_map, layer.key_map = layer.key_map, layer.query_map
+
+
+def drop_the_mask(trained: TrainedModel) -> None:
+    """Let every sentence of a document be as long as the longest."""
+    forward = trained.model.forward
+
+    def careless(*, token_ids: torch.Tensor, token_mask: torch.Tensor) -> object:
+        return forward(token_ids=token_ids, token_mask=torch.ones_like(token_mask))
+
+    trained.model.forward = careless  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(("name", "sabotage"), [("vit", swap_query_and_key), ("han", drop_the_mask)])
+def test_the_comparison_sees_a_sabotaged_model(
+    name: str, sabotage: Callable[[TrainedModel], None], served: Served
+) -> None:
+    sabotaged = copy.deepcopy(served.trained[name])
+    sabotage(sabotaged)
+    instances = {
+        "vit": [{"image": Image(picture(bytes(range(0, 192, 3))))}],
+        "han": [{"document": Text("the cat sat on the mat. a dog.")}],
+    }[name]
+    (answer,) = ask(served.client, name, instances)
+    (expected,) = pytorch(sabotaged, instances)
+    assert difference(answer, expected) != ""
+
+
+def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:
+    words = "the cat sat on"
+    forced = served.client.attend("bahdanau", {"text": "a dog ran", "target": words})
+    assert len(forced["decoder.cross"].query) in (len(words.split()), len(words.split()) + 1)
+    assert forced["decoder.cross"].weights.shape[2] == 3
+
+
+def test_a_stream_tells_what_the_whole_answer_tells(served: Served) -> None:
+    whole = served.client.attend("bahdanau", {"text": "a dog ran"})
+    events = list(
+        served.client.generate("bahdanau", {"text": "a dog ran"}, attention=limelight.Attention(maps=["decoder.cross"]))
+    )
+    tokens = [event for event in events if isinstance(event, limelight.GeneratedToken)]
+    rows = np.concatenate([token.maps[0].weights for token in tokens], axis=1)
+    np.testing.assert_allclose(rows, whole["decoder.cross"].weights, atol=1e-5)
+
+
+def test_the_bundles_of_the_demo_load(tmp_path: Path) -> None:
+    demo = Path(__file__).resolve().parent.parent.parent / "deploy" / "demo"
+    with serving(demo) as running, limelight.Client(running.server.address) as client:
+        states = {status.name: status.state for status in client.models()}
+    assert states == {"bahdanau": "ready", "han": "ready", "vit": "ready"}

@@ -1,7 +1,6 @@
 """From an instance, as a caller sends it, to a row of tensors."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from bundle.errors import InputError
 from bundle.maps import fixed_labels
@@ -141,4 +140,4 @@ def _labels_of_tensors(steps: InputSteps, tensors: Mapping[str, Array]) -> dict[
         else:
             size = int(mask.sum()) if mask is not None and mask.ndim == 1 else array.shape[axis]
             labels[each.name] = Labels(each.name, each.kind, size, parent=each.parent)
-    return {name: replace(value, names=()) for name, value in labels.items()}
+    return labels

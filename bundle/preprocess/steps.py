@@ -1,7 +1,7 @@
 """The steps declared for one input, made ready to run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -173,7 +173,7 @@ class InputSteps:
         mask = np.arange(ids.shape[1]) < np.array([len(each.ids) for each in encoded])[:, None]
         # Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence.
         words = tuple(
-            replace(token, start=token.start + span[0], end=token.end + span[0], parent=number)
+            token._replace(start=token.start + span[0], end=token.end + span[0], parent=number)
             for number, (each, span) in enumerate(kept)
             for token in each.tokens
         )

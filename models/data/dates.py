@@ -81,7 +81,7 @@ SHORT: tuple[Format, ...] = (  # only where two digits of the year are enough
 )
 
 
-def dataset(*, seed: int = 0, training: int = 10_000, held_out: int = 1_000) -> Dataset:
+def dataset(*, seed: int = 0, training: int = 8_000, held_out: int = 1_000) -> Dataset:
     """Write `training` + 2 × `held_out` different dates, each in one way that the seed decides."""
     random_ = random.Random(seed)
     days = random_.sample(range(FIRST.toordinal(), LAST.toordinal() + 1), training + 2 * held_out)

@@ -36,49 +36,50 @@ class Preset:
 PRESETS: dict[str, dict[str, Preset]] = {
     "han": {
         "demo": Preset(
-            settings=Settings(epochs=12, batch_size=16, learning_rate=2e-3, patience=4),
-            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.4, "word_dropout": 0.1},
+            settings=Settings(epochs=7, batch_size=16, learning_rate=4e-3, patience=3),
+            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.5, "word_dropout": 0.25},
             vocabulary=3000,
         ),
         "full": Preset(
-            settings=Settings(epochs=12, batch_size=16, learning_rate=2e-3, patience=3),
+            settings=Settings(epochs=8, batch_size=16, learning_rate=3e-3, patience=3),
             sizes={
-                "d_embedding": 64,
-                "d_gru": 48,
-                "d_attention": 96,
+                "d_embedding": 48,
+                "d_gru": 32,
+                "d_attention": 64,
                 "dropout": 0.5,
-                "max_sentences": 40,
-                "max_words": 40,
+                "word_dropout": 0.1,
+                "max_sentences": 30,
+                "max_words": 30,
             },
-            vocabulary=10_000,
+            vocabulary=8000,
         ),
     },
     "bahdanau": {
         "demo": Preset(
-            settings=Settings(epochs=12, batch_size=64, learning_rate=3e-3, patience=4),
+            settings=Settings(epochs=5, batch_size=64, learning_rate=4e-3, patience=4),
             sizes={"d_embedding": 32, "d_encoder": 48, "d_decoder": 64, "d_attention": 48, "d_maxout": 48},
         ),
         "full": Preset(
-            settings=Settings(epochs=12, batch_size=64, learning_rate=2e-3, patience=2),
+            settings=Settings(epochs=12, batch_size=64, learning_rate=3e-3, patience=2),
             sizes={
-                "d_embedding": 128,
-                "d_encoder": 128,
-                "d_decoder": 192,
-                "d_attention": 128,
-                "d_maxout": 128,
+                "d_embedding": 96,
+                "d_encoder": 96,
+                "d_decoder": 128,
+                "d_attention": 96,
+                "d_maxout": 96,
                 "dropout": 0.2,
             },
-            vocabulary=4000,
+            vocabulary=2000,
         ),
     },
     "vit": {
         "demo": Preset(
-            settings=Settings(epochs=50, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05),
+            settings=Settings(epochs=30, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05),
             sizes={"patch": 2, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 128},
         ),
         "full": Preset(
             settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
-            sizes={"patch": 4, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 256},
+            sizes={"patch": 4, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 128},
         ),
     },
 }

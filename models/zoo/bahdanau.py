@@ -59,6 +59,8 @@ class Bahdanau(GeneratingModel):
             score=score or Projected(Additive(d_q=d_state, d_k=d_memory, d_w=config.d_attention))
         )
         self.target_embedding = nn.Embedding(config.target_vocabulary, config.d_embedding, padding_idx=0)
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare token
         self.decoder = nn.GRUCell(config.d_embedding + d_memory, d_state)
         self.readout = nn.Linear(d_state + config.d_embedding + d_memory, 2 * config.d_maxout)
         self.scores = nn.Linear(config.d_maxout, config.target_vocabulary)

@@ -78,6 +78,7 @@ class HierarchicalAttentionNetwork(TaskModel):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare word
         self.dropout = nn.Dropout(config.dropout)
         self.words = Level(
             encoder=BiGru(d_in=config.d_embedding, d_hidden=config.d_gru),

@@ -1,0 +1,112 @@
+"""Trains the models of docs/results.md, collects what was measured, and writes that page.
+
+    python benchmarks/results.py train --data ../shared/data        one run after another; Ctrl-C and again goes on
+    python benchmarks/results.py collect                            runs/results/*/metrics.json -> benchmarks/results/training.json
+    python benchmarks/results.py write                              training.json -> docs/results.md
+
+Only figures are kept, never a row of the data.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "runs" / "results"
+RECORD = ROOT / "benchmarks" / "results" / "training.json"
+PAGE = ROOT / "docs" / "results.md"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row of the page. data: a folder below --data; empty for the data that need no download."""
+
+    name: str
+    model: str
+    data: str = ""
+    licence: str = ""
+    options: tuple[str, ...] = ()
+
+    def command(self, data: Path) -> list[str]:
+        """The arguments of `limelight`."""
+        where = ["--data", str(data / self.data), "--name", self.data, "--licence", self.licence] if self.data else []
+        return ["train", self.model, *where, *self.options]
+
+
+_REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
+_TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0-FR", ("--epochs", "8"))
+TABLE = (
+    Run("han", "han"),
+    Run("han-mean", "han-mean"),
+    Run("bahdanau", "bahdanau"),
+    Run("bahdanau-last", "bahdanau-last"),
+    Run("vit", "vit"),
+    Run("movie_reviews-han", "han", *_REVIEWS),
+    Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
+    Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
+    Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
+    Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0", ("--epochs", "6")),
+)
+
+
+def train(data: Path, names: list[str], minutes: float) -> None:
+    """Train what is not finished, one run after another."""
+    for run in (run for run in TABLE if not names or run.name in names):
+        folder = RUNS / run.name
+        if (folder / "metrics.json").exists() and json.loads((folder / "metrics.json").read_text())["finished"]:
+            continue
+        begun = (folder / "resume.safetensors").exists()
+        arguments = ["train", run.model, "--resume"] if begun else [*run.command(data), "--overwrite"]
+        arguments += ["--out", str(folder), *(["--time-limit", str(minutes)] if minutes else [])]
+        print(f"== {run.name}", flush=True)
+        subprocess.run(
+            [sys.executable, "-m", "limelight.cli", *arguments],
+            cwd=ROOT,
+            check=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+
+def collect() -> None:
+    """Keep the figures of every run that there is; those of others stay as they are."""
+    record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    for run in TABLE:
+        folder = RUNS / run.name
+        if (folder / "metrics.json").exists():
+            config = json.loads((folder / "config.json").read_text())
+            del config["data"]["path"]
+            record[run.name] = {
+                "command": "limelight " + " ".join(run.command(Path("../shared/data"))),
+                **json.loads((folder / "metrics.json").read_text()),
+                **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
+            }
+    RECORD.parent.mkdir(exist_ok=True)
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def main() -> None:
+    """Do one of the three."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=("train", "collect", "write"))
+    parser.add_argument("names", nargs="*", help="rows, all where none is named")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--minutes", type=float, default=0.0, help="time limit of a run")
+    options = parser.parse_args()
+    if options.task == "train":
+        train(options.data.resolve(), options.names, options.minutes)
+    elif options.task == "collect":
+        collect()
+    else:
+        from benchmarks.results_page import page
+
+        PAGE.write_text(page(json.loads(RECORD.read_text())))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()

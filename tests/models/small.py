@@ -1,0 +1,76 @@
+"""Small untrained models of the zoo, made the same way every time, and batches for them."""
+
+import torch
+from torch import Tensor
+
+from models.card import Answer, TaskModel
+from models.zoo.bahdanau import Bahdanau, BahdanauConfig
+from models.zoo.baselines import bahdanau_last, han_mean
+from models.zoo.han import HanConfig, HierarchicalAttentionNetwork
+from models.zoo.vit import VisionTransformer, VitConfig
+
+VOCABULARY = 20
+HAN = HanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_gru=4, d_attention=6)
+BAHDANAU = BahdanauConfig(
+    source_vocabulary=VOCABULARY,
+    target_vocabulary=VOCABULARY,
+    begin=2,
+    end=3,
+    d_embedding=5,
+    d_encoder=4,
+    d_decoder=6,
+    d_attention=5,
+    d_maxout=4,
+    max_new_tokens=8,
+)
+VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
+
+
+def make(name: str) -> TaskModel:
+    """A model in evaluation mode, its weights drawn from seed 0 (and larger than usual, so that differences show)."""
+    torch.manual_seed(0)
+    made = {
+        "han": lambda: HierarchicalAttentionNetwork(HAN),
+        "han-mean": lambda: han_mean(HAN),
+        "bahdanau": lambda: Bahdanau(BAHDANAU),
+        "bahdanau-last": lambda: bahdanau_last(BAHDANAU),
+        "vit": lambda: VisionTransformer(VIT),
+    }[name]()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(2)
+    return made.eval().requires_grad_(False)
+
+
+def document(lengths: list[int], seed: int) -> Tensor:
+    """Token ids [sentence, word] of a document alone: sentences of these lengths, padded with 0 to the longest."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(1, VOCABULARY, (len(lengths), max(lengths)), generator=generator)
+    return ids * (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])
+
+
+def text(length: int, seed: int) -> Tensor:
+    """Token ids [token]."""
+    return torch.randint(1, VOCABULARY, (length,), generator=torch.Generator().manual_seed(seed))
+
+
+def stack(arrays: list[Tensor], extra: int = 0) -> Tensor:
+    """Pad with 0 to one size, `extra` larger than needed on every axis, and stack."""
+    sizes = [max(sizes) + extra for sizes in zip(*(array.shape for array in arrays), strict=True)]
+    stacked = torch.zeros(len(arrays), *sizes, dtype=arrays[0].dtype)
+    for place, array in zip(stacked, arrays, strict=True):
+        place[tuple(slice(size) for size in array.shape)] = array
+    return stacked
+
+
+def same(alone: Answer, batched: Answer, row: int) -> None:
+    """Assert that a row of a batch says what the instance says alone, and nothing about its padding."""
+    for group, others in ((alone.outputs, batched.outputs), (alone.maps, batched.maps)):
+        for name, wanted in group.items():
+            found = others[name][row]
+            inside = tuple(slice(size) for size in wanted.shape[1:])
+            assert torch.allclose(found[inside], wanted[0], atol=1e-6, rtol=1e-5), name
+            if others is batched.maps:
+                outside = found.clone()
+                outside[inside] = 0
+                assert not outside.any(), f"{name} has weight on padding"

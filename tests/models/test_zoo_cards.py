@@ -1,0 +1,88 @@
+"""What a card says is what the model does."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as Picture
+
+from bundle.maps import canonical, cut, nested_mask_name
+from bundle.rows import collate, tensor_descriptions
+from bundle.values import Image, Instance, Text
+from limelight.v1 import bundle_pb2
+from models.card import Card
+from models.data import tokenizers
+from models.training.batches import preprocessor_of
+from models.zoo import bahdanau_card, han, vit
+from tests.models import small
+
+TEXT = ["It rains all day. We stay at home!", "The cat sat."]
+
+
+def png(seed: int) -> Image:
+    buffer = io.BytesIO()
+    Picture.fromarray(np.random.default_rng(seed).integers(0, 256, (9, 7), np.uint8)).save(buffer, "PNG")
+    return Image(buffer.getvalue())
+
+
+def case(name: str) -> tuple[Card, list[Instance]]:
+    """A card with its tokenizers, and instances of different lengths."""
+    words = tokenizers.words(TEXT, vocabulary=small.VOCABULARY)
+    source = tokenizers.characters(["rains", "a"], lower=True, output=False)
+    target = tokenizers.characters(["cats"], lower=False, output=True)
+    if name == "han":
+        return han.card(small.HAN, labels=["a", "b", "c"], tokenizer=words), [{"document": Text(each)} for each in TEXT]
+    if name == "bahdanau":
+        made = bahdanau_card.card(small.BAHDANAU, source_tokenizer=source, target_tokenizer=target)
+        return made, [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}]
+    return vit.card(small.VIT, labels=["a", "b", "c"]), [{"image": png(seed)} for seed in range(2)]
+
+
+@pytest.mark.parametrize("name", ["han", "bahdanau", "vit"])
+def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
+    card, instances = case(name)
+    description = card.description
+    rows = [preprocessor_of(card).row(instance) for instance in instances]
+    batch = collate(rows, list(tensor_descriptions(description.inputs)))
+    answer = small.make(name)(**{key: torch.from_numpy(array) for key, array in batch.items()})
+    assert set(answer.outputs) == {each.name for each in description.outputs}
+    assert list(answer.maps) == [each.name for each in description.maps] == list(card.map_axes)
+    for each in description.maps:
+        whole = canonical(answer.maps[each.name].numpy(), card.map_axes[each.name])
+        assert whole.shape[1] == each.heads
+        if name == "bahdanau":  # output steps are not known before the model runs
+            assert whole.shape[2] == batch["target_ids"].shape[1]
+            assert whole.shape[3] == max(row.labels["source"].size for row in rows)
+            continue
+        for number, row in enumerate(rows):
+            weights = cut(whole[number], each, row.labels, row, nested_mask_name(description, each))
+            queries, keys = row.labels[each.query_labels].size, row.labels[each.key_labels].size
+            if weights.query_index is None:
+                assert weights.weights.shape == (each.heads, queries, keys)
+                assert np.allclose(weights.weights.sum(-1), 1, atol=1e-6)
+            else:
+                assert weights.weights.shape == (1, keys) and weights.query_index.max() == queries - 1
+                sums = np.bincount(weights.query_index, weights.weights[0])
+                assert np.allclose(sums, 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["han", "bahdanau", "vit"])
+def test_a_card_says_where_the_model_stands(name: str) -> None:
+    description = case(name)[0].description
+    columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]
+    assert all(columns) and len(columns) == 8
+    assert description.name == name and description.citation.year and description.summary.endswith(".")
+    names = {each.name for each in description.label_sets}
+    assert all({each.query_labels, each.key_labels} <= names for each in description.maps)
+
+
+def test_the_states_of_the_decoder_are_those_of_its_card() -> None:
+    card, instances = case("bahdanau")
+    model = small.make("bahdanau")
+    generation = card.generation
+    assert isinstance(generation, bundle_pb2.Generation)
+    row = preprocessor_of(card).row(instances[0])
+    encoded = model.encode(**{key: torch.from_numpy(array)[None] for key, array in row.tensors.items()})
+    assert {state.encoder_output for state in generation.states} <= set(encoded)
+    assert row.tensors["target_ids"][-1] == generation.end_token

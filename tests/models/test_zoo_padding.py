@@ -1,0 +1,84 @@
+"""The same input gives the same answer alone, in a batch and padded: outputs and weights."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.models import small
+
+lengths = st.integers(1, 7)
+documents = st.lists(st.lists(lengths, min_size=1, max_size=4), min_size=1, max_size=4)
+quick = settings(max_examples=25, deadline=None)
+
+
+@quick
+@pytest.mark.parametrize("name", ["han", "han-mean"])
+@given(shapes=documents, extra=st.integers(0, 3))
+def test_a_document_is_answered_the_same_in_any_company(name: str, shapes: list[list[int]], extra: int) -> None:
+    model = small.make(name)
+    ids = [small.document(shape, seed) for seed, shape in enumerate(shapes)]
+    stacked = small.stack(ids, extra)
+    batched = model(token_ids=stacked, token_mask=stacked != 0)
+    for row, each in enumerate(ids):
+        small.same(model(token_ids=each[None], token_mask=each[None] != 0), batched, row)
+    sums = batched.maps["word"].sum(-1)
+    assert torch.allclose(sums, (stacked != 0).any(-1).float(), atol=1e-6)
+    assert torch.allclose(batched.maps["sentence"].sum(-1), torch.ones(len(ids)), atol=1e-6)
+
+
+@quick
+@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last"])
+@given(sources=st.lists(lengths, min_size=1, max_size=4), target=lengths, extra=st.integers(0, 3))
+def test_a_text_is_answered_the_same_in_any_company(name: str, sources: list[int], target: int, extra: int) -> None:
+    model = small.make(name)
+    ids = [small.text(length, seed) for seed, length in enumerate(sources)]
+    targets = torch.stack([small.text(target, seed) for seed in range(len(sources))])
+    stacked = small.stack(ids, extra)
+    batched = model(source_ids=stacked, source_mask=stacked != 0, target_ids=targets)
+    for row, each in enumerate(ids):
+        alone = model(source_ids=each[None], source_mask=each[None] != 0, target_ids=targets[row : row + 1])
+        small.same(alone, batched, row)
+    weights = batched.maps["decoder.cross"]
+    assert torch.allclose(weights.sum(2), torch.ones(()), atol=1e-6)
+
+
+@quick
+@given(count=st.integers(1, 5))
+def test_an_image_is_answered_the_same_in_any_company(count: int) -> None:
+    model = small.make("vit")
+    pixels = torch.randn(count, 1, 4, 6, generator=torch.Generator().manual_seed(count))
+    batched = model(pixels=pixels)
+    for row in range(count):
+        small.same(model(pixels=pixels[row : row + 1]), batched, row)
+    for weights in batched.maps.values():
+        assert weights.shape == (count, 2, 7, 7)
+        assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["han", "bahdanau"])
+def test_without_the_mask_padding_changes_the_answer(name: str) -> None:
+    """The sabotage that the tests above must notice."""
+    model = small.make(name)
+    if name == "han":
+        ids = small.document([3, 2], 1)[None]
+        padded = small.stack([ids[0]], 2)
+        alone = model(token_ids=ids, token_mask=ids != 0)
+        unmasked = model(token_ids=padded, token_mask=torch.ones_like(padded, dtype=torch.bool))
+    else:
+        ids, target = small.text(4, 1)[None], small.text(3, 2)[None]
+        padded = small.stack([ids[0]], 2)
+        alone = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
+        everything = torch.ones_like(padded, dtype=torch.bool)
+        unmasked = model(source_ids=padded, source_mask=everything, target_ids=target)
+    with pytest.raises(AssertionError):
+        small.same(alone, unmasked, 0)
+
+
+def test_a_sentence_of_padding_is_zeros_and_no_nan() -> None:
+    model = small.make("han")
+    ids = torch.zeros(1, 2, 3, dtype=torch.int64)
+    ids[0, 0] = 5
+    answer = model(token_ids=ids, token_mask=ids != 0)
+    assert torch.isfinite(answer.outputs["logits"]).all()
+    assert not answer.maps["word"][0, 1].any() and answer.maps["sentence"][0].tolist() == [1.0, 0.0]

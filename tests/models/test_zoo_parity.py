@@ -1,0 +1,138 @@
+"""The networks against independent implementations: PyTorch's own layers with the same weights."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.attention.score import ScaledDot
+from models.training.decode import greedy
+from models.zoo.bahdanau import Bahdanau
+from models.zoo.bahdanau_card import card
+from models.zoo.recurrent import BiGru, turning
+from models.zoo.vit import Block
+from tests.models import small
+
+
+def test_the_bidirectional_gru_equals_torchs_on_packed_sequences() -> None:
+    torch.manual_seed(1)
+    ours, theirs = BiGru(d_in=3, d_hidden=4), nn.GRU(3, 4, batch_first=True, bidirectional=True)
+    weights = {f"{name}": value for name, value in ours.onward.state_dict().items()}
+    weights |= {f"{name}_reverse": value for name, value in ours.reverse.state_dict().items()}
+    theirs.load_state_dict(weights)
+    lengths = torch.tensor([5, 1, 3, 5, 2])
+    features = torch.randn(5, 5, 3)
+    packed = nn.utils.rnn.pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
+    wanted, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    found = ours(features, torch.arange(5) < lengths[:, None])
+    assert torch.allclose(found, wanted, atol=1e-6)
+
+
+def test_turning_round_by_hand() -> None:
+    mask = torch.tensor([[True, True, True, False], [False] * 4])
+    assert turning(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
+
+
+def blocks() -> tuple[Block, nn.TransformerEncoderLayer]:
+    """A layer of ours and one of torch's, with the same weights."""
+    torch.manual_seed(2)
+    ours = Block(small.VIT).eval()
+    d, heads = small.VIT.d_model, small.VIT.heads
+    theirs = nn.TransformerEncoderLayer(
+        d, heads, small.VIT.d_hidden, activation=nn.functional.gelu, batch_first=True, norm_first=True
+    ).eval()
+    attention = ours.attention
+    theirs.self_attn.load_state_dict(
+        {
+            "in_proj_weight": torch.cat(
+                [m.weight for m in (attention.query_map, attention.key_map, attention.value_map)]
+            ),
+            "in_proj_bias": torch.cat([m.bias for m in (attention.query_map, attention.key_map, attention.value_map)]),
+            "out_proj.weight": attention.merge.weight,
+            "out_proj.bias": attention.merge.bias,
+        }
+    )
+    pairs = ((theirs.norm1, ours.attention_norm), (theirs.norm2, ours.hidden_norm))
+    for layer, own in (*pairs, (theirs.linear1, ours.hidden[0]), (theirs.linear2, ours.hidden[2])):
+        layer.load_state_dict(own.state_dict())
+    return ours, theirs
+
+
+def weights_of(theirs: nn.TransformerEncoderLayer, features: Tensor) -> Tensor:
+    normed = theirs.norm1(features)
+    return theirs.self_attn(normed, normed, normed, need_weights=True, average_attn_weights=False)[1]
+
+
+def test_a_block_of_the_vision_transformer_equals_torchs() -> None:
+    ours, theirs = blocks()
+    features = torch.randn(2, 5, small.VIT.d_model)
+    output, weights = ours(features)
+    assert torch.allclose(output, theirs(features), atol=1e-5)
+    assert torch.allclose(weights, weights_of(theirs, features), atol=1e-6)
+
+
+def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = blocks()
+    features = torch.randn(2, 5, small.VIT.d_model)
+    right = ScaledDot.forward
+    monkeypatch.setattr(ScaledDot, "forward", lambda self, query, key, context: right(self, key, query, context))
+    assert not torch.allclose(ours(features)[1], weights_of(theirs, features), atol=1e-3)
+
+
+def test_patches_are_cut_row_by_row() -> None:
+    model = small.make("vit")
+    pixels = torch.arange(24.0).reshape(1, 1, 4, 6)
+    patches = model.patches(pixels)
+    assert patches.shape == (1, 6, 4)
+    assert patches[0, 0].tolist() == [0, 1, 6, 7] and patches[0, 1].tolist() == [2, 3, 8, 9]
+    assert patches[0, 3].tolist() == [12, 13, 18, 19]
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last"])
+def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
+    model = small.make(name)
+    assert isinstance(model, Bahdanau)
+    ids = small.stack([small.text(5, 1), small.text(3, 2)])
+    target = torch.stack([small.text(4, 3), small.text(4, 4)])
+    forced = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
+    encoded = model.encode(source_ids=ids, source_mask=ids != 0)
+    state, token = encoded["initial_state"], torch.full((2,), small.BAHDANAU.begin)
+    for step in range(4):
+        answer = model.step(token, keys=encoded["keys"], memory=encoded["memory"], state=state, source_mask=ids != 0)
+        assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-5)
+        assert torch.allclose(answer.maps["decoder.cross"], forced.maps["decoder.cross"][:, step], atol=1e-6)
+        state, token = answer.states["next_state"], target[:, step]
+
+
+def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores() -> None:
+    model = small.make("bahdanau")
+    assert isinstance(model, Bahdanau)
+    generation = card(small.BAHDANAU, source_tokenizer="", target_tokenizer="").generation
+    assert generation is not None
+    ids = small.stack([small.text(length, length) for length in (2, 6, 4)])
+    together = greedy(model, generation, {"source_ids": ids, "source_mask": ids != 0})
+    for row, tokens in zip(ids, together, strict=True):
+        alone = row[row != 0][None]
+        tensors = {"source_ids": alone, "source_mask": alone != 0}
+        assert greedy(model, generation, tensors) == [tokens]
+        forced = model(**tensors, target_ids=torch.tensor([tokens]))
+        assert forced.outputs["scores"].argmax(-1)[0].tolist() == list(tokens)
+        assert len(tokens) <= generation.max_new_tokens
+
+
+def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_else() -> None:
+    model = small.make("bahdanau-last")
+    assert isinstance(model, Bahdanau)
+    ids = small.stack([small.text(5, 1), small.text(3, 2)])
+    tensors = {**model.encode(source_ids=ids, source_mask=ids != 0), "source_mask": ids != 0}
+    tensors["state"] = tensors["initial_state"]
+    _, context, _ = model.attend(torch.zeros(2, small.BAHDANAU.d_embedding), tensors)
+    half, memory = small.BAHDANAU.d_encoder, tensors["memory"]
+    for row, last in enumerate((4, 2)):
+        assert torch.equal(context[row], torch.cat([memory[row, last, :half], memory[row, 0, half:]]))
+
+
+def test_without_attention_words_and_sentences_are_averaged() -> None:
+    ids = small.document([4, 1, 2], 3)[None]
+    maps = small.make("han-mean")(token_ids=ids, token_mask=ids != 0).maps
+    assert torch.allclose(maps["sentence"], torch.full((1, 3), 1 / 3))
+    assert torch.allclose(maps["word"][0, 2], torch.tensor([0.5, 0.5, 0, 0]))

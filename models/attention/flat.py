@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from models.attention.context import Context
 from models.attention.core import Attention
-from models.attention.errors import ShapeError, require_axes
+from models.attention.errors import CombinationError, ShapeError, require_axes
 
 Contexts = Mapping[str, Context] | None
 
@@ -34,6 +34,13 @@ def attend(
     one = [None if tensor is None else tensor.unsqueeze(1) for tensor in (query, value)]
     context_vectors, weights = attention(one[0], key.unsqueeze(1), one[1], mask, context)
     return join_heads(context_vectors), weights
+
+
+def require_one_row(attention: nn.Module, why: str) -> None:
+    """Raise CombinationError where an alignment inside gives several rows of weights a query (selective grid)."""
+    for part in attention.modules():
+        if getattr(part, "makes_queries", False):
+            raise CombinationError(f"{type(part).__name__} gives several rows of weights a query, but {why}")
 
 
 def join_heads(context_vectors: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from models.attention.context import Context
 from models.attention.errors import CombinationError
-from models.attention.flat import attend, over_keys
+from models.attention.flat import attend, over_keys, require_one_row
 from models.attention.linear import HeadLinear
 from models.attention.queries.learned import LearnedQuery
 from models.attention.queries.pool import reads_no_query
@@ -17,7 +17,8 @@ class LabelWise(nn.Module):
 
     Shapes: features [batch, key, d_k], value [batch, key, d_v] (default: features), mask [batch, key]
         -> context vectors [batch, label, d_v], weights [batch, head, label, key(, feature)].
-    Raises: CombinationError at construction where the score ignores the query, so that all labels would look alike.
+    Raises: CombinationError at construction where the score ignores the query, so that all labels would look alike,
+        or the alignment gives several rows a query.
     """
 
     def __init__(self, *, attention: nn.Module, labels: int, d_q: int) -> None:
@@ -26,6 +27,7 @@ class LabelWise(nn.Module):
             raise CombinationError(
                 "labels differ by their queries only, and this score ignores the query: all labels would look alike"
             )
+        require_one_row(attention, "a label has one context vector")
         self.attention = attention
         self.query = LearnedQuery(d_q=d_q, count=labels)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from models.attention.context import Context
 from models.attention.errors import CombinationError
-from models.attention.flat import attend
+from models.attention.flat import attend, require_one_row
 from models.attention.queries.specialised import share
 from models.attention.queries.transforms import AddContext, QueryTransform
 
@@ -25,8 +25,8 @@ class MultiHop(nn.Module):
         mask broadcastable to [batch, head, query, key], context one for all hops or one a hop
         -> context vectors of the last hop [batch, query, d_v],
         weights [batch, head, hop · query, key(, feature)], the first hop's rows first.
-    Raises: CombinationError at construction where there is no hop, or `context_in_query` is set without
-        `average_first`, since the first query would have no context beside it.
+    Raises: CombinationError at construction where there is no hop, an alignment gives several rows a query, or
+        `context_in_query` is set without `average_first`, since the first query would have no context beside it.
     """
 
     def __init__(
@@ -44,6 +44,8 @@ class MultiHop(nn.Module):
             raise CombinationError(
                 "context_in_query puts c beside the query of every hop, so the first needs average_first"
             )
+        for attention in hops:
+            require_one_row(attention, "the next hop asks one question for each")
         self.hops = nn.ModuleList(hops)
         self.transform = AddContext() if transform is None else transform
         self.context_in_query, self.average_first = context_in_query, average_first

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from models.attention.context import Context
 from models.attention.errors import require_features
-from models.attention.flat import attend
+from models.attention.flat import attend, require_one_row
 
 
 class SelfAttention(nn.Module):
@@ -17,7 +17,8 @@ class SelfAttention(nn.Module):
 
     Shapes: features [batch, position, d_f], mask broadcastable to [batch, head, query, key]
         -> features [batch, position, d_v], weights [batch, head, position, position(, feature)].
-    Raises: ShapeError where the features differ from `d_f`, or the context vectors do and `residual` is set.
+    Raises: CombinationError at construction where `residual` is set and the alignment gives several rows a query;
+        ShapeError where the features differ from `d_f`, or the context vectors do and `residual` is set.
     """
 
     def __init__(
@@ -31,6 +32,8 @@ class SelfAttention(nn.Module):
         residual: bool = False,
     ) -> None:
         super().__init__()
+        if residual:
+            require_one_row(attention, "each position's features take one context vector")
         self.attention, self.d_f = attention, d_f
         self.query_map, self.key_map, self.value_map = (
             nn.Identity() if size is None else nn.Linear(d_f, size, bias=False) for size in (d_q, d_k, d_v)

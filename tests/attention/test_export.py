@@ -23,8 +23,10 @@ GROUPS = {column: [m for m in EXPORTED_MECHANISMS if m.column == column] for col
 
 
 def source(mechanism: Mechanism) -> str:
-    """Mechanisms with one source share inputs: those that take what an `Attention` takes, as many heads."""
-    return mechanism.name if mechanism.make_inputs is not None else f"attention, {mechanism.heads} heads"
+    """Mechanisms with one source share inputs: those of one function, or what an `Attention` takes, as many heads."""
+    if mechanism.make_inputs is None:
+        return f"attention, {mechanism.heads} heads"
+    return next(m.name for m in MECHANISMS if m.make_inputs is mechanism.make_inputs)
 
 
 def example(mechanisms: list[Mechanism], sizes: Sizes, seed: int = 0) -> dict[tuple[str, str], Tensor]:

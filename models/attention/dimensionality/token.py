@@ -39,7 +39,9 @@ class TokenToToken(Score):
 class SourceToToken(Score):
     """Source2token: how each token's features matter to the whole (Shen et al. 2018a, eq. 13; survey S §5.1).
 
-    e = W₂ act(W₁ k + b₁) + b₂. The query is not read and may be None: one row of weights.
+    e = W₂ act(W₁ k + b₁) + b₂
+
+    The query is not read and may be None: one row of weights.
 
     Shapes: key [batch, head, key, d_k] -> scores [batch, head, query or 1, key, d_v].
     Raises: ShapeError where d_k differs from what the score was built for.

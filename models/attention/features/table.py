@@ -137,7 +137,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         outputs=("context", "coarse_first", "coarse_second", "fine_first", "fine_second", "affinity"),
     ),
     rotatory(name="rotatory attention", build=lambda: Rotatory(rotations=[rotation()])),
-    rotatory(name="rotatory attention, repeated", build=lambda: Rotatory(rotations=[rotation(), *[rotation()] * 2])),
+    rotatory(name="rotatory attention, repeated", build=lambda: Rotatory(rotations=[rotation(), rotation()])),
     pair(
         row="G7",
         name="aggregation by pooling",

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 from bundle.maps import canonical, cut, nested_mask_name
 from bundle.preprocess import Preprocessor
@@ -85,6 +86,20 @@ def test_all_samples_in_one_padded_batch_get_their_own_answers(name: str, export
             assert not tolerances.difference(each.name, weights.weights, expected.weights, is_map=True)
             if expected.key_index is not None:
                 np.testing.assert_array_equal(weights.key_index, expected.key_index)
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_a_second_runtime_that_shares_nothing_with_the_first_agrees(name: str, exported: Exported) -> None:
+    folder = exported(name)[1]
+    graph = folder.bundle.graphs[0]
+    reference = ReferenceEvaluator(str(folder.file(graph.file)))
+    for sample in read_samples(folder):
+        fed = {each: array[np.newaxis] for each, array in sample.tensors.items()}
+        fed["luck"] = np.full(fed["ids"].shape, 0.5, np.float32)
+        answered = reference.run(None, {each: fed[each] for each in graph.inputs})
+        for output, array in zip(graph.outputs, answered, strict=True):
+            expected = sample.outputs[output] if output in sample.outputs else sample.maps[output].weights
+            np.testing.assert_allclose(array[array != 0], expected[expected != 0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_generating_model_puts_out_its_samples_step_by_step(exported: Exported) -> None:

@@ -82,6 +82,30 @@ class Detokenizer:
         """Give a token as the vocabulary writes it."""
         return _token(self._tokenizer, token_id)
 
+    def stream(self) -> "TextStream":
+        """Begin a text that is written token by token."""
+        return TextStream(self)
+
+
+class TextStream:
+    """Writes a sequence token by token, each in the time of one: only tokens since the last whole piece are read."""
+
+    def __init__(self, detokenizer: Detokenizer) -> None:
+        self._detokenizer = detokenizer
+        self._token_ids: list[int] = []
+        self._written = 0  # tokens before this one are in the text already
+        self._context = 0  # the last piece begins here: joining depends on what stands before
+
+    def add(self, token_id: int) -> str:
+        """Give what a token adds to the text; nothing while it is part of a character, or special."""
+        self._token_ids.append(token_id)
+        before = self._detokenizer.text(self._token_ids[self._context : self._written])
+        now = self._detokenizer.text(self._token_ids[self._context :])
+        if len(now) <= len(before) or now.endswith("\ufffd"):
+            return ""
+        self._context, self._written = self._written, len(self._token_ids)
+        return now[len(before) :]
+
 
 def _token(tokenizer: Any, token_id: int) -> str:
     """Give a token as the vocabulary writes it; empty for an id that it lacks, which the library raises for in part."""

@@ -30,6 +30,8 @@ class GeneratedToken:
     id: int
     text: str
     """As the vocabulary writes it; empty for a special token."""
+    delta: str
+    """What it adds to the text of the sequence; empty while it is part of a character, or special."""
     log_probability: float
     maps: tuple[AttentionMap, ...]
     """One row a map: the query axis has size 1 and is this token."""
@@ -74,7 +76,7 @@ class EventReader:
             token = message.token
             self._tokens.append(token.text)
             maps = tuple(self._token_map(each, token) for each in token.maps)
-            return GeneratedToken(token.index, token.id, token.text, token.log_probability, maps)
+            return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
         if kind == "end":
             return self._end(message.end)
         raise ValueError("an event of a kind that this client does not know")

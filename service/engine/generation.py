@@ -8,7 +8,7 @@ import numpy as np
 
 from bundle.errors import BundleError
 from bundle.rows import Row, tensor_descriptions
-from bundle.text import Detokenizer
+from bundle.text import Detokenizer, TextStream
 from bundle.values import Array
 from limelight.v1 import bundle_pb2
 from service.engine.forward import Feeds, bound_maps, cut_output
@@ -108,11 +108,15 @@ class Generating:
 
 @dataclass
 class _Generated:
-    """A row that still generates. firsts: at each step so far, the slot of its first hypothesis."""
+    """A row that still generates.
+
+    text: of what is streamed. firsts: at each step so far, the slot of its first hypothesis.
+    """
 
     job: Job
     number: int
     search: Search
+    text: TextStream
     live: tuple[Hypothesis, ...] = (Hypothesis(),)
     ended: list[Hypothesis] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)
@@ -138,7 +142,9 @@ class _Decoding:
                 ]
             )
         )
-        self.rows = [_Generated(job, number, model.search(job)) for number, job in enumerate(jobs)]
+        self.rows = [
+            _Generated(job, number, model.search(job), model.writer.stream()) for number, job in enumerate(jobs)
+        ]
         self.batching = self.computing = 0
 
     def begin(self) -> list[Happening]:
@@ -218,7 +224,8 @@ class _Decoding:
         if row.job.call.steps and newest is not None and newest.length == step + 1:
             maps = self._trace.step_maps(row.job.call.query.maps, row.job.row, step, row.firsts[-1] + newest.place)
             text = self._model.writer.token(newest.token)
-            events.append(Step(step, newest.token, text, newest.log_probability, maps))
+            delta = row.text.add(newest.token)
+            events.append(Step(step, newest.token, text, delta, newest.log_probability, maps))
         if not row.live:
             events.append(self._answer(row))
         return events

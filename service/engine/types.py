@@ -97,10 +97,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Step:
-    """One token of a sequence as it is put out; each map has a query axis of size 1."""
+    """One token of a sequence as it is put out; each map has a query axis of size 1.
+
+    text: as the vocabulary writes it. delta: what it adds to the sequence's text.
+    """
 
     index: int
     token_id: int
     text: str
+    delta: str
     log_probability: float
     maps: Mapping[str, MapWeights] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from bundle.rows import Labels, Token
-from bundle.text import Detokenizer
+from bundle.text import Detokenizer, TextStream
 from limelight.v1 import attention_pb2, bundle_pb2
 from service.engine.search import Hypothesis
 from service.engine.types import FinishReason, Sequence
@@ -22,6 +22,10 @@ class Writer:
     def token(self, token_id: int) -> str:
         """Give a token as the vocabulary writes it; empty for a special token."""
         return "" if self._special(token_id) else self._detokenizer.token(token_id)
+
+    def stream(self) -> TextStream:
+        """Begin a text that is written token by token."""
+        return self._detokenizer.stream()
 
     def stopped(self, stop: tuple[str, ...]) -> Callable[[Hypothesis], bool] | None:
         """Make the check whether a stop text has appeared; None where there is none to look for."""
@@ -48,11 +52,9 @@ class Writer:
         """Give the label set of the output steps: one token an entry, with its place in the sequence's text."""
         if not self._label_set:
             return {}
-        ends = [0]
-        for count in range(1, len(sequence.token_ids) + 1):
-            # A text can shrink when a token is added (bytes that make one character): places never run backwards.
-            length = min(len(self._detokenizer.text(sequence.token_ids[:count])), len(sequence.text))
-            ends.append(max(ends[-1], length))
+        stream, ends = self._detokenizer.stream(), [0]
+        for token in sequence.token_ids:
+            ends.append(min(ends[-1] + len(stream.add(token)), len(sequence.text)))
         tokens = tuple(
             Token(self._detokenizer.token(token), start, end, self._special(token))
             for token, start, end in zip(sequence.token_ids, ends, ends[1:], strict=False)

@@ -111,7 +111,7 @@ class Stream:
         response = service_pb2.GenerateResponse()
         token = response.token
         token.index, token.id, token.text = step.index, step.token_id, step.text
-        token.log_probability = step.log_probability
+        token.log_probability, token.delta = step.log_probability, step.delta
         plan = self._wish.plan
         if plan is not None:
             chosen = tuple(each for each in plan.chosen if each.description.name in step.maps)

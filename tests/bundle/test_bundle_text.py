@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from bundle.errors import BundleError
 from bundle.text import Detokenizer, Encoder, split_sentences
@@ -120,3 +121,21 @@ def test_padding_and_truncation_of_the_file_itself_do_not_count() -> None:
         "pad_token": "<pad>",
     }  # fmt: skip
     assert [each.ids for each in Encoder(json.dumps(content)).encode(["the cat", "a"])] == [(5, 3), (2,)]
+
+
+@given(st.lists(st.integers(0, len(small.WORDS) - 1), max_size=30))
+def test_what_tokens_add_one_by_one_is_the_whole_text(token_ids: list[int]) -> None:
+    writer = Detokenizer(small.tokenizer())
+    stream = writer.stream()
+    assert "".join(stream.add(token) for token in token_ids) == writer.text(token_ids)
+
+
+def test_a_character_of_several_tokens_is_written_once_it_is_whole() -> None:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    made = Tokenizer(models.BPE({byte: number for number, byte in enumerate(alphabet)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    text = "añ€𝄞"
+    stream = Detokenizer(made.to_str()).stream()
+    deltas = [stream.add(token) for token in made.encode(text).ids]
+    assert [delta for delta in deltas if delta] == list(text)

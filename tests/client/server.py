@@ -71,7 +71,10 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         for step, token in enumerate([] if beam else steps.tokens):
             if "slow" in request.instance.inputs["text"].text:
                 time.sleep(0.2)
-            event = service.GeneratedToken(index=step, id=best.token_ids[step], text=token.text, log_probability=-0.5)
+            delta = token.text if step == 0 or token.special else f" {token.text}"
+            event = service.GeneratedToken(
+                index=step, id=best.token_ids[step], text=token.text, log_probability=-0.5, delta=delta
+            )
             if request.HasField("attention"):
                 row = event.maps.add()
                 row.CopyFrom(whole.maps[0])

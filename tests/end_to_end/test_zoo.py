@@ -172,6 +172,7 @@ def test_a_stream_tells_what_the_whole_answer_tells(served: Served) -> None:
     tokens = [event for event in events if isinstance(event, limelight.GeneratedToken)]
     rows = np.concatenate([token.maps[0].weights for token in tokens], axis=1)
     np.testing.assert_allclose(rows, whole["decoder.cross"].weights, atol=1e-5)
+    assert "".join(token.delta for token in tokens) == whole.prediction.text == events[-1].text
 
 
 def test_the_bundles_of_the_demo_load(tmp_path: Path) -> None:

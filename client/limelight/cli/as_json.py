@@ -108,8 +108,8 @@ def event(each: GenerationEvent) -> dict[str, Any]:
             return {"event": "start", "truncated": each.truncated, "label_sets": sets}
         case GeneratedToken():
             maps = [attention_map(map_) for map_ in each.maps]
-            token = {"index": each.index, "id": each.id, "text": each.text, "log_probability": each.log_probability}
-            return {"event": "token", **token, "maps": maps}
+            token = {"index": each.index, "id": each.id, "text": each.text, "delta": each.delta}
+            return {"event": "token", **token, "log_probability": each.log_probability, "maps": maps}
         case GenerationEnd():
             return {
                 "event": "end",

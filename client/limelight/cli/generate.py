@@ -23,7 +23,7 @@ Hypotheses = Annotated[int, typer.Option("--hypotheses", min=0, help="Sequences 
 MaxNewTokens = Annotated[
     int, typer.Option("--max-new-tokens", min=0, help="Most tokens put out; 0 for the model's limit.")
 ]
-Stop = Annotated[list[str] | None, typer.Option("--stop", help="End once the text ends with this. Repeatable.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="End once this appears in the text. Repeatable.")]
 TargetText = Annotated[str | None, typer.Option("--target-text", help="Force this output.")]
 
 
@@ -52,7 +52,7 @@ def generate(
 ) -> None:
     """Let a model put out text, token by token: `limelight generate bahdanau "3 May 2021"`.
 
-    A terminal shows tokens as they come, then the text; a pipe gets the text alone, a line a sequence. With --json
+    A terminal shows the text as it comes; a pipe gets the text alone, a line a sequence. With --json
     every event is a line, with attention for the maps that --map names.
     """
     with options.connect(target, timeout) as client:
@@ -85,14 +85,14 @@ def generate(
             return
         console = Console()
         end: GenerationEvent | None = None
-        # What joins tokens to text is the model's business, so the tokens are shown apart, and give way to the text.
+        # Shown as it comes, then replaced by the whole text, which leaves out a stop text.
         with Live(Text(), console=console, transient=True, auto_refresh=False) as live:
-            tokens: list[str] = []
+            written = ""
             for event in events:
                 end = event
                 if isinstance(event, GeneratedToken) and console.is_terminal:
-                    tokens.append(event.text)
-                    live.update(Text("·".join(tokens), style="dim"), refresh=True)
+                    written += event.delta
+                    live.update(Text(written, style="dim"), refresh=True)
     if isinstance(end, GenerationEnd):
         for sequence in end.sequences:
             print(sequence.text)

@@ -38,7 +38,7 @@ def make_samples(trained: TrainedModel) -> list[Sample]:
     Raises: ExportError where there is no example, or one cannot be read or forces the output, or the model does not
     answer as its card states.
     """
-    return [_sample(trained, row) for row in _rows(trained)]
+    return [_sample(trained, row) for row in example_rows(trained)]
 
 
 def _sample(trained: TrainedModel, row: Row) -> Sample:
@@ -56,18 +56,3 @@ def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
     parts = torch_side.TorchParts(trained.model, card)
     choose = greedy(card.generation.end_token)
     return generated(card, unroll(parts, card, batch(card, rows), batch_sizes(rows), choose), row, 0)
-
-
-def _rows(trained: TrainedModel) -> list[Row]:
-    if not trained.examples:
-        raise ExportError("a bundle needs at least one example, so that a server can check its answers")
-    preprocessor = Preprocessor.from_parts(bundle_of(trained.card), trained.card.files)
-    rows = []
-    for number, example in enumerate(trained.examples):
-        try:
-            rows.append(preprocessor.row(example, field=f"examples[{number}]"))
-        except InputError as error:
-            raise ExportError(f"{error.field} {error.message}") from error
-        if trained.card.generation is not None and trained.card.generation.target_tensor in rows[-1].tensors:
-            raise ExportError(f"examples[{number}] forces the output; an example shows what is put out by itself")
-    return rows

@@ -1,4 +1,4 @@
-"""The published models from PyTorch to a socket: what is served is what PyTorch answers, whatever else is in the batch."""
+"""The published models from PyTorch to a socket: what is served is what PyTorch answers, whatever shares the batch."""
 
 import copy
 import io
@@ -18,8 +18,9 @@ import limelight
 from bundle.samples import Sample
 from bundle.tolerance import Tolerances, default_tolerances
 from bundle.values import Image, Instance, Text
+from export.errors import ExportError
 from export.pipeline import export_model
-from export.samples import example_rows, make_samples
+from export.samples import make_samples
 from models.card import TrainedModel
 from tests.export import tiny
 from tests.export.test_export_zoo import a_bahdanau, a_han, a_vit
@@ -74,7 +75,7 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
 def pytorch(trained: TrainedModel, instances: Sequence[Instance]) -> list[Sample]:
     """Let PyTorch answer each instance alone."""
     asked = replace(trained, model=trained.model.eval(), examples=tuple(instances))
-    return make_samples(asked, example_rows(asked))
+    return make_samples(asked)
 
 
 def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> list[limelight.Attended]:
@@ -153,8 +154,12 @@ def test_the_comparison_sees_a_sabotaged_model(
         "han": [{"document": Text("the cat sat on the mat. a dog.")}],
     }[name]
     (answer,) = ask(served.client, name, instances)
-    (expected,) = pytorch(sabotaged, instances)
-    assert difference(answer, expected) != ""
+    try:
+        (expected,) = pytorch(sabotaged, instances)
+    except ExportError as error:  # what is left of a row without its padding does not sum to 1 any more
+        assert "sum to 1" in error.message
+    else:
+        assert difference(answer, expected) != ""
 
 
 def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:

@@ -1,8 +1,8 @@
 """Trains the models of docs/results.md, collects what was measured, and writes that page.
 
-    python benchmarks/results.py train --data ../shared/data        one run after another; Ctrl-C and again goes on
-    python benchmarks/results.py collect                            runs/results/*/metrics.json -> benchmarks/results/training.json
-    python benchmarks/results.py write                              training.json -> docs/results.md
+    python benchmarks/results.py train --data ../shared/data    one run after another; Ctrl-C and again goes on
+    python benchmarks/results.py collect                        runs/results/*/metrics.json -> results/training.json
+    python benchmarks/results.py write                          results/training.json -> docs/results.md
 
 Only figures are kept, never a row of the data.
 """

@@ -23,7 +23,7 @@ def load(path: Path, kind: str, *, seed: int = 0, name: str = "", licence: str =
         raise DataError(f"{path}: there is no such file or folder")
     if path.is_dir():
         parts = {part: _part(path, kind, stems) for part, stems in _PARTS.items()}
-        if not parts["train"]:
+        if parts["train"] is None:
             raise DataError(f"{path}: has no train file; {_expected(kind)} is wanted")
     elif kind == IMAGES:
         parts = {"train": idx.read(path, labels_beside(path)), "dev": None, "test": None}

@@ -56,7 +56,7 @@ PRESETS: dict[str, dict[str, Preset]] = {
     },
     "bahdanau": {
         "demo": Preset(
-            settings=Settings(epochs=5, batch_size=64, learning_rate=4e-3, patience=4),
+            settings=Settings(epochs=8, batch_size=64, learning_rate=4e-3, patience=4),
             sizes={"d_embedding": 32, "d_encoder": 48, "d_decoder": 64, "d_attention": 48, "d_maxout": 48},
         ),
         "full": Preset(

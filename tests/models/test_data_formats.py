@@ -1,0 +1,177 @@
+"""Plain formats, and what is said of files that are wrong."""
+
+import gzip
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle.preprocess.images import decode_image
+from bundle.values import Image, Sentences, Text
+from models.data import folder, idx, rows
+from models.data.dataset import DataError
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+@pytest.mark.parametrize("header", ["", "label\tsentence\n"])
+def test_tsv_of_documents(tmp_path: Path, name: str, header: str) -> None:
+    path = write(tmp_path / name, f"{header}good\tI like it.\r\n\nbad\tI don't.\n")
+    found = [(each.label, each.instance["document"]) for each in rows.read(path, rows.DOCUMENTS)]
+    assert found == [("good", Text("I like it.")), ("bad", Text("I don't."))]
+
+
+@pytest.mark.parametrize("header", ["", "en\tfr\n", "source\ttarget\n"])
+def test_tsv_of_pairs(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "a.tsv", f"{header}Go!\tVa !\n")
+    assert [each.instance for each in rows.read(path, rows.PAIRS)] == [{"text": Text("Go!"), "target": Text("Va !")}]
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = [
+        {"label": 1, "sentences": ["One.", " ", "Two."]},
+        {"label": "no", "text": "One. Two."},
+        {"label": "no", "document": "Three.", "id": 5},
+    ]
+    path = write(tmp_path / "a.jsonl.gz", "\n".join(map(json.dumps, lines)))
+    found = [(each.label, each.instance["document"]) for each in rows.read(path, rows.DOCUMENTS)]
+    assert found == [("1", Sentences(("One.", "Two."))), ("no", Text("One. Two.")), ("no", Text("Three."))]
+    path = write(tmp_path / "b.jsonl", '{"source": "a", "target": "b"}')
+    assert rows.read(path, rows.PAIRS)[0].instance == {"text": Text("a"), "target": Text("b")}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text", "message"),
+    [
+        ("a.tsv", rows.DOCUMENTS, "good\tfine\nbad", "line 2: has 1 fields; label<TAB>text is wanted"),
+        ("a.tsv", rows.PAIRS, "a\tb\n\na\tb\tc", "line 3: has 3 fields; source<TAB>target is wanted"),
+        ("a.tsv", rows.DOCUMENTS, "good\t ", "line 1: has an empty text"),
+        ("a.tsv", rows.DOCUMENTS, "\tfine", "line 1: has an empty label"),
+        ("a.tsv", rows.PAIRS, "a\t ", "line 1: has an empty source or target"),
+        ("a.jsonl", rows.DOCUMENTS, "{", "line 1: is not JSON"),
+        ("a.jsonl", rows.DOCUMENTS, "[1]", "line 1: is not a JSON object"),
+        ("a.jsonl", rows.DOCUMENTS, '{"text": "a"}', 'line 1: has no "label"'),
+        ("a.jsonl", rows.DOCUMENTS, '{"label": 1}', 'line 1: has no "text" that is a text'),
+        ("a.jsonl", rows.DOCUMENTS, '{"label": 1, "sentences": [3]}', 'line 1: "sentences" is no list of texts'),
+        ("a.jsonl", rows.PAIRS, '{"source": "a"}', 'line 1: has no "target" that is a text'),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, name: str, kind: str, text: str, message: str) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(DataError) as caught:
+        rows.read(path, kind)
+    assert str(path) in caught.value.message and message in caught.value.message
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"a\tb\na\t\xff\n")
+    with pytest.raises(DataError, match="line 2: is not UTF-8"):
+        rows.read(path, rows.PAIRS)
+
+
+def test_a_broken_gzip_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_bytes(b"no gzip")
+    with pytest.raises(DataError, match=r"a\.tsv\.gz: cannot be read"):
+        rows.read(path, rows.PAIRS)
+
+
+def pairs(count: int, first: int = 0) -> str:
+    return "".join(f"source {number}\ttarget {number}\n" for number in range(first, first + count))
+
+
+def test_one_file_is_split_by_the_seed(tmp_path: Path) -> None:
+    path = write(tmp_path / "all.tsv", pairs(50))
+    made = folder.load(path, rows.PAIRS, seed=1, licence="CC0-1.0")
+    assert (len(made.train), len(made.dev), len(made.test), made.name, made.licence) == (40, 5, 5, "all", "CC0-1.0")
+    whole = {each.instance["text"] for part in (made.train, made.dev, made.test) for each in part}
+    assert len(whole) == 50
+    assert made == folder.load(path, rows.PAIRS, seed=1, licence="CC0-1.0")
+    assert made.fingerprint != folder.load(path, rows.PAIRS, seed=2).fingerprint
+
+
+def test_a_folder_has_a_file_a_part(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", pairs(20))
+    write(tmp_path / "valid.jsonl.gz", '{"source": "a", "target": "b"}')
+    write(tmp_path / "test.tsv", pairs(3, 100))
+    write(tmp_path / "README.md", "not data")
+    made = folder.load(tmp_path, rows.PAIRS)
+    assert (len(made.train), len(made.dev), len(made.test)) == (20, 1, 3)
+    (tmp_path / "valid.jsonl.gz").unlink()
+    made = folder.load(tmp_path, rows.PAIRS)
+    assert (len(made.train), len(made.dev), len(made.test)) == (18, 2, 3)
+
+
+def test_what_a_path_lacks_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no such file or folder"):
+        folder.load(tmp_path / "none", rows.PAIRS)
+    with pytest.raises(DataError, match="has no train file; one of train"):
+        folder.load(tmp_path, rows.PAIRS)
+    write(tmp_path / "train.tsv", "")
+    write(tmp_path / "dev.tsv", pairs(1))
+    write(tmp_path / "test.tsv", pairs(1))
+    with pytest.raises(DataError, match="train has no examples"):
+        folder.load(tmp_path, rows.PAIRS)
+    write(tmp_path / "train.jsonl", "")
+    with pytest.raises(DataError, match=r"train\.jsonl and train\.tsv are the same part"):
+        folder.load(tmp_path, rows.PAIRS)
+    with pytest.raises(DataError, match="is none of"):
+        folder.load(write(tmp_path / "a.csv", ""), rows.PAIRS)
+
+
+def idx_bytes(array: np.ndarray, kind: int = 8) -> bytes:
+    return bytes([0, 0, kind, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+
+
+def images(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, 5, 4), np.uint8)
+
+
+def test_idx_images_come_back_pixel_by_pixel(tmp_path: Path) -> None:
+    pixels = images(30)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx_bytes(pixels)))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx_bytes(np.arange(30, dtype=np.uint8) % 3))
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx_bytes(pixels[:6]))
+    (tmp_path / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.zeros(6, np.uint8))))
+    made = folder.load(tmp_path, folder.IMAGES)
+    assert (len(made.train), len(made.dev), len(made.test), made.labels) == (27, 3, 6, ("0", "1", "2"))
+    image = made.test[4].instance["image"]
+    assert isinstance(image, Image)
+    decoded = decode_image(image.data, channels=1, rows=5, columns=4, max_pixels=0, field="")
+    assert np.array_equal(decoded[:, :, 0], pixels[4])
+    assert len(folder.load(tmp_path / "t10k-images-idx3-ubyte", folder.IMAGES).train) == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\x00\x00", "is no IDX file"),
+        (b"PNG...", "is no IDX file"),
+        (idx_bytes(images(1), kind=13), "has elements of type 0x0d"),
+        (idx_bytes(images(1))[:9], "ends inside its header"),
+        (idx_bytes(images(1))[:-1], "has 19 bytes of data; 20 follow"),
+    ],
+)
+def test_a_broken_idx_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x-images-idx3-ubyte"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message) as caught:
+        idx.read_idx(path)
+    assert str(path) in caught.value.message
+
+
+def test_images_and_labels_must_belong_together(tmp_path: Path) -> None:
+    path, labels = tmp_path / "train-images-idx3-ubyte", tmp_path / "train-labels-idx1-ubyte"
+    path.write_bytes(idx_bytes(images(3)))
+    with pytest.raises(DataError, match="its labels are missing; train-labels-idx1-ubyte"):
+        folder.load(tmp_path, folder.IMAGES)
+    labels.write_bytes(idx_bytes(np.zeros(2, np.uint8)))
+    with pytest.raises(DataError, match="has 2 labels for the 3 images"):
+        folder.load(tmp_path, folder.IMAGES)

@@ -1,0 +1,85 @@
+"""`limelight train` as it is typed, and on the data sets that are never committed."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from limelight.cli import CommandError
+from models.data import folder
+from models.data.dataset import Dataset
+from models.training import session
+from models.training.command import train
+from models.training.runs import load_run
+from models.training.settings import PRESETS, Preset, Settings
+
+
+def test_the_command_is_light_to_import() -> None:
+    program = "import sys; import models.training.command; print('torch' in sys.modules, 'tokenizers' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
+
+
+def test_a_run_from_nothing_to_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "data.tsv"
+    data.write_text("".join(f"{'ab'[number % 2]}\tthe word is {'xy'[number % 2]}.\n" for number in range(40)))
+    train("han", data=str(data), out=tmp_path / "run", epochs=1, seed=1, batch_size=20)
+    printed = capsys.readouterr().out
+    assert "epoch 1: train loss" in printed and "held-out accuracy: " in printed and "majority class" in printed
+    assert f"limelight export {tmp_path / 'run'} --repository DIR" in printed
+    with pytest.raises(CommandError, match="leave out the others"):
+        train("han", out=tmp_path / "run", resume=True, epochs=3)
+    with pytest.raises(CommandError, match="is not empty"):
+        train("han", data=str(data), out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("bert", {}, "there is no model 'bert'; there are han, "),
+        ("han", {"preset": "huge"}, "there is no preset 'huge' of han; there are demo, full"),
+        ("han", {"data": "nowhere"}, "nowhere: there is no such file or folder"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    tmp_path: Path, model: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(CommandError, match=message) as caught:
+        train(model, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+SMALL = {
+    "han": ("movie_reviews", {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "max_sentences": 6, "max_words": 20}),
+    "bahdanau": ("tatoeba_en_fr", {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "max_new_tokens": 20}),
+    "vit": ("mnist", {"patch": 7, "d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16}),
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("model", SMALL)
+def test_training_reads_the_data_sets_as_they_lie(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    name, sizes = SMALL[model]
+    whole: list[Dataset] = []
+
+    def first_of(*arguments: object, **options: object) -> Dataset:
+        dataset = load(*arguments, **options)  # type: ignore[arg-type]
+        whole.append(dataset)
+        return replace(dataset, train=dataset.train[:60], dev=dataset.dev[:10], test=dataset.test[:10])
+
+    load = folder.load
+    monkeypatch.setattr(folder, "load", first_of)
+    preset = Preset(settings=Settings(epochs=1, batch_size=20), sizes=sizes, vocabulary=300)
+    monkeypatch.setitem(PRESETS, model, {"full": preset})
+    if model != "bahdanau":  # of the few that are taken, every class must be among the first
+        monkeypatch.setattr("models.training.classify.classes", lambda dataset: whole[0].labels)
+    train(model, data=str(data / name), out=tmp_path / "run")
+    sizes_of = {"han": (1600, 200, 200), "bahdanau": (19_000, 1000, 1000), "vit": (10_800, 1200, 10_000)}[model]
+    assert (len(whole[0].train), len(whole[0].dev), len(whole[0].test)) == sizes_of
+    trained = load_run(tmp_path / "run")
+    assert trained.metrics and trained.training_data.name == name
+    assert session.BUILTIN not in trained.training_data.summary

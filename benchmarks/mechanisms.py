@@ -12,17 +12,23 @@ import argparse
 import random
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import torch
 
 from benchmarks.mechanism_study.configurations import Configuration, configurations, refusal
 from benchmarks.mechanism_study.data import load
+from benchmarks.mechanism_study.latency import latencies
 from benchmarks.mechanism_study.measure import measure
+from benchmarks.mechanism_study.page import page
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.training import PLANS, train
 
 SEEDS = (0, 1, 2)
+TOGETHER = 12  # graphs in one trace
+PAGE = Path(__file__).parents[1] / "docs" / "mechanisms.md"
 
 
 def run(configuration: Configuration, seed: int, results: Results) -> None:
@@ -81,6 +87,27 @@ def main() -> None:
                 began = time.monotonic()
                 run(configuration, seed, results)
                 print(f"{configuration.key} · seed {seed} · {time.monotonic() - began:.1f} s", flush=True)
+    if arguments.only in ("", "latency"):
+        time_graphs(results)
+    if arguments.only in ("", "table"):
+        results.read()
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(page(configurations(), results), encoding="utf-8")
+
+
+def time_graphs(results: Results) -> None:
+    """File ONNX Runtime's time for every configuration that can be built and has none: a few in one trace."""
+    results.read()
+    for task in PLANS:
+        waiting = [
+            each
+            for each in configurations()
+            if each.task == task and not results.known("latency", each.key) and not refusal(each, load(task).texts)
+        ]
+        for begin in range(0, len(waiting), TOGETHER):
+            for key, milliseconds in latencies(waiting[begin : begin + TOGETHER]).items():
+                results.add("latency", key, 0, ms=round(milliseconds, 4), onnxruntime=onnxruntime.__version__)
+                print(f"{key} · {milliseconds:.3f} ms", flush=True)
 
 
 if __name__ == "__main__":

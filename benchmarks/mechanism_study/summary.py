@@ -1,0 +1,80 @@
+"""From the results of single runs to one line a configuration."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from benchmarks.mechanism_study.configurations import Configuration
+from benchmarks.mechanism_study.results import Results
+
+REFERENCE = {  # what attention has to beat: the same model with equal weights (catalogue N2)
+    "sentence": "sentence / reference / unweighted average, one look",
+    "pair": "pair / reference / unweighted averages",
+    "aspect": "aspect / reference / unweighted averages",
+    "document": "document / reference / unweighted averages, two levels",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """Means over seeds. deviation: of the accuracy, over seeds; overlap: means of its fields, for documents."""
+
+    configuration: Configuration
+    seeds: int
+    held_out: int
+    accuracy: float
+    deviation: float
+    parameters: int
+    seconds: float
+    latency: float | None
+    entropy: float
+    overlap: dict[str, float]
+
+
+def line(configuration: Configuration, results: Results) -> Line | None:
+    """Sum up one configuration; None where nothing was measured."""
+    runs = list(results.of("run", configuration.key))
+    if not runs:
+        return None
+    accuracies = [run["accuracy"] for run in runs]
+    latency = next((row["ms"] for row in results.of("latency", configuration.key)), None)
+    overlaps: list[dict[str, Any]] = [run["overlap"] for run in runs if "overlap" in run]
+    return Line(
+        configuration=configuration,
+        seeds=len(runs),
+        held_out=runs[0]["held_out"],
+        accuracy=fmean(accuracies),
+        deviation=stdev(accuracies) if len(runs) > 1 else math.nan,
+        parameters=runs[0]["mechanism_parameters"],
+        seconds=fmean(run["train_cpu_seconds"] for run in runs),
+        latency=latency,
+        entropy=fmean(fmean(weights(run["entropy"])) for run in runs),
+        overlap={name: fmean(each[name] for each in overlaps) for name in overlaps[0]} if overlaps else {},
+    )
+
+
+def weights(entropy: dict[str, float]) -> list[float]:
+    """The entropies of weights: an affinity is none."""
+    return [value for name, value in entropy.items() if not name.endswith("affinity")]
+
+
+def standing(each: Line, reference: Line) -> int:
+    """1 where the accuracy is above the reference's beyond chance, -1 where it is below, 0 where chance may explain it.
+
+    Beyond chance: by more than two standard errors, from the seeds' deviations and the size of the held-out part.
+    """
+    if each.seeds < 2 or reference.seeds < 2:
+        return 0
+    variance = sum(
+        one.deviation**2 / one.seeds + one.accuracy * (1 - one.accuracy) / one.held_out for one in (each, reference)
+    )
+    difference = each.accuracy - reference.accuracy
+    return 0 if abs(difference) <= 2 * math.sqrt(variance) else int(math.copysign(1, difference))
+
+
+def lines(configurations: Sequence[Configuration], results: Results) -> dict[str, Line]:
+    """All lines that there are, by key."""
+    found = {each.key: line(each, results) for each in configurations}
+    return {key: each for key, each in found.items() if each is not None}

@@ -42,7 +42,7 @@ types: $(VENV)/dev.stamp  ## Checks types.
 	$(BIN)/mypy
 
 test: lint types  ## Everything: style, types, the whole test suite with its ten slowest tests.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again.
 	$(BIN)/limelight mechanisms --write docs/taxonomy.md

@@ -18,6 +18,7 @@ from models.zoo.recurrent import BiGru
 
 TOKENIZER = "tokenizer.json"
 UNKNOWN = 1
+_CHARACTERS_A_WORD = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +190,9 @@ def card(config: HanConfig, *, labels: Sequence[str], tokenizer: str) -> Card:
             venue="NAACL",
         ),
     )
-    split = bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences(max_characters=400))
+    # A piece of text this long has rarely more words than the model takes: it is split where it would be refused.
+    longest = bundle_pb2.SplitSentences(max_characters=_CHARACTERS_A_WORD * config.max_words)
+    split = bundle_pb2.PreprocessingStep(split_sentences=longest)
     batch, query, key = bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY
     return Card(
         description=description,

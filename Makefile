@@ -45,7 +45,7 @@ test: lint types  ## Everything: style, types, the whole test suite with its ten
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again.
-	$(BIN)/limelight mechanisms --write docs/taxonomy.md
+	$(BIN)/python -m tests.attention.evidence
 
 clean:  ## Removes what the targets made.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -83,3 +83,21 @@ def test_training_reads_the_data_sets_as_they_lie(
     trained = load_run(tmp_path / "run")
     assert trained.metrics and trained.training_data.name == name
     assert session.BUILTIN not in trained.training_data.summary
+
+
+def test_with_a_repository_it_calls_whatever_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[tuple[Path, Path]] = []
+
+    class Export:
+        def load(self) -> object:
+            return lambda run, *, repository: called.append((run, repository))
+
+    found: dict[str, list[Export]] = {"export": [Export()]}
+    monkeypatch.setattr("models.training.command.entry_points", lambda *, group, name: found[name])
+    data = tmp_path / "data.tsv"
+    data.write_text("".join(f"{'ab'[number % 2]}\tthe word is {'xy'[number % 2]}.\n" for number in range(40)))
+    train("han", data=str(data), out=tmp_path / "run", epochs=1, repository=tmp_path / "repository")
+    assert called == [(tmp_path / "run", tmp_path / "repository")]
+    found["export"] = []
+    with pytest.raises(CommandError, match="no exporter is installed"):
+        train("han", data=str(data), out=tmp_path / "again", epochs=1, repository=tmp_path / "repository")

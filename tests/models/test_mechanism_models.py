@@ -1,0 +1,139 @@
+"""Every mechanism's small task model: it learns, it does not read padding, and its card says what it gives."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bundle.maps import canonical, cut, nested_mask_name
+from bundle.preprocess import Preprocessor
+from bundle.rows import Row
+from export.cases import batch, bundle_of, neutral_noise
+from export.claims import check_map
+from export.interface import BATCH, output_ports
+from models.attention import CombinationError
+from models.attention.registry import MECHANISMS
+from models.card import Card
+from models.zoo.mechanism import EXTRA, RECIPES, Built, combine
+from models.zoo.mechanism_parts import ALIGNS, SCALED, SOFT, UNIFORM
+from models.zoo.mechanism_readers import Stepwise, TokenToToken
+from tests.models.small_texts import INSTANCES, texts
+
+EVERY = {**RECIPES, **EXTRA}
+TARGET = torch.tensor([0, 1, 2])
+
+
+def rows(card: Card, task: str) -> list[Row]:
+    """The example instances, preprocessed as a server does."""
+    preprocessor = Preprocessor.from_parts(bundle_of(card), card.files)
+    made = []
+    for instance in INSTANCES[task]:
+        row = preprocessor.row(instance)
+        made.append(Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels))
+    return made
+
+
+def tensors(card: Card, some: list[Row]) -> dict[str, Tensor]:
+    """Rows, padded and stacked."""
+    return {name: torch.from_numpy(array) for name, array in batch(card, some).items()}
+
+
+def made(name: str) -> Built:
+    torch.manual_seed(0)
+    return EVERY[name].make(texts())
+
+
+def test_every_mechanism_that_can_be_served_has_a_task_model() -> None:
+    assert set(RECIPES) == {each.name for each in MECHANISMS if each.exports}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_maps_and_outputs_are_as_the_card_says_and_padding_changes_nothing(name: str) -> None:
+    model, card = made(name)
+    some = rows(card, EVERY[name].task)
+    with torch.no_grad():
+        together = model(**tensors(card, some))
+        alone = [model(**tensors(card, [row])) for row in some]
+    for place, (row, answer) in enumerate(zip(some, alone, strict=True)):
+        torch.testing.assert_close(together.outputs["logits"][place], answer.outputs["logits"][0], atol=1e-5, rtol=1e-4)
+        sizes = {BATCH: 1, **row.sizes}
+        assert output_ports(card)[0].sizes(sizes) == answer.outputs["logits"].shape
+        for each in card.description.maps:
+            weights = [
+                cut(
+                    canonical(found.maps[each.name].numpy(), card.map_axes[each.name])[at],
+                    each,
+                    row.labels,
+                    row,
+                    nested_mask_name(card.description, each),
+                )
+                for found, at in ((together, place), (answer, 0))
+            ]
+            np.testing.assert_allclose(weights[0].weights, weights[1].weights, atol=1e-5)
+            check_map(each, weights[1])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_step_of_training_moves_every_parameter_of_the_attention(name: str) -> None:
+    """But for what the mechanism does not read: keys' content where it looks by place alone."""
+    model, card = made(name)
+    model.train()
+    torch.manual_seed(1)
+    found = tensors(card, rows(card, EVERY[name].task))
+    found |= {each.tensor.name: torch.rand_like(found[each.tensor.name]) for each in card.noise}
+    loss = model.loss(TARGET, **found)
+    assert torch.isfinite(loss)
+    loss.backward()
+    unused = {key for key, parameter in model.named_parameters() if parameter.requires_grad and parameter.grad is None}
+    by_place = {"location-based", "selective grid of Gaussians"}
+    assert unused == ({"reader.module.key_map.weight"} if name in by_place else set())
+
+
+@pytest.mark.parametrize("name", ["additive", "hard", "attentive pooling", "rotatory attention", "hierarchical"])
+def test_a_model_learns_three_examples_by_heart(name: str) -> None:
+    model, card = made(name)
+    found = tensors(card, rows(card, EVERY[name].task))
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    model.train()
+    torch.manual_seed(1)
+    for _ in range(150):
+        drawn = {each.tensor.name: torch.rand_like(found[each.tensor.name]) for each in card.noise}
+        optimiser.zero_grad()
+        model.loss(TARGET, **{**found, **drawn}).backward()
+        optimiser.step()
+    model.eval()
+    with torch.no_grad():
+        assert model(**found).outputs["logits"].argmax(-1).equal(TARGET)
+
+
+@pytest.mark.parametrize("form", [None, TokenToToken, Stepwise])
+def test_the_unweighted_average_gives_every_word_the_same_weight(form: type | None) -> None:
+    model, card = combine(UNIFORM, SOFT, texts(), form=form)
+    found: Mapping[str, Tensor] = tensors(card, rows(card, "sentence")[:1])
+    weights = model(**found).maps["attention"]
+    torch.testing.assert_close(weights, torch.full_like(weights, 1 / weights.shape[-1]))
+
+
+def test_hard_attention_is_trained_by_what_it_drew() -> None:
+    """Weights that are one or zero pass no gradient to the scores: what reaches the query comes from REINFORCE."""
+    model, card = made("hard")
+    found = tensors(card, rows(card, "sentence"))
+    model.train()
+    without = {name: tensor for name, tensor in found.items() if name != "noise"}
+    model.loss(TARGET, **without).backward()
+    asking = dict(model.named_parameters())["reader.ask.weight"]
+    assert asking.grad is None
+    model.loss(TARGET, **{**found, "noise": torch.rand_like(found["noise"])}).backward()
+    assert asking.grad is not None and asking.grad.abs().max() > 0
+
+
+def test_a_score_that_is_no_kernel_is_refused_with_the_reason() -> None:
+    with pytest.raises(CombinationError, match="kernel"):
+        combine(SCALED, "kernel ratio", texts())
+
+
+def test_every_alignment_can_be_built_with_some_score() -> None:
+    recipes = {name for name in ALIGNS if name in RECIPES}
+    assert set(ALIGNS) - recipes == {"hard, straight-through", "tanh"}  # variants that other recipes hold

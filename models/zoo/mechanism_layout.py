@@ -7,6 +7,7 @@ from torch import nn
 
 from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
 from models.attention import Attention
+from models.attention.score import ImportanceMatrix
 
 ATTENTION = "attention"  # the map of a model that has one
 TEXT, TOKENS = "text", "tokens"  # label sets: a text as one thing, its tokens
@@ -52,7 +53,7 @@ def layout_of(
         names=names,
         label_kind=label_kind,
         kind=kind,
-        heads=int(getattr(inner.score, "outputs", heads)),
+        heads=inner.score.importance.weight.shape[-1] if isinstance(inner.score, ImportanceMatrix) else heads,
         features=d if inner.score.multidimensional else 0,
         # Estimated kernels may sum to less than 1.
         normalised=inner.normalised and not inner.signed,

@@ -1,0 +1,14 @@
+"""The mechanisms that the end-to-end test serves, each in its small task model; `docs/taxonomy.md` counts on it."""
+
+import re
+from collections.abc import Mapping
+
+from models.attention.registry import MECHANISMS
+from models.zoo.mechanism import RECIPES, Recipe
+
+SERVED: Mapping[str, Recipe] = {each.name: RECIPES[each.name] for each in MECHANISMS if each.exports}
+
+
+def slug(name: str) -> str:
+    """A mechanism's name as the name of a model in a repository."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower().replace("α", "alpha")).strip("-")

@@ -18,7 +18,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from benchmarks.mechanism_study.configurations import Configuration, configurations, refusal
+from benchmarks.mechanism_study.configurations import Configuration, configurations, measured, refusal
 from benchmarks.mechanism_study.data import load
 from benchmarks.mechanism_study.latency import latencies
 from benchmarks.mechanism_study.measure import measure
@@ -42,27 +42,27 @@ def run(configuration: Configuration, seed: int, results: Results) -> None:
     torch.manual_seed(seed)
     model, card = configuration.make(data.texts)
     seconds = train(model, card, data, plan, seed)
-    measured = measure(model, card, data, plan.batch)
+    found = measure(model, card, data, plan.batch)
     results.add(
         "run",
         configuration.key,
         seed,
-        accuracy=round(measured.accuracy, 5),
+        accuracy=round(found.accuracy, 5),
         held_out=len(data.held_out.labels),
         parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
         mechanism_parameters=sum(p.numel() for n, p in model.named_parameters() if not n.startswith("features.")),
         train_cpu_seconds=round(seconds, 3),
         steps=plan.steps,
         batch=plan.batch,
-        entropy={name: round(value, 5) for name, value in measured.entropy.items()},
-        **({"overlap": asdict(measured.overlap)} if measured.overlap else {}),
+        entropy={name: value if value is None else round(value, 5) for name, value in found.entropy.items()},
+        **({"overlap": asdict(found.overlap)} if found.overlap else {}),
         torch=torch.__version__,
     )
 
 
 def missing(results: Results, part: int, parts: int) -> list[tuple[Configuration, int]]:
     """Configurations and seeds without a result, seed by seed; of `parts` processes, what the `part`-th does."""
-    everything = [(each, seed) for seed in SEEDS for each in configurations()]
+    everything = [(each, seed) for seed in SEEDS for each in measured()]
     return [
         (each, seed)
         for number, (each, seed) in enumerate(everything)
@@ -101,7 +101,7 @@ def time_graphs(results: Results) -> None:
     for task in PLANS:
         waiting = [
             each
-            for each in configurations()
+            for each in measured()
             if each.task == task and not results.known("latency", each.key) and not refusal(each, load(task).texts)
         ]
         for begin in range(0, len(waiting), TOGETHER):

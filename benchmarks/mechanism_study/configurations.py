@@ -11,17 +11,31 @@ from models.zoo.mechanism_parts import ADDITIVE, ALIGNS, SCALED, SOFT, UNIFORM
 from models.zoo.mechanism_readers import Pooled, Reader, Stepwise, TokenToToken
 from models.zoo.mechanism_text import Texts
 
+SAME = {  # rows of the catalogue that are one model here
+    "task model": "sentence / score / self-attentive",
+    "general attention module": "sentence / score / additive",
+    "single-dimensional": "sentence / score / scaled multiplicative",
+    "single-level": "sentence / score / general",
+    "single-representational": "sentence / score / additive",
+    "bilinear affinity": "pair / features / attentive pooling",
+    f"{SOFT} × {SCALED}": "sentence / score / scaled multiplicative",
+    f"{SOFT} × {ADDITIVE}": "sentence / score / additive",
+}
 FORMS: dict[str, type[Reader]] = {"one look": Pooled, "token to token": TokenToToken, "three looks": Stepwise}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """One line of the table. group: what it is compared within, after the taxonomy's columns."""
+    """One line of the table. group: what it is compared within, after the taxonomy's columns.
+
+    same_as: key of the configuration that is this very model under another row's name; it is measured once.
+    """
 
     task: str
     group: str
     name: str
     make: Callable[[Texts], Built]
+    same_as: str = ""
 
     @property
     def key(self) -> str:
@@ -32,6 +46,11 @@ class Configuration:
 def configurations() -> list[Configuration]:
     """Every line of the table, in its order."""
     return [*_references(), *_columns(), *_alignments(), *_extra()]
+
+
+def measured() -> list[Configuration]:
+    """Those with results of their own."""
+    return [each for each in configurations() if not each.same_as]
 
 
 def _references() -> Iterator[Configuration]:
@@ -47,7 +66,13 @@ def _columns() -> Iterator[Configuration]:
     for each in MECHANISMS:
         if each.exports and each.column != "align":
             recipe = RECIPES[each.name]
-            yield Configuration(task=recipe.task, group=each.column, name=each.name, make=recipe.make)
+            yield Configuration(
+                task=recipe.task,
+                group=each.column,
+                name=each.name,
+                make=recipe.make,
+                same_as=SAME.get(each.name, ""),
+            )
 
 
 def _extra() -> Iterator[Configuration]:
@@ -68,7 +93,11 @@ def _alignments() -> Iterator[Configuration]:
 
 def _combination(group: str, name: str, score: str, align: str, form: type[Reader] | None = None) -> Configuration:
     return Configuration(
-        task="sentence", group=group, name=name, make=lambda texts: combine(score, align, texts, form=form)
+        task="sentence",
+        group=group,
+        name=name,
+        make=lambda texts: combine(score, align, texts, form=form),
+        same_as=SAME.get(name, ""),
     )
 
 

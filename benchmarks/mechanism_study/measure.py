@@ -15,10 +15,13 @@ from models.zoo.mechanism_small import SmallModel
 
 @dataclass(frozen=True)
 class Measured:
-    """Held-out accuracy, normalised entropy of each map's weights, and agreement with people's rationales."""
+    """Held-out accuracy, normalised entropy of each map's weights, and agreement with people's rationales.
+
+    A map that looks at nothing in all of the held-out part has no entropy.
+    """
 
     accuracy: float
-    entropy: dict[str, float]
+    entropy: dict[str, float | None]
     overlap: Overlap | None
 
 
@@ -38,7 +41,7 @@ def measure(model: SmallModel, card: Card, data: TaskData, size: int) -> Measure
             weights |= dict(zip(index.tolist(), document_weights(maps, masks["token_mask"]), strict=True))
     return Measured(
         right / len(data.held_out.labels),
-        {name: float(np.concatenate(parts).mean()) for name, parts in rows.items()},
+        {name: float(found.mean()) if (found := np.concatenate(parts)).size else None for name, parts in rows.items()},
         overlap(data, weights) if weights else None,
     )
 

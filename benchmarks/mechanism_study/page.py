@@ -44,7 +44,8 @@ be.
 - **latency**: ONNX Runtime, exported graph with its maps, one instance of typical length (sentence 20 words; pair 14
   and 8; aspect 12, 2 and 12; document 20 × 24), one thread, median of 200, shared machine.
 - **entropy**: of the weights, divided by the logarithm of the number of keys, held-out mean: 1 is the plain average, 0
-  is one word. Weights that are signed or do not sum to 1 are taken by their size and divided by their sum.
+  is one word. Weights that are signed or do not sum to 1 are taken by their size and divided by their sum. "none": no
+  weights at all, from an alignment that never stops anywhere.
 """
 DOCUMENTS = """
 For documents, how the words' weights agree with the phrases that people marked as reasons (word weight × sentence
@@ -102,13 +103,13 @@ def _head(task: str) -> str:
 def _row(each: Line, reference: Line) -> str:
     cells = [
         each.configuration.group,
-        each.configuration.name.replace("|", "\\|"),
+        _name(each.configuration),
         f"{100 * each.accuracy:.1f} ± {100 * each.deviation:.1f}",
         MARKS[standing(each, reference)],
         f"{each.parameters:,}",
         f"{each.seconds:.1f}",
         "" if each.latency is None else f"{each.latency:.3f}",
-        f"{each.entropy:.2f}",
+        "none" if each.entropy is None else f"{each.entropy:.2f}",
     ]
     if each.overlap:
         correctness, marked = each.overlap["correctness"], each.overlap["marked"]
@@ -117,9 +118,15 @@ def _row(each: Line, reference: Line) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
+def _name(configuration: Configuration) -> str:
+    if not configuration.same_as:
+        return configuration.name
+    return f"{configuration.name} (= {configuration.same_as.rsplit(' / ', 1)[1]})"
+
+
 def _reading(present: Sequence[Line], reference: Line) -> str:
     """What the numbers say, in sentences that follow from them."""
-    others = [each for each in present if each.configuration.group != "reference"]
+    others = [each for each in present if each.configuration.group != "reference" and not each.configuration.same_as]
     above = [each for each in others if standing(each, reference) > 0]
     below = [each for each in others if standing(each, reference) < 0]
     best, worst = (choose(others, key=lambda each: each.accuracy) for choose in (max, min))
@@ -131,7 +138,7 @@ def _reading(present: Sequence[Line], reference: Line) -> str:
     said.append(f"Beyond chance {_named(above, 'better than the unweighted average')}; {_named(below, 'worse')}.")
     if not above:
         said.append("**In this model and at this length of training, attention does not help on this task.**")
-    flat = [each for each in others if each.entropy > 0.99]
+    flat = [each for each in others if each.entropy is not None and each.entropy > 0.99]
     said.append(f"{len(flat)} of {len(others)} hardly left the plain average (entropy above 0.99).")
     return " ".join(said)
 

@@ -29,17 +29,18 @@ class Line:
     parameters: int
     seconds: float
     latency: float | None
-    entropy: float
+    entropy: float | None
     overlap: dict[str, float]
 
 
 def line(configuration: Configuration, results: Results) -> Line | None:
     """Sum up one configuration; None where nothing was measured."""
-    runs = list(results.of("run", configuration.key))
+    key = configuration.same_as or configuration.key
+    runs = list(results.of("run", key))
     if not runs:
         return None
     accuracies = [run["accuracy"] for run in runs]
-    latency = next((row["ms"] for row in results.of("latency", configuration.key)), None)
+    latency = next((row["ms"] for row in results.of("latency", key)), None)
     overlaps: list[dict[str, Any]] = [run["overlap"] for run in runs if "overlap" in run]
     return Line(
         configuration=configuration,
@@ -50,14 +51,14 @@ def line(configuration: Configuration, results: Results) -> Line | None:
         parameters=runs[0]["mechanism_parameters"],
         seconds=fmean(run["train_cpu_seconds"] for run in runs),
         latency=latency,
-        entropy=fmean(fmean(weights(run["entropy"])) for run in runs),
+        entropy=fmean(entropies) if (entropies := [each for run in runs for each in weights(run["entropy"])]) else None,
         overlap={name: fmean(each[name] for each in overlaps) for name in overlaps[0]} if overlaps else {},
     )
 
 
-def weights(entropy: dict[str, float]) -> list[float]:
-    """The entropies of weights: an affinity is none."""
-    return [value for name, value in entropy.items() if not name.endswith("affinity")]
+def weights(entropy: dict[str, float | None]) -> list[float]:
+    """The entropies of weights that look at something; an affinity is no weight."""
+    return [value for name, value in entropy.items() if value is not None and not name.endswith("affinity")]
 
 
 def standing(each: Line, reference: Line) -> int:

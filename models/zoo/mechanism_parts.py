@@ -65,7 +65,8 @@ ALIGNS: dict[str, Callable[[Texts], Align]] = {
     "positional mask": lambda t: alignments.PositionalMask(mask=masks.diagonal_disabled),
     "selective grid of Gaussians": lambda t: alignments.GaussianGrid(d_q=t.d, filters=FILTERS),
     "self-adaptive temperature": lambda t: alignments.SelfAdaptiveTemperature(d_q=t.d),
-    "compositional de-attention": lambda t: alignments.DeAttention(),
+    # The gate closes with the sum of all features' differences: β brings that to their mean.
+    "compositional de-attention": lambda t: alignments.DeAttention(beta=1 / t.d),
     "constrained softmax": lambda t: alignments.ConstrainedSoftmax(),
     "constrained sparsemax": lambda t: alignments.ConstrainedSparsemax(),
     "adaptive span": lambda t: alignments.AdaptiveSpan(max_span=2 * RADIUS, ramp=RADIUS),

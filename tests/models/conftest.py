@@ -1,9 +1,55 @@
-"""One thread for PyTorch: these models are too small for more."""
+"""What the tests of models share: one thread for PyTorch, and data and presets that take a moment."""
+
+import random
+from pathlib import Path
 
 import pytest
 import torch
 
+from models.training.settings import PRESETS, Preset, Settings
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
+    """These models are too small for more."""
     torch.set_num_threads(1)
+
+
+TINY = {
+    "han": {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "dropout": 0.1},
+    "bahdanau": {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "d_attention": 8, "d_maxout": 8},
+    "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
+}
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Presets so small that an epoch takes a moment."""
+    settings = Settings(epochs=3, batch_size=8, learning_rate=0.02)
+    for name, sizes in TINY.items():
+        preset = Preset(settings=settings, sizes=sizes, vocabulary=0 if name == "bahdanau" else 50)
+        monkeypatch.setitem(PRESETS, name, {"demo": preset, "full": preset})
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    """Documents that one word decides."""
+    chance = random.Random(0)
+    lines = []
+    for number in range(60):
+        label, word = ("warm", "sun") if number % 2 else ("cold", "snow")
+        filler = [" ".join(chance.choices("the a day was long and we went home".split(), k=5)) for _ in range(3)]
+        lines.append(f"{label}\t{filler[0]}. {filler[1]} {word} {filler[2]}.\n")
+    path = tmp_path / "documents.tsv"
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Words to be written backwards."""
+    chance = random.Random(1)
+    words = ["".join(chance.choices("abc", k=chance.randint(2, 4))) for _ in range(50)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+    return path

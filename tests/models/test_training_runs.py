@@ -1,0 +1,95 @@
+"""Runs: they can be interrupted, and leave what export needs."""
+
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bundle.preprocess import Preprocessor
+from limelight.v1 import bundle_pb2
+from models.data.dataset import DataError
+from models.training.checkpoint import read_state
+from models.training.runs import RunError, load_run, read_run
+from models.training.stop import Interrupted, Stop
+from tests.models.runs import order, run
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.mark.parametrize("steps", [1, 6, 13])
+def test_interrupted_and_resumed_is_as_if_it_had_not_been(documents: Path, tmp_path: Path, steps: int) -> None:
+    """6 steps an epoch: in the middle of one, at the end of one, in a later one. Dropout is drawn all the while."""
+    whole = run(order("han", documents, tmp_path / "whole"))
+    broken = order("han", documents, tmp_path / "broken")
+    with pytest.raises(Interrupted):
+        run(broken, ctrl_c_at=steps)
+    assert not (tmp_path / "broken" / "metrics.json").exists()
+    torch.rand(5)  # whatever else happens between the sittings
+    resumed = run(replace(broken, resume=True))
+    weights = [(tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "broken")]
+    assert weights[0] == weights[1]
+    states = []
+    for name in ("whole", "broken"):
+        model = read_run(tmp_path / name).build()
+        optimizer = torch.optim.AdamW(model.parameters())
+        progress = read_state(tmp_path / name / "resume.safetensors", model, optimizer)
+        history = [{**each, "seconds": 0} for each in progress.history]
+        states.append((model.state_dict(), torch.get_rng_state(), progress.step, history))
+    assert all(torch.equal(value, states[1][0][name]) for name, value in states[0][0].items())
+    assert torch.equal(states[0][1], states[1][1]) and states[0][2:] == states[1][2:]
+    assert [metric.value for metric in whole] == [metric.value for metric in resumed]
+
+
+def test_ctrl_c_asks_and_a_second_one_kills() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Stop() as stop:
+        assert not stop.interrupted and signal.getsignal(signal.SIGINT) != before
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.interrupted and signal.getsignal(signal.SIGINT) == before
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_out_of_time_takes_the_best_so_far_and_can_go_on(documents: Path, tmp_path: Path) -> None:
+    short = order("han", documents, tmp_path / "run")
+    metrics = run(short, Stop(minutes=1e-9))
+    report = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert not report["finished"] and report["epochs"] == 1 and metrics
+    run(replace(short, resume=True))
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["finished"]
+
+
+@pytest.mark.parametrize("model", ["han", "bahdanau"])
+def test_a_run_folder_holds_what_export_needs(model: str, documents: Path, pairs: Path, tmp_path: Path) -> None:
+    data = documents if model == "han" else pairs
+    metrics = run(replace(order(model, data, tmp_path / "run", epochs=1), licence="CC0-1.0", name="made up"))
+    trained = load_run(tmp_path / "run")
+    assert not trained.model.training and trained.card.description.name == model
+    assert trained.training_data.name == "made up" and trained.training_data.licence == "CC0-1.0"
+    assert trained.training_data.training_examples > trained.training_data.held_out_examples > 0
+    assert list(trained.metrics) == metrics and 1 <= len(trained.examples) <= 3
+    bundle = bundle_pb2.Bundle(description=trained.card.description, preprocessing=trained.card.preprocessing)
+    preprocessor = Preprocessor.from_parts(bundle, trained.card.files)
+    assert all(preprocessor.row(example) for example in trained.examples)
+    assert not [path for path in (tmp_path / "run").iterdir() if path.suffix in {".pt", ".pkl", ".bin"}]
+
+
+def test_a_folder_in_use_and_changed_data_are_refused(documents: Path, tmp_path: Path) -> None:
+    wanted = order("han", documents, tmp_path / "run", epochs=1)
+    run(wanted)
+    with pytest.raises(RunError, match="is not empty"):
+        run(wanted)
+    run(replace(wanted, overwrite=True))
+    documents.write_text(documents.read_text() + "warm\tsun\n")
+    with pytest.raises(RunError, match="the data have changed"):
+        run(replace(wanted, resume=True))
+    with pytest.raises(RunError, match="holds a run of han"):
+        run(replace(wanted, model="vit", resume=True))
+    with pytest.raises(RunError, match=r"config\.json: cannot be read"):
+        run(replace(wanted, out=tmp_path / "none", resume=True))
+    (tmp_path / "run" / "weights.safetensors").write_bytes(b"broken")
+    with pytest.raises(DataError, match="does not hold the weights of this model"):
+        load_run(tmp_path / "run")

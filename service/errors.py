@@ -8,7 +8,11 @@ class ModelNotFoundError(LimelightError):
 
 
 class ModelUnavailableError(LimelightError):
-    """The model exists but cannot answer now."""
+    """The model exists but cannot answer now; trying again can help."""
+
+
+class ModelRefusedError(LimelightError):
+    """The model was refused when it was loaded; trying again does not help."""
 
 
 class WrongModelError(LimelightError):

@@ -15,7 +15,7 @@ from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver, Observer
 from service.engine.providers import Provider
 from service.engine.selftest import check_samples
-from service.errors import ModelNotFoundError, ModelUnavailableError
+from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from service.settings import Settings, available_cores
 
 logger = logging.getLogger(__name__)
@@ -84,14 +84,14 @@ class Repository:
     def resolve(self, name: str, version: int = 0) -> Model:
         """Find a model that can answer; version 0 is the highest that loaded.
 
-        Raises: ModelNotFoundError naming what there is; ModelUnavailableError with the reason where a version is
-        refused or still loading.
+        Raises: ModelNotFoundError naming what there is; ModelUnavailableError while a version is loading;
+        ModelRefusedError with the reason where it was refused.
         """
         status = self.status(name, version)
         if status.state is State.LOADING:
             raise ModelUnavailableError(f"{status.name} version {status.version} is still being loaded")
         if status.model is None:
-            raise ModelUnavailableError(f"{status.name} version {status.version} was refused: {status.reason}")
+            raise ModelRefusedError(f"{status.name} version {status.version} was refused: {status.reason}")
         return status.model
 
     def status(self, name: str, version: int = 0) -> VersionStatus:

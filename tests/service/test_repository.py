@@ -13,7 +13,7 @@ from bundle.reader import BundleFolder
 from bundle.samples import Sample, samples_file
 from service.engine.observer import NullObserver
 from service.engine.providers import choose_provider
-from service.errors import ModelNotFoundError, ModelUnavailableError
+from service.errors import ModelNotFoundError, ModelRefusedError
 from service.repository import Repository, State
 from service.settings import Settings
 from tests.service.engine import small
@@ -82,7 +82,7 @@ def test_the_highest_version_that_loads_is_the_default(tmp_path: Path) -> None:
     assert repository.resolve("classifier").version == 2
     assert repository.resolve("classifier", 1).version == 1
     assert seen.models == {("classifier", 1): True, ("classifier", 2): True, ("classifier", 10): False}
-    with pytest.raises(ModelUnavailableError, match=r"version 10 was refused: model\.onnx"):
+    with pytest.raises(ModelRefusedError, match=r"version 10 was refused: model\.onnx"):
         repository.resolve("classifier", 10)
 
 

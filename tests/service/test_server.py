@@ -185,7 +185,7 @@ def test_a_bundle_that_is_broken_is_listed_with_the_reason_and_the_others_serve(
         assert got.status == models["broken"] and not got.HasField("description")
         with pytest.raises(grpc.RpcError) as caught:
             running.stub.Predict(predict("broken", text("the cat")))
-        assert refusal(caught.value).code == "UNAVAILABLE"
+        assert refusal(caught.value).code == "FAILED_PRECONDITION"
         assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
 
 

@@ -23,6 +23,7 @@ def details(error: Exception) -> tuple[status_pb2.Status, dict[str, any_pb2.Any]
         (TooLargeError("a", "is wrong"), "RESOURCE_EXHAUSTED"),
         (errors.ModelNotFoundError("no such model"), "NOT_FOUND"),
         (errors.ModelUnavailableError("not now"), "UNAVAILABLE"),
+        (errors.ModelRefusedError("broken"), "FAILED_PRECONDITION"),
         (errors.WrongModelError("not that"), "FAILED_PRECONDITION"),
         (errors.QueueFullError("full", retry_after=0.25), "RESOURCE_EXHAUSTED"),
         (errors.DeadlineError("late"), "DEADLINE_EXCEEDED"),

@@ -88,7 +88,8 @@ def collect() -> None:
                 **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
             }
     RECORD.parent.mkdir(exist_ok=True)
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    ordered = {run.name: record[run.name] for run in TABLE if run.name in record}
+    RECORD.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 def main() -> None:

@@ -45,6 +45,7 @@ def page(record: Record) -> str:
     parts = [HEAD, "\n## Data that need no download\n", *table(builtin.values())]
     if others:
         parts += ["\n## Plain files\n", *table(others.values())]
+    parts += ["\n## With attention and without\n\n", *comparisons(record)]
     parts += [READING, "\n## Commands\n\n"]
     parts += ["`python benchmarks/results.py train` runs these, one after another:\n\n"]
     parts += [f"- `{run['command']}`{unfinished(run)}\n" for run in record.values()]
@@ -69,6 +70,26 @@ def table(runs: Iterable[Record]) -> list[str]:
         )
         rows.append("| " + " | ".join(cells) + " |\n")
     return rows
+
+
+def comparisons(record: Record) -> list[str]:
+    """For each data set and seed, the model beside its variant without attention; for several seeds, their means too."""
+    pairs: dict[str, list[tuple[float, float]]] = {}
+    for run in record.values():
+        plain = {"han": "han-mean", "bahdanau": "bahdanau-last"}.get(run["model"])
+        for other in record.values():
+            if other["model"] == plain and other["data"]["fingerprint"] == run["data"]["fingerprint"]:
+                for ours, theirs in zip(run["metrics"], other["metrics"], strict=True):
+                    share = 1 if ours["name"] == "bleu" else 100
+                    values = share * ours.get("value", 0.0), share * theirs.get("value", 0.0)
+                    pairs.setdefault(f"{run['data']['name']}, {ours['name']}", []).append(values)
+    lines = []
+    for name, values in pairs.items():
+        with_, without = (", ".join(f"{value:.1f}" for value in column) for column in zip(*values, strict=True))
+        means = [sum(column) / len(values) for column in zip(*values, strict=True)]
+        mean = f" (means {means[0]:.1f} and {means[1]:.1f})" if len(values) > 1 else ""
+        lines.append(f"- {name}: {with_} with attention, {without} without{mean}\n")
+    return lines
 
 
 def figure(metric: Mapping[str, Any], count: int) -> str:

@@ -73,7 +73,7 @@ def table(runs: Iterable[Record]) -> list[str]:
 
 
 def comparisons(record: Record) -> list[str]:
-    """For each data set and seed, the model beside its variant without attention; for several seeds, their means too."""
+    """For each data set and seed, the model beside its variant without attention; means where there are more seeds."""
     pairs: dict[str, list[tuple[float, float]]] = {}
     for run in record.values():
         plain = {"han": "han-mean", "bahdanau": "bahdanau-last"}.get(run["model"])

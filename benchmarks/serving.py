@@ -2,14 +2,13 @@
 
 In one run, by turns, so that a busy machine slows both: raw ONNX Runtime (the best of one lane with all threads, a lane
 per core, and batches), and the server in a process of its own, at several concurrencies, for Predict, Attend with every
-weight and Attend with a selection. Prints a table, and writes it as JSON with --json FILE.
+weight and Attend with a selection. Prints tables; --json and --write keep them.
 """
 
 import argparse
 import json
 import platform
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -164,26 +163,50 @@ def measure_all(
                 results.append(
                     Served(lengths, call, many, middle.rate, ratio, middle.p50, middle.p99, middle.server_cpu)
                 )
-            print_table([each for each in results if each.lengths == lengths])
+            print(f"\n{table([each for each in results if each.lengths == lengths])}", flush=True)
     return results
 
 
-def print_table(results: Sequence[Raw | Served]) -> None:
-    """Print one length's rows as a Markdown table."""
-    print(
-        f"\n### Lengths: {results[0].lengths}\n\n| what | requests/s | of best raw | p50 ms | p99 ms | server CPU ms |"
+def table(results: Sequence[Raw | Served]) -> str:
+    """Write one length's rows as a Markdown table."""
+    title = {"mixed": "Mixed lengths (log-normal, median 28 tokens)"}.get(
+        results[0].lengths, f"{results[0].lengths} tokens"
     )
-    print("|---|---|---|---|---|---|")
+    lines = [f"### {title}", "", "| what | requests/s | of best raw | p50 ms | p99 ms | server CPU ms |"]
+    lines.append("|---|---|---|---|---|---|")
     best = max(each.rate for each in results if isinstance(each, Raw))
     for each in results:
         if isinstance(each, Raw):
-            print(f"| runtime alone, {each.way} | {each.rate:.0f} | {each.rate / best:.2f} | | | |")
+            lines.append(f"| runtime alone, {each.way} | {each.rate:.0f} | {each.rate / best:.2f} | | | |")
         else:
-            print(
+            lines.append(
                 f"| {each.call}, {each.concurrency} at a time | {each.rate:.0f} | {each.ratio:.2f} | {each.p50:.1f} "
                 f"| {each.p99:.1f} | {each.server_cpu * 1e3:.2f} |"
             )
-    sys.stdout.flush()
+    return "\n".join(lines)
+
+
+PAGE = """# Performance
+
+Written by `python -m benchmarks.serving --json benchmarks/results/serving.json --write docs/performance.md`, on
+{machine}.
+
+## Serving against the runtime alone
+
+The model is a Transformer encoder of 6 layers, 384 wide, with 12 heads and random weights; the input is token ids, the
+answer two logits, and for Attend the weights of every layer and head (*full*) or one query row of the last layer
+(*selected*). The best raw throughput is the best of three ways to drive ONNX Runtime without a server, in the same run;
+the ways and the server take turns, and each figure is the median of {rounds} rounds of {seconds:g} s. The load comes
+from a Python client on the same cores, so it takes its part of them: *server CPU* is the server's processor time a
+request, without the client's.
+
+{tables}
+
+## On a GPU
+
+`python -m benchmarks.gpu` proves the CUDA path, and prints parity and throughput of every bundle, on a machine that has
+a GPU. No figures are here yet: it has not run on one.
+"""
 
 
 def main() -> None:
@@ -193,14 +216,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--repository", type=Path, default=ROOT / "build" / "benchmarks")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="file for the results")
+    parser.add_argument("--write", type=Path, help="file for the page of docs/")
     options = parser.parse_args()
     graph = make_repository(options.repository) / "model.onnx"
     results = measure_all(options.repository, graph, options.seconds, options.rounds, options.concurrency)
+    machine = f"{cores()} cores, Python {platform.python_version()}, ONNX Runtime {onnxruntime.__version__}"
     if options.json:
-        machine = {"cores": cores(), "python": platform.python_version(), "onnxruntime": onnxruntime.__version__}
         rows = [{"kind": type(each).__name__.lower(), **asdict(each)} for each in results]
         options.json.write_text(json.dumps({"machine": machine, "results": rows}, indent=1) + "\n")
+    if options.write:
+        tables = [table([each for each in results if each.lengths == lengths]) for lengths in LENGTHS]
+        page = PAGE.format(machine=machine, rounds=options.rounds, seconds=options.seconds, tables="\n\n".join(tables))
+        options.write.write_text(page)
 
 
 if __name__ == "__main__":

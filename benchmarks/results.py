@@ -10,6 +10,7 @@ Only figures are kept, never a row of the data.
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Run:
 
 
 _REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
-_TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0-FR", ("--epochs", "8"))
+_TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"))
 TABLE = (
     Run("han", "han"),
     Run("han-mean", "han-mean"),
@@ -52,7 +53,7 @@ TABLE = (
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
     Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
     Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
-    Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0", ("--epochs", "6")),
+    Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
 )
 
 
@@ -83,7 +84,7 @@ def collect() -> None:
             config = json.loads((folder / "config.json").read_text())
             del config["data"]["path"]
             record[run.name] = {
-                "command": "limelight " + " ".join(run.command(Path("../shared/data"))),
+                "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),
                 **json.loads((folder / "metrics.json").read_text()),
                 **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
             }

@@ -17,6 +17,9 @@ from export.sizes import example_sizes
 from export.trace import trace
 from models.card import Card, TaskModel
 
+# More in one trace gain nothing, and PyTorch's passes over a very large graph take longer than over several.
+MOST = 12
+
 
 class SideBySide(nn.Module):
     """Models that take the same tensors: the outputs of one after those of the other."""
@@ -37,13 +40,15 @@ class SideBySide(nn.Module):
 def graphs_together(models: Mapping[str, tuple[TaskModel, Card]]) -> dict[str, Graph]:
     """Export models that answer in one pass, each to the graph that it would have got alone, by name.
 
-    Models that take the same input tensors are traced together.
+    Models that take the same input tensors are traced together, at most `MOST` of them.
     Raises: ExportError as an export does.
     """
     graphs: dict[str, Graph] = {}
     signature = {name: _signature(card) for name, (_, card) in models.items()}
-    for _, names in groupby(sorted(models, key=signature.__getitem__), key=signature.__getitem__):
-        graphs |= _together({name: models[name] for name in names})
+    for _, alike in groupby(sorted(models, key=signature.__getitem__), key=signature.__getitem__):
+        names = list(alike)
+        for begin in range(0, len(names), MOST):
+            graphs |= _together({name: models[name] for name in names[begin : begin + MOST]})
     return graphs
 
 

@@ -62,3 +62,16 @@ DOCUMENTS: Mapping[str, Recipe] = table(
         }.items()
     ),
 )
+
+GROUPS = {  # of what is more than an ablation, the column that it belongs to
+    "rotatory attention, bilinear score": "score",
+    "one level": "levels",
+    "words weighted, sentences averaged": "levels",
+    "words averaged, sentences weighted": "levels",
+    "hierarchical, trained query, dot": "score",
+    "hierarchical, trained query, scaled dot": "score",
+    "hierarchical, sparsemax": "alignment",
+    "hierarchical, 1.5-entmax": "alignment",
+    "hierarchical, sigmoid": "alignment",
+    "hierarchical, hard, straight-through": "alignment",
+}

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks.mechanism_study.ablations import ASPECTS, DOCUMENTS, PAIRS
+from benchmarks.mechanism_study.ablations import ASPECTS, DOCUMENTS, GROUPS, PAIRS
 from models.attention import CombinationError
 from models.attention.registry import MECHANISMS
 from models.zoo.mechanism import EXTRA, RECIPES, Built, combine
@@ -76,11 +76,12 @@ def _columns() -> Iterator[Configuration]:
 
 
 def _extra() -> Iterator[Configuration]:
-    """Multi-head attention with training signals, and the ablations of the other tasks."""
+    """Multi-head attention with training signals, and the other tasks' ablations and variants."""
     for recipe in EXTRA.values():
         yield Configuration(task=recipe.task, group="queries", name=recipe.name, make=recipe.make)
     for recipe in (*PAIRS.values(), *ASPECTS.values(), *DOCUMENTS.values()):
-        yield Configuration(task=recipe.task, group="reference", name=recipe.name, make=recipe.make)
+        group = GROUPS.get(recipe.name, "reference")
+        yield Configuration(task=recipe.task, group=group, name=recipe.name, make=recipe.make)
 
 
 def _alignments() -> Iterator[Configuration]:

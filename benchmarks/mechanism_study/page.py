@@ -38,7 +38,8 @@ be.
 
 - **accuracy**: on held-out data, mean ± standard deviation over seeds. ▲ and ▼: above or below the unweighted average
   of the same task (catalogue N2) by more than two standard errors, seeds and size of the held-out part taken together.
-  No mark: chance may explain the difference. With this many lines, about one in twenty is marked by chance alone.
+  No mark: chance may explain the difference. (All lines answer the same held-out examples, so this is a strict
+  measure: what it marks is there, and small effects stay unmarked.)
 - **parameters**: all but the embedding and the convolution, which are the same everywhere.
 - **training**: processor seconds of one thread; the machine was shared and noisy: only large differences mean anything.
 - **latency**: ONNX Runtime, exported graph with its maps, one instance of typical length (sentence 20 words; pair 14
@@ -137,7 +138,7 @@ def _reading(present: Sequence[Line], reference: Line) -> str:
     ]
     said.append(f"Beyond chance {_named(above, 'better than the unweighted average')}; {_named(below, 'worse')}.")
     if not above:
-        said.append("**In this model and at this length of training, attention does not help on this task.**")
+        said.append("**In this model, trained this briefly, no attention is shown to help on this task.**")
     flat = [each for each in others if each.entropy is not None and each.entropy > 0.99]
     said.append(f"{len(flat)} of {len(others)} hardly left the plain average (entropy above 0.99).")
     return " ".join(said)

@@ -1,0 +1,100 @@
+"""Every attention mechanism, each in its small task model, from PyTorch to a socket (`tests.served_mechanisms`).
+
+All of them are served by one server from one repository. Weights are random: what is served has to be what PyTorch
+answers, not to be right.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+import limelight
+from bundle.values import Instance
+from export.pipeline import export_model
+from export.samples import make_samples
+from export.together import graphs_together
+from limelight.v1 import model_pb2
+from models.card import TrainedModel
+from tests.end_to_end.test_zoo import difference
+from tests.models.small_texts import INSTANCES, texts
+from tests.served_mechanisms import SERVED, slug
+from tests.service.serving import serving
+
+pytestmark = pytest.mark.slow
+PROCESSES = 2
+
+
+def trained(name: str) -> TrainedModel:
+    """A mechanism's model with weights of its own, larger than fresh ones, so that differences show."""
+    torch.manual_seed(list(SERVED).index(name))
+    model, card = SERVED[name].make(texts())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    card.description.name = slug(name)
+    examples = INSTANCES[SERVED[name].task]
+    return TrainedModel(model, card, examples[:1], model_pb2.TrainingData(), ())
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, TrainedModel]:
+    torch.set_num_threads(1)
+    return {name: trained(name) for name in SERVED}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
+    repository = tmp_path_factory.mktemp("mechanisms")
+    # In processes of their own: tracing takes one core, and pytest would collect thousands of PyTorch's log lines.
+    names = sorted(SERVED, key=lambda name: SERVED[name].task)
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as exporters:
+        shares = [exporters.submit(export_all, names[place::PROCESSES], repository) for place in range(PROCESSES)]
+        for share in shares:
+            share.result()
+    with serving(repository, lanes=2) as running, limelight.Client(running.server.address, timeout=60) as client:
+        yield client
+
+
+def export_all(names: list[str], repository: Path) -> None:
+    """Export models as ever, but for tracing: those with the same inputs are traced together and cut apart."""
+    torch.set_num_threads(1)
+    models = {name: trained(name) for name in names}
+    graphs = graphs_together({name: (each.model, each.card) for name, each in models.items()})
+    for name, each in models.items():
+        with mock.patch("export.pipeline.build_graphs", return_value=[graphs[name]]):
+            export_model(each, repository)
+
+
+def test_one_repository_serves_every_mechanism(client: limelight.Client) -> None:
+    assert {each.name for each in client.models()} == {slug(name) for name in SERVED}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
+    name: str, client: limelight.Client, models: dict[str, TrainedModel]
+) -> None:
+    model = models[name]
+    instances = INSTANCES[SERVED[name].task]
+    asked = replace(model, examples=instances)
+    expected = make_samples(asked)
+    sent = [plain(each) for each in instances]
+    together = client.attend(slug(name), sent)
+    alone = [client.attend(slug(name), [each])[0] for each in sent]
+    stated = {each.name for each in model.card.description.maps}
+    for answers in (together, alone):
+        for answer, sample in zip(answers, expected, strict=True):
+            assert set(sample.maps) == stated
+            assert difference(answer, sample) == ""
+
+
+def plain(instance: Instance) -> dict[str, object]:
+    """An instance as a caller writes it."""
+    return {
+        name: (value.first, value.second) if hasattr(value, "first") else value.text for name, value in instance.items()
+    }

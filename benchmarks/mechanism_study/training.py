@@ -25,8 +25,8 @@ class Plan:
 PLANS = {
     "sentence": Plan(steps=160, batch=64, rate=8e-3),
     "pair": Plan(steps=250, batch=64, rate=6e-3),
-    "aspect": Plan(steps=300, batch=64, rate=6e-3),
-    "document": Plan(steps=160, batch=16, rate=8e-3),
+    "aspect": Plan(steps=600, batch=64, rate=4e-3),
+    "document": Plan(steps=400, batch=16, rate=4e-3),
 }
 NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed
 

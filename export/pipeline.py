@@ -21,10 +21,13 @@ from limelight.v1 import bundle_pb2, model_pb2
 from models.card import Card, TrainedModel
 
 
-def export_model(trained: TrainedModel, repository: Path, *, version: int = 0) -> BundleFolder:
+def export_model(
+    trained: TrainedModel, repository: Path, *, version: int = 0, graphs: list[Graph] | None = None
+) -> BundleFolder:
     """Export a model, prove that its graphs answer as it does, and write REPOSITORY/<model>/<version>, whole or not.
 
-    version: 0 for the next one.
+    version: 0 for the next one. graphs: where they were made already, with those of other models
+    (`export.together`); they are compared all the same.
     Raises: ExportError where the model cannot be exported, or answers otherwise than PyTorch; BundleError where the
     bundle cannot be written.
     """
@@ -33,7 +36,7 @@ def export_model(trained: TrainedModel, repository: Path, *, version: int = 0) -
     target_folder(repository, trained.card.description.name, version)
     trained = replace(trained, model=torch_side.for_export(trained.model))
     samples = make_samples(trained)
-    graphs = build_graphs(trained.model, trained.card)
+    graphs = graphs or build_graphs(trained.model, trained.card)
     comparison = verify(graphs, trained.model, trained.card)
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in trained.card.files.items()}
     files |= {graph.file: graph.model.SerializeToString(deterministic=True) for graph in graphs}

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from models.attention.context import Context
 from models.attention.core import Attention
 from models.attention.errors import require_axes
+from models.attention.flat import attend
 from models.attention.score.similarity import GaussianKernel
 
 
@@ -14,7 +15,8 @@ class FeatureAttention(nn.Module):
     K = W_K F, V = W_V F;  e = score(q, K);  a = align(e);  c = Σ_l a_l v_l
 
     Shapes: features [batch, key, d_f], query [batch, query, d_q] or None (for a query-free score), mask broadcastable
-        to [batch, head, query, key] -> context vectors [batch, query, d_v], weights [batch, 1, query, key(, feature)].
+        to [batch, head, query, key] -> context vectors [batch, query, head · d_v], the heads of a score that makes some
+        side by side, weights [batch, head, query, key(, feature)].
     Raises: ShapeError where features or query do not fit.
     """
 
@@ -28,10 +30,7 @@ class FeatureAttention(nn.Module):
         self, query: Tensor | None, features: Tensor, mask: Tensor | None = None, context: Context | None = None
     ) -> tuple[Tensor, Tensor]:
         require_axes(features, "features", "batch, key, d_f")
-        key, value = self.key_map(features).unsqueeze(1), self.value_map(features).unsqueeze(1)
-        one_head = None if query is None else query.unsqueeze(1)
-        context_vectors, weights = self.attention(one_head, key, value, mask, context)
-        return context_vectors.squeeze(1), weights
+        return attend(self.attention, query, self.key_map(features), self.value_map(features), mask, context)
 
 
 class TaskModel(nn.Module):

@@ -12,7 +12,6 @@ from limelight.v1 import attention_pb2
 from models.attention import Attention
 from models.attention.align import GaussianGrid, Hard, MonotonicChunkwise, Reinforced
 from models.attention.context import Context
-from models.attention.flat import attend
 from models.attention.general import FeatureAttention
 from models.attention.queries.specialised import average
 from models.zoo.mechanism_layout import ATTENTION, TOKENS, Layout, layout_of
@@ -50,18 +49,6 @@ class Reader(nn.Module):
             return int(self(torch.zeros(1, 2, d), torch.ones(1, 2, dtype=torch.bool))[0].shape[-1])
 
 
-class SideBySide(FeatureAttention):
-    """The general attention module around a score that makes heads: their context vectors lie side by side.
-
-    Shapes: as `FeatureAttention`, but context vectors [batch, query, head · d_v].
-    """
-
-    def forward(
-        self, query: Tensor | None, features: Tensor, mask: Tensor | None = None, context: Context | None = None
-    ) -> tuple[Tensor, Tensor]:
-        return attend(self.attention, query, self.key_map(features), self.value_map(features), mask, context)
-
-
 class Pooled(Reader):
     """One look at the text: a specialised query, the average of its features, pools them (BF §3.3.1, H2).
 
@@ -72,8 +59,7 @@ class Pooled(Reader):
         super().__init__()
         self.ask = None if attention.score.query_free and not attention.align.needs_query else nn.Linear(d, d)
         self.query = "self-attentive" if self.ask is None else "specialised"
-        general = SideBySide if attention.score.makes_heads else FeatureAttention
-        self.module = general(attention=attention, d_f=d, d_k=d, d_v=d)
+        self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = 0 if "noise" in attention.align.context_fields else None
         filters = attention.align.filters if isinstance(attention.align, GaussianGrid) else 0
         self.layouts = {

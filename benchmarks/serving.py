@@ -158,7 +158,7 @@ def measure_all(
             medians = {way: statistics.median(rates) for way, rates in raw.items()}
             results += [Raw(lengths, way, rate) for way, rate in medians.items()]
             for (call, many), loads in served.items():
-                middle = sorted(loads, key=lambda load: load.rate)[len(loads) // 2]
+                middle = sorted(loads, key=lambda load: load.rate)[(len(loads) - 1) // 2]
                 ratio = middle.rate / max(medians.values())
                 results.append(
                     Served(lengths, call, many, middle.rate, ratio, middle.p50, middle.p99, middle.server_cpu)
@@ -214,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 8, 32])
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[8, 32, 64])
     parser.add_argument("--repository", type=Path, default=ROOT / "build" / "benchmarks")
     parser.add_argument("--json", type=Path, help="file for the results")
     parser.add_argument("--write", type=Path, help="file for the page of docs/")

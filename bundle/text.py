@@ -41,11 +41,6 @@ class Encoder:
         if maximum:
             self._cut.enable_truncation(maximum)
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of token ids."""
-        return int(self._whole.get_vocab_size())
-
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode each text, cut to the limit."""
         encodings = self._whole.encode_batch(list(texts), add_special_tokens=self._special_tokens)

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -70,7 +71,7 @@ def write_bundle(
             complete.files.add(path=name, sha256=hashlib.sha256(data).hexdigest())
         text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
         (folder / BUNDLE_FILE).write_text(text + "\n", encoding="utf-8")
-        read_bundle(folder)
+        written = read_bundle(folder)
         target.parent.mkdir(exist_ok=True)
         try:
             os.rename(folder, target)
@@ -80,4 +81,4 @@ def write_bundle(
             raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return read_bundle(target)
+    return replace(written, path=target)

@@ -22,11 +22,6 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _DATA_TYPES: dict[np.dtype[Any], Any] = {dtype: data_type for data_type, dtype in _DTYPES.items()}
 
 
-def dtype_of(data_type: int) -> np.dtype[Any] | None:
-    """The NumPy type of a protocol type; None for one that this client does not know."""
-    return _DTYPES.get(data_type)
-
-
 def to_tensor(array: NDArray[Any]) -> values_pb2.Tensor:
     """The protocol tensor of an array of any shape.
 

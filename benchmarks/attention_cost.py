@@ -23,9 +23,9 @@ from models.attention.context import Context
 from models.attention.core import CombinationError
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import Additive, ScaledDot
-from models.zoo.mechanism_basic import KERNEL_ALIGN, KERNEL_SCORE, outer, relation
-from models.zoo.mechanism_parts import ALIGNS, SCALED, SCORES, SOFT, UNIFORM, attention
-from models.zoo.mechanism_text import Texts
+from models.testbed.basic import KERNEL_ALIGN, KERNEL_SCORE, outer, relation
+from models.testbed.parts import ALIGNS, SCALED, SCORES, SOFT, UNIFORM, attention
+from models.testbed.text import Texts
 
 RESULTS = Path(__file__).parent / "results" / "attention_cost.json"
 PAGE = Path(__file__).parents[1] / "docs" / "attention-cost.md"

@@ -14,7 +14,8 @@ from models.attention import Attention, masks
 from models.attention.align.soft import Softmax
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score.dot import ScaledDot
-from models.card import Answer, Card, TaskModel, TrainedModel
+from models.cards.card import Card, TrainedModel
+from models.network import Answer, Network
 
 NAME = "encoder"
 VOCABULARY = 8_000
@@ -50,7 +51,7 @@ class EncoderLayer(nn.Module):
         return self.output_norm(features + self.outer(inner)), weights
 
 
-class Encoder(TaskModel):
+class Encoder(Network):
     """Tokens and positions -> layers -> mean -> two classes."""
 
     def __init__(self, config: EncoderConfig) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from bundle.reader import BundleFolder
 
 if TYPE_CHECKING:
-    from models.card import TrainedModel
+    from models.cards.card import TrainedModel
 
 # What needs PyTorch is imported in the functions: it takes seconds, and the command line's help does without.
 

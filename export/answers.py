@@ -9,7 +9,7 @@ from bundle.values import Array
 from export.interface import map_axes
 from export.stepping import Unrolled
 from limelight.v1 import attention_pb2, model_pb2
-from models.card import Card
+from models.cards.card import Card
 
 
 @dataclass(frozen=True)

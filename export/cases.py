@@ -10,7 +10,7 @@ from bundle.values import Array, TensorValue
 from bundle.wire import DTYPES
 from export.interface import BATCH, input_tensors
 from limelight.v1 import bundle_pb2, model_pb2
-from models.card import Card
+from models.cards.card import Card
 
 NEUTRAL_NOISE: Mapping[int, float] = {
     bundle_pb2.DISTRIBUTION_GUMBEL: 0.0,

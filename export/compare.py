@@ -9,7 +9,7 @@ from bundle.values import Array
 from export.answers import RowAnswer
 from export.errors import ExportError
 from limelight.v1 import bundle_pb2
-from models.card import Card
+from models.cards.card import Card
 
 
 @dataclass

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from export.errors import ExportError
-from models.card import GeneratingModel, TaskModel
+from models.network import GeneratingNetwork, Network
 
 
 class OnePass(nn.Module):
     """A model that answers in one pass: its outputs, then its maps, by these names."""
 
-    def __init__(self, model: TaskModel, inputs: Sequence[str], outputs: Sequence[str], maps: Sequence[str]) -> None:
+    def __init__(self, model: Network, inputs: Sequence[str], outputs: Sequence[str], maps: Sequence[str]) -> None:
         super().__init__()
         self.model = model
         self._inputs, self._outputs, self._maps = tuple(inputs), tuple(outputs), tuple(maps)
@@ -31,7 +31,7 @@ class EncodeAndStep(nn.Module):
 
     def __init__(
         self,
-        model: GeneratingModel,
+        model: GeneratingNetwork,
         encode_inputs: Sequence[str],
         encoded: Sequence[str],
         step_inputs: Sequence[str],

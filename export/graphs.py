@@ -11,10 +11,11 @@ from export.interface import check_port, input_ports, maxima, output_ports
 from export.parts import build_parts
 from export.sizes import example_sizes
 from export.trace import trace
-from models.card import Card, TaskModel
+from models.cards.card import Card
+from models.network import Network
 
 
-def build_graphs(model: TaskModel, card: Card) -> list[Graph]:
+def build_graphs(model: Network, card: Card) -> list[Graph]:
     """Export a model, as `torch_side.for_export` gives it, to the graphs of its bundle.
 
     Raises: ExportError where PyTorch cannot export it, an axis that varies was frozen, or the model does not answer as

@@ -11,7 +11,7 @@ from bundle.values import Array
 from bundle.wire import DTYPES
 from export.errors import ExportError
 from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
-from models.card import Card
+from models.cards.card import Card
 
 BATCH = "batch"
 STEP = "step"

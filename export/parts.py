@@ -23,12 +23,13 @@ from export.stepping import initial_state
 from export.torch_side import TorchParts
 from export.trace import trace
 from limelight.v1 import bundle_pb2
-from models.card import Card, TaskModel
+from models.cards.card import Card
+from models.network import Network
 
 _OF_STEP = "step_"
 
 
-def build_parts(model: TaskModel, card: Card) -> list[Graph]:
+def build_parts(model: Network, card: Card) -> list[Graph]:
     """Export a generating model to the graphs of its encoder (where its card has one) and of its step.
 
     Raises: ExportError where the two cannot be exported or told apart, or do not answer as the card states.

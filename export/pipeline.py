@@ -18,7 +18,7 @@ from export.samples import make_samples
 from export.verify import verify
 from export.versions import library_versions
 from limelight.v1 import bundle_pb2, model_pb2
-from models.card import Card, TrainedModel
+from models.cards.card import Card, TrainedModel
 
 
 def export_model(

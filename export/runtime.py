@@ -7,7 +7,7 @@ from typing import Any
 from bundle.values import Array
 from export.errors import ExportError
 from export.graph import Graph
-from models.card import Card
+from models.cards.card import Card
 
 _THREADS = 2
 

@@ -10,7 +10,7 @@ from export.cases import batch, batch_sizes, bundle_of, neutral_noise
 from export.claims import check_map
 from export.errors import ExportError
 from export.stepping import greedy, unroll
-from models.card import TrainedModel
+from models.cards.card import TrainedModel
 
 
 def example_rows(trained: TrainedModel) -> list[Row]:

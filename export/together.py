@@ -15,7 +15,8 @@ from export.graph import Graph
 from export.interface import Port, input_ports, maxima, output_ports
 from export.sizes import example_sizes
 from export.trace import trace
-from models.card import Card, TaskModel
+from models.cards.card import Card
+from models.network import Network
 
 # More in one trace gain nothing, and PyTorch's passes over a very large graph take longer than over several.
 MOST = 12
@@ -37,7 +38,7 @@ class SideBySide(nn.Module):
         return tuple(tensor for answer in answers for tensor in answer)
 
 
-def graphs_together(models: Mapping[str, tuple[TaskModel, Card]]) -> dict[str, Graph]:
+def graphs_together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
     """Export models that answer in one pass, each to the graph that it would have got alone, by name.
 
     Models that take the same input tensors are traced together, at most `MOST` of them.
@@ -56,7 +57,7 @@ def _signature(card: Card) -> str:
     return repr((input_ports(card), sorted(maxima(card).items())))
 
 
-def _together(models: Mapping[str, tuple[TaskModel, Card]]) -> dict[str, Graph]:
+def _together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
     card = next(iter(models.values()))[1]
     ports = input_ports(card)
     tensors = batch(card, Cases(card).rows(example_sizes(maxima(card))))
@@ -80,7 +81,7 @@ def _together(models: Mapping[str, tuple[TaskModel, Card]]) -> dict[str, Graph]:
     return {name: _cut(traced, [ports[n] for n in places[name]], outputs[name], prefix[name]) for name in models}
 
 
-def _one_pass(model: TaskModel, card: Card, inputs: Sequence[str]) -> OnePass:
+def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
     names = ([each.name for each in card.description.outputs], [each.name for each in card.description.maps])
     return OnePass(torch_side.for_export(model), inputs, *names)
 

@@ -11,10 +11,11 @@ from bundle.values import Array
 from export.errors import ExportError
 from export.flat import accepted, pick
 from export.interface import check_rank, map_port, output_ports
-from models.card import Card, GeneratingModel, StepAnswer, TaskModel
+from models.cards.card import Card
+from models.network import GeneratingNetwork, Network, StepAnswer
 
 
-def for_export(model: TaskModel) -> TaskModel:
+def for_export(model: Network) -> Network:
     """Copy a model to the CPU, in evaluation mode and without gradients; the trained one stays as it is."""
     return copy.deepcopy(model).cpu().eval().requires_grad_(False)
 
@@ -24,7 +25,7 @@ def to_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
-def answer(model: TaskModel, card: Card, tensors: Mapping[str, Array]) -> dict[str, Array]:
+def answer(model: Network, card: Card, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Answer a batch in one pass: outputs and maps, by name."""
     taken = accepted(model.forward, list(tensors))
     with torch.no_grad():
@@ -43,9 +44,9 @@ def answer(model: TaskModel, card: Card, tensors: Mapping[str, Array]) -> dict[s
 class TorchParts:
     """The two parts of a generating model."""
 
-    def __init__(self, model: TaskModel, card: Card) -> None:
-        if not isinstance(model, GeneratingModel) or card.generation is None:
-            raise ExportError("a card with `generation` belongs to a GeneratingModel, and only to one")
+    def __init__(self, model: Network, card: Card) -> None:
+        if not isinstance(model, GeneratingNetwork) or card.generation is None:
+            raise ExportError("a card with `generation` belongs to a GeneratingNetwork, and only to one")
         self.model, self.card, self.generation = model, card, card.generation
 
     def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:

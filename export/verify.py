@@ -13,13 +13,14 @@ from export.graph import Graph
 from export.interface import BATCH, check_port, maxima
 from export.runtime import RunningGraph, RunningParts
 from export.stepping import Parts, Unrolled, forced, unroll
-from models.card import Card, TaskModel
+from models.cards.card import Card
+from models.network import Network
 
 _STEPS = 4
 _LARGEST = 13  # of the first axis that varies, one less for each further one; the long case has three times as much
 
 
-def verify(graphs: Sequence[Graph], model: TaskModel, card: Card) -> Comparison:
+def verify(graphs: Sequence[Graph], model: Network, card: Card) -> Comparison:
     """Compare at one row and several, size 1 and larger, padded and not.
 
     Raises: ExportError naming the output that differs, by how much, and where.
@@ -54,7 +55,7 @@ def _cases(card: Card, cases: Cases) -> Iterator[tuple[str, list[Row]]]:
 class _OnePass:
     """Compares a model that answers in one pass."""
 
-    def __init__(self, graphs: Sequence[Graph], model: TaskModel, card: Card, comparison: Comparison) -> None:
+    def __init__(self, graphs: Sequence[Graph], model: Network, card: Card, comparison: Comparison) -> None:
         self._running = RunningGraph(graphs[0])
         self._ports = graphs[0].outputs
         self._model, self._card, self._comparison = model, card, comparison
@@ -78,7 +79,7 @@ class _Generating:
     """Compares a generating model on tokens that are forced: what is encoded, then each step's scores, states, maps."""
 
     def __init__(
-        self, graphs: Sequence[Graph], model: TaskModel, card: Card, comparison: Comparison, cases: Cases
+        self, graphs: Sequence[Graph], model: Network, card: Card, comparison: Comparison, cases: Cases
     ) -> None:
         assert card.generation is not None
         self._running = RunningParts(graphs, card)

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping
 
-from models.attention.registry import MECHANISMS
-from models.zoo.mechanism import RECIPES, Recipe
+from models.catalogue.registry import MECHANISMS
+from models.testbed.build import RECIPES, Recipe
 
 SERVED: Mapping[str, Recipe] = {each.name: RECIPES[each.name] for each in MECHANISMS if each.exports}
 

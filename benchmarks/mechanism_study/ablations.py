@@ -8,11 +8,11 @@ from models.attention.align import Entmax15, Hard, Sigmoid, Sparsemax
 from models.attention.features import Pair
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.score import Dot, General, ScaledDot
-from models.zoo.baselines import Average
-from models.zoo.mechanism_inputs import COARSE, co, interactive, rotatory
-from models.zoo.mechanism_levels import document, flat, hierarchical, pool, target_object
-from models.zoo.mechanism_recipe import Recipe, table
-from models.zoo.mechanism_text import Texts
+from models.blocks.fixed import Average
+from models.testbed.inputs import COARSE, co, interactive, rotatory
+from models.testbed.levels import document, flat, hierarchical, pool, target_object
+from models.testbed.recipe import Recipe, table
+from models.testbed.text import Texts
 
 
 class Apart(nn.Module):

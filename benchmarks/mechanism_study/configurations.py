@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from benchmarks.mechanism_study.ablations import ASPECTS, DOCUMENTS, GROUPS, PAIRS
 from models.attention import CombinationError
-from models.attention.registry import MECHANISMS
-from models.zoo.mechanism import EXTRA, RECIPES, Built, combine
-from models.zoo.mechanism_parts import ADDITIVE, ALIGNS, SCALED, SOFT, UNIFORM
-from models.zoo.mechanism_readers import Pooled, Reader, Stepwise, TokenToToken
-from models.zoo.mechanism_text import Texts
+from models.catalogue.registry import MECHANISMS
+from models.testbed.build import EXTRA, RECIPES, Built, combine
+from models.testbed.parts import ADDITIVE, ALIGNS, SCALED, SOFT, UNIFORM
+from models.testbed.readers import Pooled, Reader, Stepwise, TokenToToken
+from models.testbed.text import Texts
 
 SAME = {  # rows of the catalogue that are one model here
     "task model": "sentence / score / self-attentive",

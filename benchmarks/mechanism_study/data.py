@@ -14,7 +14,7 @@ import numpy as np
 
 from bundle.text import Encoder
 from models.data import tokenizers
-from models.zoo.mechanism_text import Texts
+from models.testbed.text import Texts
 
 Row = dict[str, np.ndarray]  # token ids by name, [token] or [sentence, word]
 

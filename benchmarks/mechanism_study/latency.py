@@ -16,8 +16,8 @@ from export.cases import Cases, batch
 from export.graph import Graph
 from export.interface import BATCH
 from export.together import graphs_together
-from models.card import Card
-from models.zoo.mechanism import Built
+from models.cards.card import Card
+from models.testbed.build import Built
 
 TYPICAL = {  # near the median lengths of the held-out parts
     "sentence": {"token": 20},

@@ -9,8 +9,8 @@ from benchmarks.mechanism_study.overlap import Overlap, document_weights, overla
 from benchmarks.mechanism_study.training import answers
 from bundle.maps import canonical
 from limelight.v1 import model_pb2
-from models.card import Card
-from models.zoo.mechanism_small import SmallModel
+from models.cards.card import Card
+from models.testbed.classifier import SmallModel
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ HEADER = """# Every mechanism on equal terms
 
 Written by `python -m benchmarks.mechanisms` from `benchmarks/results/mechanisms.jsonl`. Do not edit.
 
-The same small task model (`models/zoo/mechanism*.py`: 32 features, a word with its two neighbours, nothing else that
+The same small task model (`models/testbed/*.py`: 32 features, a word with its two neighbours, nothing else that
 looks further) is trained with one mechanism after the other: same data, same number of steps, same rate, seeds 0, 1
 and 2. Nothing was tuned for any mechanism, and training is short (one to four passes over the data, seconds of one
 core): the tables say how mechanisms compare in a small model that is trained briefly, not what the best of each could

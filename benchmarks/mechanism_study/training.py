@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.mechanism_study.data import Part, TaskData, batches, collate
-from models.card import Answer, Card
-from models.zoo.mechanism_small import SmallModel
+from models.cards.card import Card
+from models.network import Answer
+from models.testbed.classifier import SmallModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from bundle.errors import InputError
 from bundle.preprocess import Preprocessor
 from bundle.rows import Row, collate, tensor_descriptions
 from limelight.v1 import bundle_pb2
-from models.card import Card
+from models.cards.card import Card
 from models.data.dataset import DataError, Example
 
 _BUCKET = 50  # so many batches are drawn, sorted by length, and cut: little padding, and still chance

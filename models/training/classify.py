@@ -12,23 +12,25 @@ from torch.nn.functional import cross_entropy
 
 from bundle.values import Image
 from limelight.v1 import model_pb2
-from models.card import Card, TaskModel
+from models.cards.card import Card
 from models.data import digits, docstrings, folder, rows, tokenizers
 from models.data.dataset import DataError, Dataset
+from models.network import Network
 from models.training.batches import Batch, Batches
 from models.training.recipe import C, Plan, Recipe
 from models.training.settings import Preset
-from models.zoo import han, vit
+from models.zoo.hierarchical import han
+from models.zoo.vision import vit
 
 
 class Classifier(Recipe[C]):
     """The loss and the metric that all classifiers share."""
 
-    def loss(self, model: TaskModel, batch: Batch) -> tuple[Tensor, int]:
+    def loss(self, model: Network, batch: Batch) -> tuple[Tensor, int]:
         logits = model(**batch.tensors).outputs["logits"]
         return cross_entropy(logits, batch.classes, reduction="sum"), len(batch.indices)
 
-    def judge(self, model: TaskModel, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
+    def judge(self, model: Network, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
         """Accuracy beside that of always answering the training part's most frequent class."""
         right = 0
         with torch.no_grad():
@@ -54,7 +56,7 @@ class Documents(Classifier[han.HanConfig]):
     data_kind = rows.DOCUMENTS
     preset = "han"
 
-    def __init__(self, make: Callable[[han.HanConfig], TaskModel]) -> None:
+    def __init__(self, make: Callable[[han.HanConfig], Network]) -> None:
         self._make = make
 
     def builtin(self, seed: int) -> Dataset:
@@ -67,7 +69,7 @@ class Documents(Classifier[han.HanConfig]):
         config = han.HanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
         return Plan(config, labels, {han.TOKENIZER: tokenizer})
 
-    def build(self, config: han.HanConfig) -> TaskModel:
+    def build(self, config: han.HanConfig) -> Network:
         return self._make(config)
 
     def card(self, plan: Plan[han.HanConfig]) -> Card:
@@ -102,7 +104,7 @@ class Images(Classifier[vit.VitConfig]):
             )
         return Plan(config, labels, {})
 
-    def build(self, config: vit.VitConfig) -> TaskModel:
+    def build(self, config: vit.VitConfig) -> Network:
         return vit.VisionTransformer(config)
 
     def card(self, plan: Plan[vit.VitConfig]) -> Card:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from limelight.v1 import bundle_pb2
-from models.card import GeneratingModel
+from models.network import GeneratingNetwork
 
 
 def greedy(
-    model: GeneratingModel, generation: bundle_pb2.Generation, tensors: Mapping[str, Tensor]
+    model: GeneratingNetwork, generation: bundle_pb2.Generation, tensors: Mapping[str, Tensor]
 ) -> list[tuple[int, ...]]:
     """The most likely token, again and again, until each row has put out its end token (included) or the most allowed.
 

@@ -8,8 +8,9 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from limelight.v1 import model_pb2
-from models.card import Card, TaskModel
+from models.cards.card import Card
 from models.data.dataset import Dataset
+from models.network import Network
 from models.training.batches import Batch, Batches
 from models.training.settings import Preset
 
@@ -45,7 +46,7 @@ class Recipe(ABC, Generic[C]):
         """Decide what the training part decides: vocabulary, classes, sizes."""
 
     @abstractmethod
-    def build(self, config: C) -> TaskModel:
+    def build(self, config: C) -> Network:
         """Make the model, untrained."""
 
     @abstractmethod
@@ -53,11 +54,11 @@ class Recipe(ABC, Generic[C]):
         """Describe it."""
 
     @abstractmethod
-    def loss(self, model: TaskModel, batch: Batch) -> tuple[Tensor, int]:
+    def loss(self, model: Network, batch: Batch) -> tuple[Tensor, int]:
         """The summed loss of a batch, and over how many terms."""
 
     @abstractmethod
-    def judge(self, model: TaskModel, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
+    def judge(self, model: Network, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
         """Measure on held-out examples, with a trivial baseline where there is one."""
 
     def config(self, values: Mapping[str, Any]) -> C:

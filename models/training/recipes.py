@@ -6,9 +6,8 @@ from models.data.dataset import DataError
 from models.training.classify import Documents, Images
 from models.training.recipe import Recipe
 from models.training.sequences import Sequences
-from models.zoo.bahdanau import Bahdanau
-from models.zoo.baselines import bahdanau_last, han_mean
-from models.zoo.han import HierarchicalAttentionNetwork
+from models.zoo.hierarchical.han import HierarchicalAttentionNetwork, han_mean
+from models.zoo.rnn_search.bahdanau import Bahdanau, bahdanau_last
 
 RECIPES: dict[str, Recipe[Any]] = {
     "han": Documents(HierarchicalAttentionNetwork),

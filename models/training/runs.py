@@ -22,7 +22,8 @@ from google.protobuf import json_format
 from bundle.errors import LimelightError
 from bundle.values import Image, Instance, Sentences, Text, Value
 from limelight.v1 import model_pb2
-from models.card import Card, TaskModel, TrainedModel
+from models.cards.card import Card, TrainedModel
+from models.network import Network
 from models.training.checkpoint import read_weights, write_whole
 from models.training.recipe import Plan
 from models.training.recipes import recipe
@@ -52,7 +53,7 @@ class Run:
         card.description.name = self.model
         return card
 
-    def build(self) -> TaskModel:
+    def build(self) -> Network:
         """Make the model, untrained."""
         return recipe(self.model).build(self.plan.config)
 

@@ -8,15 +8,16 @@ from torch.nn.functional import cross_entropy
 
 from bundle.text import Detokenizer
 from limelight.v1 import model_pb2
-from models.card import Card, GeneratingModel, TaskModel
+from models.cards.card import Card
 from models.data import dates, rows, tokenizers
 from models.data.dataset import Dataset
+from models.network import GeneratingNetwork, Network
 from models.training.batches import Batch, Batches
 from models.training.decode import greedy
 from models.training.recipe import Plan, Recipe
 from models.training.settings import Preset
-from models.zoo.bahdanau import Bahdanau, BahdanauConfig
-from models.zoo.bahdanau_card import SOURCE_TOKENIZER, TARGET_TOKENIZER, card
+from models.zoo.rnn_search.bahdanau import Bahdanau, BahdanauConfig
+from models.zoo.rnn_search.bahdanau_card import SOURCE_TOKENIZER, TARGET_TOKENIZER, card
 
 
 class Sequences(Recipe[BahdanauConfig]):
@@ -51,7 +52,7 @@ class Sequences(Recipe[BahdanauConfig]):
         )
         return Plan(config, (), {SOURCE_TOKENIZER: source, TARGET_TOKENIZER: target})
 
-    def build(self, config: BahdanauConfig) -> TaskModel:
+    def build(self, config: BahdanauConfig) -> Network:
         return self._make(config)
 
     def card(self, plan: Plan[BahdanauConfig]) -> Card:
@@ -64,14 +65,14 @@ class Sequences(Recipe[BahdanauConfig]):
             features=2 * plan.config.d_encoder if by_feature else 0,
         )
 
-    def loss(self, model: TaskModel, batch: Batch) -> tuple[Tensor, int]:
+    def loss(self, model: Network, batch: Batch) -> tuple[Tensor, int]:
         mask = batch.tensors["target_mask"]
         scores = model(**batch.tensors).outputs["scores"]
         return cross_entropy(scores[mask], batch.tensors["target_ids"][mask], reduction="sum"), int(mask.sum())
 
-    def judge(self, model: TaskModel, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
+    def judge(self, model: Network, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
         """Greedy output: share that is exactly right, BLEU; with the target forced: share of tokens that are right."""
-        assert isinstance(model, GeneratingModel) and card.generation is not None
+        assert isinstance(model, GeneratingNetwork) and card.generation is not None
         right = total = 0
         answers: dict[int, str] = {}
         detokenizer = Detokenizer(card.files[TARGET_TOKENIZER])

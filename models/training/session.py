@@ -9,9 +9,9 @@ import torch
 
 from bundle.values import Instance
 from limelight.v1 import model_pb2
-from models.card import TaskModel
 from models.data import folder as files
 from models.data.dataset import DataError, Dataset
+from models.network import Network
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
 from models.training.recipe import Recipe
@@ -136,7 +136,7 @@ def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> 
     return files.load(Path(data), chosen.data_kind, seed=seed, name=name, licence=licence)
 
 
-def examples(model: TaskModel, dataset: Dataset) -> Sequence[Instance]:
+def examples(model: Network, dataset: Dataset) -> Sequence[Instance]:
     """A few held-out instances to show, each of another class, none of them long; targets are left out."""
     found: dict[str, Instance] = {}
     for number, example in enumerate(dataset.test):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from models.card import TaskModel
+from models.network import Network
 from models.training.batches import Batches
 from models.training.checkpoint import Progress, read_state, read_weights, write_state, write_weights
 from models.training.recipe import Recipe
@@ -37,7 +37,7 @@ class Trainer:
         self,
         *,
         recipe: Recipe[Any],
-        model: TaskModel,
+        model: Network,
         train: Batches,
         dev: Batches,
         settings: Settings,

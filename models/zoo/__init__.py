@@ -1,1 +1,1 @@
-"""Published models, one file each: the network as its paper draws it, and its `Card`."""
+"""Published models, a file each: the network as its paper draws it, and its card."""

@@ -4,8 +4,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from models.attention.registry import MECHANISMS
-from models.attention.taxonomy import Evidence, page
+from models.catalogue.registry import MECHANISMS
+from models.catalogue.taxonomy import Evidence, page
 from tests.attention.test_export import GROUPS
 from tests.oracles import ORACLES
 

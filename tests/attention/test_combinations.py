@@ -6,11 +6,8 @@ import torch
 from models.attention import Attention, CombinationError, Context, MissingContextError, ShapeError
 from models.attention.align import DistanceAware, GaussianGrid, KernelRatio, LocalPredictive, SelfAdaptiveTemperature
 from models.attention.combine import weigh
-from models.attention.mechanism import FEATURES as D
-from models.attention.mechanism import Mechanism, Sizes, attention_inputs, call_attention
 from models.attention.queries.learned import LearnedQuery
 from models.attention.queries.multi_head import MultiHead
-from models.attention.registry import MECHANISMS
 from models.attention.score import (
     Additive,
     Concat,
@@ -26,6 +23,9 @@ from models.attention.score import (
     ScaledDot,
     SelfAttentive,
 )
+from models.catalogue.mechanism import FEATURES as D
+from models.catalogue.mechanism import Mechanism, Sizes, attention_inputs, call_attention
+from models.catalogue.registry import MECHANISMS
 
 SCORES = [m for m in MECHANISMS if m.column == "score"]
 ALIGNS = [m for m in MECHANISMS if m.column == "align"]

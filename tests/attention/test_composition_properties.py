@@ -12,9 +12,9 @@ from torch.autograd import gradcheck
 from models.attention import Attention
 from models.attention.align import Softmax
 from models.attention.context import Context
-from models.attention.mechanism import Mechanism, Sizes
-from models.attention.registry import MECHANISMS
 from models.attention.score import Score
+from models.catalogue.mechanism import Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_matches_oracle, check_normalised, in_double, run, shaken
 from tests.oracles import ORACLES
 

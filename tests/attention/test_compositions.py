@@ -11,7 +11,6 @@ from models.attention import Attention, CombinationError, Context, ShapeError
 from models.attention.align import AdaptiveSpan, Entmax, GaussianGrid, Hard, LocalPredictive
 from models.attention.combine import FusionGate
 from models.attention.dimensionality import FeatureWise, SourceToToken, TokenToToken
-from models.attention.examples import flat, pair_inputs, question_inputs
 from models.attention.features import (
     Alternating,
     AttentionOverAttention,
@@ -28,11 +27,7 @@ from models.attention.features import (
     Rotatory,
     TanhBilinear,
 )
-from models.attention.features.table import rotatory_inputs
 from models.attention.levels import AttentionViaAttention, Hierarchical, TargetObject
-from models.attention.levels.table import document_inputs, span_inputs, via_inputs
-from models.attention.mechanism import FEATURES as D
-from models.attention.mechanism import Sizes
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.label_wise import LabelWise
 from models.attention.queries.multi_head import MultiHead
@@ -41,7 +36,6 @@ from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
-from models.attention.registry import MECHANISMS
 from models.attention.representations import MetaEmbedding
 from models.attention.score import (
     Additive,
@@ -56,6 +50,12 @@ from models.attention.score import (
     Score,
     SelfAttentive,
 )
+from models.catalogue.examples import flat, pair_inputs, question_inputs
+from models.catalogue.features import rotatory_inputs
+from models.catalogue.levels import document_inputs, span_inputs, via_inputs
+from models.catalogue.mechanism import FEATURES as D
+from models.catalogue.mechanism import Sizes
+from models.catalogue.registry import MECHANISMS
 
 SIZES = Sizes(3, 4, 5)
 Make = Callable[[], nn.Module]

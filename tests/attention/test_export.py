@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.attention.mechanism import Axes, Mechanism, Sizes, attention_inputs
-from models.attention.registry import MECHANISMS
+from models.catalogue.mechanism import Axes, Mechanism, Sizes, attention_inputs
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import shaken
 
 EXPORTED = Sizes(2, 3, 5)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from models.attention.mechanism import Mechanism, Sizes
-from models.attention.registry import MECHANISMS
+from models.catalogue.mechanism import Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_matches_oracle, shaken
 from tests.oracles import ORACLES
 

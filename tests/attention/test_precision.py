@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from models.attention.core import Attention
-from models.attention.mechanism import Mechanism, Sizes
-from models.attention.registry import MECHANISMS
 from models.attention.score.base import Score
+from models.catalogue.mechanism import Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, run, shaken
 
 EXPORTED = [m for m in MECHANISMS if m.exports]  # training signals are sums in float32

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from models.attention.core import Attention
-from models.attention.mechanism import Mechanism, Sizes
-from models.attention.registry import MECHANISMS
+from models.catalogue.mechanism import Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, check_normalised, run, shaken
 
 PLAIN = [m for m in MECHANISMS if m.make_inputs is None and isinstance(m.build(), Attention)]

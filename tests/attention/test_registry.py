@@ -5,11 +5,11 @@ import json
 import pytest
 
 from limelight.cli import CommandError
-from models.attention.catalogue import ROWS
-from models.attention.command import mechanisms
-from models.attention.mechanism import Mechanism
-from models.attention.registry import MECHANISMS, find
-from models.attention.taxonomy import Evidence, line
+from models.catalogue.command import mechanisms
+from models.catalogue.mechanism import Mechanism
+from models.catalogue.registry import MECHANISMS, find
+from models.catalogue.rows import ROWS
+from models.catalogue.taxonomy import Evidence, line
 from tests.attention.evidence import PAGE, current_page, served
 
 each = pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.row} {m.name}")

@@ -9,9 +9,9 @@ from torch import Tensor
 from models.attention.align import Softmax
 from models.attention.context import Context
 from models.attention.core import Attention
-from models.attention.mechanism import FEATURES, Mechanism, Sizes
-from models.attention.registry import MECHANISMS
 from models.attention.score import General
+from models.catalogue.mechanism import FEATURES, Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, check_matches_oracle, check_normalised, run, shaken
 from tests.oracles import ORACLES
 

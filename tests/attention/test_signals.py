@@ -9,12 +9,12 @@ from torch.autograd import gradcheck
 
 from models.attention import Attention, Context, signals
 from models.attention.align import Hard, Reinforced, Sigmoid
-from models.attention.examples import some
-from models.attention.mechanism import Mechanism, Sizes
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.multi_head import MultiHead
-from models.attention.registry import MECHANISMS
 from models.attention.score import CoverageAware, Dot, ScaledDot, SelfAttentive
+from models.catalogue.examples import some
+from models.catalogue.mechanism import Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import in_double, run
 
 SIGNALS = [m for m in MECHANISMS if m.column == "signals"]

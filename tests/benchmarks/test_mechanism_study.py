@@ -13,7 +13,7 @@ from benchmarks.mechanism_study.overlap import document_weights, marked, overlap
 from benchmarks.mechanism_study.page import page
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, standing
-from models.attention.registry import MECHANISMS
+from models.catalogue.registry import MECHANISMS
 from tests.models.small_texts import texts
 
 

@@ -19,7 +19,7 @@ from export.pipeline import export_model
 from export.samples import make_samples
 from export.together import graphs_together
 from limelight.v1 import model_pb2
-from models.card import TrainedModel
+from models.cards.card import TrainedModel
 from tests.end_to_end.test_zoo import difference
 from tests.models.small_texts import INSTANCES, texts
 from tests.served_mechanisms import SERVED, slug

@@ -21,7 +21,7 @@ from bundle.values import Image, Instance, Text
 from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
-from models.card import TrainedModel
+from models.cards.card import TrainedModel
 from tests.export import tiny
 from tests.export.test_export_zoo import a_bahdanau, a_han, a_vit
 from tests.service.serving import serving

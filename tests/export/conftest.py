@@ -8,7 +8,7 @@ import torch
 
 from bundle.reader import BundleFolder
 from export.pipeline import export_model
-from models.card import TrainedModel
+from models.cards.card import TrainedModel
 from tests.export import tiny
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {

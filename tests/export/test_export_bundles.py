@@ -20,7 +20,7 @@ from bundle.samples import read_samples
 from bundle.tolerance import Tolerances
 from bundle.values import Array
 from bundle.wire import instance_from_wire
-from models.card import TrainedModel
+from models.cards.card import TrainedModel
 from tests.export import tiny
 from tests.export.conftest import MODELS
 

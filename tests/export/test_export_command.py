@@ -13,7 +13,7 @@ from models.training.recipe import Plan
 from models.training.runs import Run, write_results, write_run
 from models.training.settings import Settings
 from models.training.trainer import WEIGHTS
-from models.zoo.vit import VitConfig
+from models.zoo.vision.vit import VitConfig
 from tests.export.test_export_zoo import a_picture
 
 

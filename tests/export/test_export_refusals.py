@@ -13,7 +13,7 @@ from export.graphs import build_graphs
 from export.pipeline import export_model
 from export.torch_side import for_export
 from export.verify import verify
-from models.card import Answer
+from models.network import Answer
 from tests.export import tiny
 
 

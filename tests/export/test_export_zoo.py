@@ -12,8 +12,10 @@ from PIL import Image as Picture
 from bundle.samples import read_samples
 from bundle.values import Image, Text
 from export.pipeline import export_model
-from models.card import TrainedModel
-from models.zoo import bahdanau, bahdanau_card, han, vit
+from models.cards.card import TrainedModel
+from models.zoo.hierarchical import han
+from models.zoo.rnn_search import bahdanau, bahdanau_card
+from models.zoo.vision import vit
 from tests.export import tiny
 
 

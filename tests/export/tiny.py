@@ -12,8 +12,9 @@ from models.attention import Attention, Context
 from models.attention.align import Hard
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
-from models.card import Answer, Card, GeneratingModel, StepAnswer, TaskModel, TrainedModel
-from models.zoo.recurrent import BiGru
+from models.blocks.recurrent import BiGru
+from models.cards.card import Card, TrainedModel
+from models.network import Answer, GeneratingNetwork, Network, StepAnswer
 
 WORDS = ("a", "cat", "dog", "mat", "on", "ran", "sat", "the", ".")
 BEGIN, END = 2, 3
@@ -38,7 +39,7 @@ def tokenizer() -> str:
     return str(made.to_str())
 
 
-class Reader(TaskModel):
+class Reader(Network):
     """Text -> classes: self-attention with two heads, then pooling by attention."""
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ class ReaderOfFewWords(Reader):
         return Answer({"logits": answer.outputs["logits"] + total[:, :3]}, answer.maps)
 
 
-class Documents(TaskModel):
+class Documents(Network):
     """Document -> classes: words of each sentence, ragged, behind a bidirectional GRU."""
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class Documents(TaskModel):
         return Answer({"logits": self.classify(sentences)}, {"word": weights.reshape(mask.shape)})
 
 
-class Drawing(TaskModel):
+class Drawing(Network):
     """Text -> a class for each word, from one word drawn at random."""
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class Drawing(TaskModel):
         return Answer({"tags": tags}, {"drawn": weights[:, 0, 0]})
 
 
-class Writer(GeneratingModel):
+class Writer(GeneratingNetwork):
     """Text -> text: looks at the source and at its own output, in a cache that grows; a sum begins as zeros."""
 
     def __init__(self) -> None:
@@ -282,7 +283,7 @@ def writer_card() -> Card:
     )
 
 
-def trained(model: TaskModel, its_card: Card, *texts: str) -> TrainedModel:
+def trained(model: Network, its_card: Card, *texts: str) -> TrainedModel:
     """Pretend that a model was trained."""
     examples: tuple[Instance, ...] = tuple({"text": Text(text)} for text in texts or ("the cat sat on a mat .", "dog"))
     return TrainedModel(model, its_card, examples, DATA, (model_pb2.Metric(name="accuracy", value=0.5),))

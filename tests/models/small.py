@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from models.card import Answer, TaskModel
-from models.zoo.bahdanau import Bahdanau, BahdanauConfig
-from models.zoo.baselines import bahdanau_last, han_mean
-from models.zoo.han import HanConfig, HierarchicalAttentionNetwork
-from models.zoo.vit import VisionTransformer, VitConfig
+from models.network import Answer, Network
+from models.zoo.hierarchical.han import HanConfig, HierarchicalAttentionNetwork, han_mean
+from models.zoo.rnn_search.bahdanau import Bahdanau, BahdanauConfig, bahdanau_last
+from models.zoo.vision.vit import VisionTransformer, VitConfig
 
 VOCABULARY = 20
 HAN = HanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_gru=4, d_attention=6)
@@ -26,7 +25,7 @@ BAHDANAU = BahdanauConfig(
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
 
 
-def make(name: str) -> TaskModel:
+def make(name: str) -> Network:
     """A model in evaluation mode, its weights drawn from seed 0 (and larger than usual, so that differences show)."""
     torch.manual_seed(0)
     made = {

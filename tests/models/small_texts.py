@@ -2,7 +2,7 @@
 
 from bundle.values import Instance, Pair, Text
 from models.data import tokenizers
-from models.zoo.mechanism_text import Texts
+from models.testbed.text import Texts
 
 WORDS = "the a cat dog bird sat ran flew on over far away quickly mat tree house and not very . ".split()
 

@@ -14,11 +14,11 @@ from export.cases import batch, bundle_of, neutral_noise
 from export.claims import check_map
 from export.interface import BATCH, output_ports
 from models.attention import CombinationError
-from models.attention.registry import MECHANISMS
-from models.card import Card
-from models.zoo.mechanism import EXTRA, RECIPES, Built, combine
-from models.zoo.mechanism_parts import ALIGNS, SCALED, SOFT, UNIFORM
-from models.zoo.mechanism_readers import Stepwise, TokenToToken
+from models.cards.card import Card
+from models.catalogue.registry import MECHANISMS
+from models.testbed.build import EXTRA, RECIPES, Built, combine
+from models.testbed.parts import ALIGNS, SCALED, SOFT, UNIFORM
+from models.testbed.readers import Stepwise, TokenToToken
 from tests.models.small_texts import INSTANCES, texts
 
 EVERY = {**RECIPES, **EXTRA}

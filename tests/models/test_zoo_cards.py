@@ -11,10 +11,12 @@ from bundle.maps import canonical, cut, nested_mask_name
 from bundle.rows import collate, tensor_descriptions
 from bundle.values import Image, Instance, Text
 from limelight.v1 import bundle_pb2
-from models.card import Card
+from models.cards.card import Card
 from models.data import tokenizers
 from models.training.batches import preprocessor_of
-from models.zoo import bahdanau_card, han, vit
+from models.zoo.hierarchical import han
+from models.zoo.rnn_search import bahdanau_card
+from models.zoo.vision import vit
 from tests.models import small
 
 TEXT = ["It rains all day. We stay at home!", "The cat sat."]

@@ -5,11 +5,11 @@ import torch
 from torch import Tensor, nn
 
 from models.attention.score import ScaledDot
+from models.blocks.recurrent import BiGru, turning
 from models.training.decode import greedy
-from models.zoo.bahdanau import Bahdanau
-from models.zoo.bahdanau_card import card
-from models.zoo.recurrent import BiGru, turning
-from models.zoo.vit import Block
+from models.zoo.rnn_search.bahdanau import Bahdanau
+from models.zoo.rnn_search.bahdanau_card import card
+from models.zoo.vision.vit import Block
 from tests.models import small
 
 

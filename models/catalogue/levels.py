@@ -1,0 +1,95 @@
+"""Levels in the catalogue, rows E1 to E4."""
+
+import torch
+
+from models.attention.core import Attention
+from models.attention.levels import AttentionViaAttention, Hierarchical, TargetObject
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.score import Additive, General, SelfAttentive
+from models.catalogue.examples import Inputs, calling, some
+from models.catalogue.mechanism import FEATURES as D
+from models.catalogue.mechanism import Mechanism, Sizes
+
+
+def pool() -> SelfAttentivePool:
+    return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5)))
+
+
+def via_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """One query an instance, `query` words and `key` characters; the first instance has no words."""
+    return {
+        "query": torch.randn(sizes.batch, 1, D, generator=generator),
+        "words": torch.randn(sizes.batch, sizes.query, D, generator=generator),
+        "characters": torch.randn(sizes.batch, sizes.key, D, generator=generator),
+        "word_mask": some(generator, sizes.batch, sizes.query, empty=0),
+        "character_mask": some(generator, sizes.batch, sizes.key),
+    }
+
+
+def document_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """Documents of `query` sentences of `key` words; some sentences are padding, and the whole first document is."""
+    words = torch.randn(sizes.batch, sizes.query, sizes.key, D, generator=generator)
+    sentences = some(generator, sizes.batch, sizes.query, 1, empty=0)
+    return {"words": words, "word_mask": some(generator, sizes.batch, sizes.query, sizes.key) & sentences}
+
+
+def span_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """Texts with a target span; the first instance has no target."""
+    return {
+        "text": torch.randn(sizes.batch, sizes.key, D, generator=generator),
+        "span": some(generator, sizes.batch, sizes.key, empty=0),
+        "text_mask": some(generator, sizes.batch, sizes.key),
+    }
+
+
+LEVELS: tuple[Mechanism, ...] = (
+    Mechanism(
+        row="E1",
+        name="single-level",
+        column="levels",
+        module=Attention,
+        build=lambda: Attention(score=General(d_q=D, d_k=D)),
+    ),
+    Mechanism(
+        row="E2",
+        name="attention-via-attention",
+        column="levels",
+        module=AttentionViaAttention,
+        build=lambda: AttentionViaAttention(
+            over_words=Attention(score=Additive(d_q=D, d_k=D, d_w=5)),
+            over_characters=Attention(score=Additive(d_q=2 * D, d_k=D, d_w=5)),
+        ),
+        make_inputs=via_inputs,
+        call=calling("query", "words", "characters", "word_mask", "character_mask"),
+        outputs=("context", "word_weights", "character_weights"),
+        axes={
+            "query": ("batch", None, None),
+            "words": ("batch", "query", None),
+            "characters": ("batch", "key", None),
+            "word_mask": ("batch", "query"),
+            "character_mask": ("batch", "key"),
+        },
+    ),
+    Mechanism(
+        row="E3",
+        name="hierarchical",
+        column="levels",
+        module=Hierarchical,
+        build=lambda: Hierarchical(word=pool(), sentence=pool()),
+        make_inputs=document_inputs,
+        call=calling("words", "word_mask"),
+        outputs=("document", "word_weights", "sentence_weights"),
+        axes={"words": ("batch", "query", "key", None), "word_mask": ("batch", "query", "key")},
+    ),
+    Mechanism(
+        row="E4",
+        name="target-object hierarchy",
+        column="levels",
+        module=TargetObject,
+        build=lambda: TargetObject(over_target=pool(), over_text=Attention(score=General(d_q=D, d_k=D))),
+        make_inputs=span_inputs,
+        call=calling("text", "span", "text_mask"),
+        outputs=("context", "target_weights", "text_weights"),
+        axes={"text": ("batch", "key", None), "span": ("batch", "key"), "text_mask": ("batch", "key")},
+    ),
+)

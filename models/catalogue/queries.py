@@ -1,0 +1,134 @@
+"""Queries in the catalogue, rows H1 to H7 (H8 is a training signal)."""
+
+from functools import partial
+
+from torch import Tensor, nn
+
+from models.attention.core import Attention
+from models.attention.flat import over_keys
+from models.attention.queries.capsule import CapsuleAttention
+from models.attention.queries.label_wise import LabelWise
+from models.attention.queries.multi_head import MultiHead
+from models.attention.queries.multi_hop import MultiHop
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.queries.question_hop import QuestionHops
+from models.attention.queries.self_attention import SelfAttention
+from models.attention.queries.specialised import AverageQuery
+from models.attention.queries.transforms import MixContext
+from models.attention.score import Additive, Dot, ScaledDot, SelfAttentive
+from models.catalogue.examples import AXES, Inputs, calling, feature_inputs, question_inputs
+from models.catalogue.mechanism import FEATURES as D
+from models.catalogue.mechanism import HEADS, Mechanism
+
+about_features = partial(
+    Mechanism, column="queries", make_inputs=feature_inputs, call=calling("features", "mask"), axes=AXES
+)
+asking = partial(Mechanism, column="queries", make_inputs=question_inputs, axes=AXES)
+LABELS = 4
+
+
+def additive(d_q: int = D) -> Attention:
+    return Attention(score=Additive(d_q=d_q, d_k=D, d_w=5))
+
+
+def call_asking(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Every position of the question is a query over the features."""
+    return module(inputs["question"], inputs["features"], None, over_keys(inputs["mask"]))
+
+
+def call_pool(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """One vector of the features."""
+    return module(inputs["features"], None, inputs["mask"])
+
+
+def call_capsules(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Three things a class, and the weights."""
+    capsules, weights = module(inputs["features"], None, inputs["mask"])
+    return (*capsules, weights)
+
+
+def call_self(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Every position over every position."""
+    return module(inputs["features"], over_keys(inputs["mask"]))
+
+
+QUERIES: tuple[Mechanism, ...] = (
+    Mechanism(row="H1", name="basic query", column="queries", module=Attention, build=lambda: Attention(score=Dot())),
+    asking(
+        row="H2",
+        name="specialised query, average",
+        module=AverageQuery,
+        build=lambda: AverageQuery(attention=additive()),
+        call=calling("question", "features", "question_mask", "mask"),
+    ),
+    about_features(
+        row="H3",
+        name="self-attentive query, left out",
+        module=SelfAttentivePool,
+        build=lambda: SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5))),
+        call=call_pool,
+    ),
+    about_features(
+        row="H3",
+        name="self-attentive query, trained",
+        module=SelfAttentivePool,
+        build=lambda: SelfAttentivePool(attention=Attention(score=Dot()), d_q=D),
+        call=call_pool,
+    ),
+    about_features(
+        row="H3",
+        name="self-attentive query, token to token",
+        module=SelfAttention,
+        build=lambda: SelfAttention(attention=Attention(score=ScaledDot()), d_f=D, d_q=4, d_k=4, d_v=D, residual=True),
+        call=call_self,
+    ),
+    asking(
+        row="H4",
+        name="multi-head",
+        module=MultiHead,
+        build=lambda: MultiHead(attention=Attention(score=ScaledDot()), d_model=D, heads=HEADS),
+        call=call_asking,
+    ),
+    asking(
+        row="H5",
+        name="multi-hop, shared weights",
+        module=MultiHop,
+        build=lambda: MultiHop(hops=[additive()] * 3),
+        call=call_asking,
+    ),
+    asking(
+        row="H5",
+        name="multi-hop, context in the query",
+        module=MultiHop,
+        build=lambda: MultiHop(
+            hops=[additive(2 * D), additive(2 * D)],
+            transform=MixContext(d_q=D, d_v=D),
+            context_in_query=True,
+            average_first=True,
+        ),
+        call=call_asking,
+    ),
+    asking(
+        row="H5",
+        name="multi-hop, question reread",
+        module=QuestionHops,
+        build=lambda: QuestionHops(steps=[(additive(), additive(2 * D))] * 2),
+        call=calling("question", "features", "question_mask", "mask"),
+        outputs=("context", "question_weights", "weights"),
+    ),
+    about_features(
+        row="H6",
+        name="capsule-based",
+        module=CapsuleAttention,
+        build=lambda: CapsuleAttention(attention=Attention(score=Dot()), classes=LABELS, d_q=D, d_v=D),
+        call=call_capsules,
+        outputs=("context", "probability", "reconstruction", "weights"),
+    ),
+    about_features(
+        row="H7",
+        name="label-wise",
+        module=LabelWise,
+        build=lambda: LabelWise(attention=additive(), labels=LABELS, d_q=D),
+        call=call_pool,
+    ),
+)

@@ -1,0 +1,71 @@
+"""Representations in the catalogue, rows F1 and F2."""
+
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from models.attention.core import Attention
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.representations import MetaEmbedding
+from models.attention.score import Additive, SelfAttentive
+from models.catalogue.examples import Inputs, some
+from models.catalogue.mechanism import FEATURES as D
+from models.catalogue.mechanism import Mechanism, Sizes
+
+SIZES = (4, 3, 5)
+NAMES = ("large", "small", "characters")
+
+
+class Neighbours(nn.Module):
+    """A sequence encoder in miniature: each token with the mean of all, the padding left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(2 * D, 2)
+
+    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
+        known = mask.unsqueeze(-1).to(tokens.dtype)
+        mean = (tokens * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+        return torch.tanh(self.map(torch.cat([tokens, mean.expand_as(tokens)], -1)))
+
+
+def embedding_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """Three embeddings of `key` tokens, not every token having each; the first instance is padding."""
+    inputs = {n: torch.randn(sizes.batch, sizes.key, d, generator=generator) for n, d in zip(NAMES, SIZES, strict=True)}
+    return inputs | {"mask": some(generator, sizes.batch, sizes.key, len(SIZES), empty=0)}
+
+
+def call_embeddings(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
+    """Call a `MetaEmbedding`."""
+    return module([inputs[name] for name in NAMES], inputs["mask"])
+
+
+def pool(d_k: int) -> SelfAttentivePool:
+    return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d_k, d_w=5)))
+
+
+meta = partial(
+    Mechanism,
+    row="F2",
+    column="representations",
+    module=MetaEmbedding,
+    make_inputs=embedding_inputs,
+    call=call_embeddings,
+    axes={**dict.fromkeys(NAMES, ("batch", "key", None)), "mask": ("batch", "key", None)},
+)
+
+REPRESENTATIONS: tuple[Mechanism, ...] = (
+    Mechanism(
+        row="F1",
+        name="single-representational",
+        column="representations",
+        module=Attention,
+        build=lambda: Attention(score=Additive(d_q=D, d_k=D, d_w=5)),
+    ),
+    meta(name="dynamic meta-embeddings", build=lambda: MetaEmbedding(pool=pool(D), sizes=SIZES, d=D)),
+    meta(
+        name="contextualised meta-embeddings",
+        build=lambda: MetaEmbedding(pool=pool(2), sizes=SIZES, d=D, encode=Neighbours()),
+    ),
+)

@@ -1,0 +1,139 @@
+"""Training signals in the catalogue, rows I1 to I7 and the losses of H6 and H8."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import signals
+from models.catalogue.examples import Inputs, some
+from models.catalogue.mechanism import FEATURES as D
+from models.catalogue.mechanism import HEADS, Mechanism, Sizes
+
+CLASSES = 4
+
+
+class Signal(nn.Module):
+    """A function as a module without parameters."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        return self.function(*tensors)
+
+
+def signal_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """What any of the signals reads; the first instance's first query has no gold weights."""
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    batch, query, key = sizes.batch, sizes.query, sizes.key
+    pairs = (batch, HEADS, query, key)
+    masks = {"query_mask": some(generator, batch, query), "key_mask": some(generator, batch, key, empty=0)}
+    rationale = some(generator, *pairs)
+    gold = rationale / rationale.sum(-1, keepdim=True).clamp(min=1)
+    gold[0, :, 0] = 0
+    return masks | {
+        "weights": normal(*pairs).softmax(-1),
+        "teacher": normal(*pairs).softmax(-1),
+        "gold": gold,
+        "scores": normal(*pairs),
+        "rationale": rationale.to(gold.dtype),
+        "parents": torch.randint(-1, query, (batch, query), generator=generator),
+        "among_queries": normal(batch, HEADS, query, query).softmax(-1),
+        "fertility": 0.5 + torch.rand(batch, key, generator=generator),
+        "value": normal(batch, HEADS, key, D),
+        "vectors": normal(batch, HEADS, query, D),
+        "features": normal(batch, key, D),
+        "question": normal(batch, 1, D),
+        "state": normal(batch, key, 3),
+        "probability": normal(batch, CLASSES).sigmoid(),
+        "reconstruction": normal(batch, CLASSES, D),
+        "target": torch.randint(0, CLASSES, (batch,), generator=generator),
+        "selected": some(generator, batch, key),
+        "selection_scores": normal(batch, key),
+        "log_probability": -normal(query, batch).abs(),
+        "reward": normal(query, batch),
+        "baseline": normal(1, batch),
+    }
+
+
+def signal(row: str, name: str, function: Callable[..., Tensor], *reads: str, output: str = "loss") -> Mechanism:
+    """A signal that takes these of the inputs as its arguments."""
+    return trained(
+        row=row,
+        name=name,
+        module=function,
+        build=lambda: Signal(function),
+        call=lambda module, inputs: (module(*(inputs[n] for n in reads)),),
+        outputs=(output,),
+    )
+
+
+def query_rows(mask: Tensor) -> Tensor:
+    """[batch, query] -> [batch, 1, query]."""
+    return mask.unsqueeze(1)
+
+
+trained = partial(Mechanism, column="signals", make_inputs=signal_inputs, exports=False)
+SIGNALS: tuple[Mechanism, ...] = (
+    signal("I1", "supervised attention, cross-entropy", signals.gold_cross_entropy, "weights", "gold"),
+    signal("I1", "supervised attention, squared error", signals.gold_squared_error, "weights", "gold"),
+    signal("I1", "supervised attention, overlap", signals.gold_overlap, "weights", "gold"),
+    signal("I2", "preliminary training from rationales", signals.rationale_loss, "scores", "rationale"),
+    signal(
+        "I3",
+        "auxiliary head trained on syntax",
+        signals.syntax_head_loss,
+        "among_queries",
+        "parents",
+        "query_mask",
+    ),
+    trained(
+        row="I4",
+        name="attention transfer (distillation)",
+        module=signals.distillation_loss,
+        build=lambda: Signal(signals.distillation_loss),
+        call=lambda module, i: (module(i["weights"], i["teacher"], query_rows(i["query_mask"])),),
+        outputs=("loss",),
+    ),
+    signal("I5", "coverage, symbolic", signals.coverage, "weights", output="coverage"),
+    signal("I5", "coverage by fertility", signals.fertility_coverage, "weights", "fertility", output="coverage"),
+    signal("I5", "coverage penalty", signals.coverage_penalty, "weights", "query_mask"),
+    trained(
+        row="I5",
+        name="coverage, sub-symbolic",
+        module=signals.CoverageVectors,
+        build=lambda: signals.CoverageVectors(d_c=3, d_k=D, d_q=D, heads=HEADS),
+        call=lambda module, i: (module(i["state"], i["weights"][:, :, :1], i["features"], i["question"]),),
+        outputs=("state",),
+    ),
+    signal("I6", "doubly stochastic penalty", signals.doubly_stochastic_penalty, "weights", "query_mask", "key_mask"),
+    signal("I7", "REINFORCE with a baseline", signals.reinforce_loss, "log_probability", "reward", "baseline"),
+    signal(
+        "I7",
+        "log-probability of a selection",
+        signals.selection_log_probability,
+        "selected",
+        "selection_scores",
+        "key_mask",
+        output="log_probability",
+    ),
+    signal(
+        "H6",
+        "capsule joint loss",
+        signals.capsule_loss,
+        "probability",
+        "reconstruction",
+        "features",
+        "target",
+        "key_mask",
+    ),
+    signal("H8", "disagreement on subspaces", signals.subspace_agreement, "value", "key_mask"),
+    signal("H8", "disagreement on positions", signals.position_agreement, "weights", "query_mask"),
+    signal("H8", "disagreement on outputs", signals.output_agreement, "vectors", "query_mask"),
+)

@@ -1,0 +1,52 @@
+"""What every network is: tensors in by name; raw outputs and maps out, by name."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model returns: raw outputs and maps, by the names of its card, each with the batch as first axis."""
+
+    outputs: Mapping[str, Tensor]
+    maps: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class StepAnswer:
+    """What one step of a generating model returns.
+
+    scores: [batch, token], before softmax. states: by the `output` names of the card's generation.
+    maps: without query axis.
+    """
+
+    scores: Tensor
+    states: Mapping[str, Tensor]
+    maps: Mapping[str, Tensor]
+
+
+class Network(nn.Module, ABC):
+    """Feature model -> query model -> attention model -> output model (BF Fig. 1)."""
+
+    @abstractmethod
+    def forward(self, **tensors: Tensor) -> Answer:
+        """Answer a batch; arguments are the tensors (and masks) of the card's inputs, by name."""
+
+
+class GeneratingNetwork(Network):
+    """A model that puts out a sequence: it encodes its input once, then steps.
+
+    `forward` takes the target tensor as well, and answers with teacher forcing: scores [batch, step, token] in
+    `outputs`, and maps with their query axis.
+    """
+
+    @abstractmethod
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        """What the steps read, and the initial states, by name."""
+
+    @abstractmethod
+    def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
+        """One step: `token` [batch] int64, and by name the states, what `encode` gave, and input masks."""

@@ -1,0 +1,1 @@
+"""The small models in which mechanisms are compared and served."""

@@ -1,0 +1,208 @@
+"""Recipes of co-attention and rotatory attention (catalogue G), and of what reads a question again (H5)."""
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor, nn
+
+from limelight.v1 import attention_pb2
+from models.attention import Attention
+from models.attention.features import (
+    Aggregate,
+    Alternating,
+    AttentionOverAttention,
+    ConcatProduct,
+    Decomposable,
+    Hermitian,
+    Interactive,
+    LinearTransformation,
+    MultiGrained,
+    NestedPerceptron,
+    Parallel,
+    Perceptron,
+    Pooling,
+    Rotation,
+    Rotatory,
+    TanhBilinear,
+)
+from models.attention.queries.question_hop import QuestionHops
+from models.attention.queries.specialised import average
+from models.attention.score import ActivatedGeneral, Additive, General, Score
+from models.testbed import aspect, pair
+from models.testbed.aspect import RotatoryModel, rotations
+from models.testbed.layout import Layout
+from models.testbed.pair import AFFINITY, FIRST, ROW_OF_FIRST, ROW_OF_SECOND, SECOND, PairModel, Read
+from models.testbed.recipe import Built, Recipe, table
+from models.testbed.taxonomy import taxonomy
+from models.testbed.text import Texts
+
+TURNS = 3
+COARSE = {"first": ROW_OF_FIRST, "second": ROW_OF_SECOND}
+FINE = {**COARSE, "affinity": AFFINITY}
+CO = "parallel co-attention"
+
+
+def co(
+    name: str,
+    make: Callable[[Texts], nn.Module],
+    layouts: Mapping[str, Layout],
+    *,
+    score: str,
+    read: Read | None = None,
+    pairs: int = 1,
+    multiplicity: str = "singular",
+) -> Recipe:
+    """A form of co-attention over two sentences."""
+
+    def built(texts: Texts) -> Built:
+        row = taxonomy(score=score, features=CO, multiplicity=multiplicity)
+        model = PairModel(texts, make(texts), layouts, read=read, pairs=pairs).eval()
+        return model, pair.card(texts, layouts, title=name, taxonomy=row)
+
+    return Recipe(task="pair", name=name, make=built)
+
+
+def additive(texts: Texts, *, contexts: int = 0) -> Attention:
+    """Additive attention; `contexts`: how many contexts lie beside its query."""
+    return Attention(score=Additive(d_q=(1 + contexts) * texts.d, d_k=texts.d, d_w=texts.d))
+
+
+def interactive(score: Callable[[Texts], Score]) -> Callable[[Texts], Interactive]:
+    """Interactive co-attention by any score."""
+    return lambda t: Interactive(over_first=Attention(score=score(t)), over_second=Attention(score=score(t)))
+
+
+def parallel(score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate]) -> Callable[[Texts], Parallel]:
+    """Parallel co-attention by any affinity and aggregation."""
+    return lambda t: Parallel(attention=Attention(score=score(t)), aggregate=aggregate(t))
+
+
+def bilinear(texts: Texts) -> Score:
+    return TanhBilinear(d_q=texts.d, d_k=texts.d)
+
+
+def general(texts: Texts) -> Score:
+    return General(d_q=texts.d, d_k=texts.d)
+
+
+def activated(texts: Texts) -> Score:
+    return ActivatedGeneral(d_q=texts.d, d_k=texts.d)
+
+
+def concat_product(texts: Texts) -> Score:
+    return ConcatProduct(d=texts.d)
+
+
+def perceptron(texts: Texts) -> Aggregate:
+    return Perceptron(d_first=texts.d, d_second=texts.d, d_w=texts.d)
+
+
+def pooling(texts: Texts) -> Aggregate:
+    return Pooling()
+
+
+def linear(texts: Texts) -> Aggregate:
+    return LinearTransformation(max_first=texts.max_tokens, max_second=texts.max_tokens)
+
+
+def multi_grained(texts: Texts) -> MultiGrained:
+    return MultiGrained(coarse=interactive(general)(texts), fine=parallel(concat_product, pooling)(texts))
+
+
+def read_grains(
+    module: nn.Module, first: Tensor, second: Tensor, first_mask: Tensor, second_mask: Tensor
+) -> tuple[tuple[Tensor, ...], tuple]:
+    """Coarse and fine vectors of both sentences, which lie side by side in one."""
+    vector, weights = module(first, second, first_mask, second_mask)
+    return vector.chunk(4, -1), weights
+
+
+def read_question(
+    module: nn.Module, first: Tensor, second: Tensor, first_mask: Tensor, second_mask: Tensor
+) -> tuple[tuple[Tensor, ...], tuple]:
+    """The second sentence is the question, the first what is asked; the question's vector is its average."""
+    vector, weights = module(second, first, second_mask, first_mask)
+    return (vector, average(second, second_mask).squeeze(1)), weights
+
+
+def question_hops(texts: Texts) -> QuestionHops:
+    """Two hops, with shared weights."""
+    return QuestionHops(steps=[(additive(texts), additive(texts, contexts=1))] * 2)
+
+
+def hop_rows(keys: str) -> Layout:
+    """A row a hop over one of the sentences."""
+    return Layout(queries="hops", keys=keys, names=("hop 1", "hop 2"), label_kind=attention_pb2.LABEL_KIND_HOPS)
+
+
+def rotatory(name: str, count: int, score: Callable[[Texts], Score] = activated) -> Recipe:
+    """Rotatory attention with so many rotations, which share their weights."""
+
+    def built(texts: Texts) -> Built:
+        turn = Rotation(
+            **{part: Attention(score=score(texts)) for part in ("left", "right", "left_target", "right_target")}
+        )
+        layouts = rotations(count)
+        row = taxonomy(
+            score="activated general",
+            features="rotatory",
+            multiplicity="multi-hop" if count > 1 else "singular",
+        )
+        model = RotatoryModel(texts, layouts, Rotatory(rotations=[turn] * count)).eval()
+        return model, aspect.card(texts, layouts, title=name, taxonomy=row)
+
+    return Recipe(task="aspect", name=name, make=built)
+
+
+def alternating(texts: Texts) -> Alternating:
+    return Alternating(over_first=additive(texts), over_second=additive(texts), d_query=texts.d)
+
+
+def hermitian(texts: Texts) -> Score:
+    return Hermitian(d_q=texts.d, d_k=texts.d, d_c=texts.d)
+
+
+def decomposable(texts: Texts) -> Score:
+    return Decomposable(d_q=texts.d, d_k=texts.d, d_w=texts.d)
+
+
+def nested(texts: Texts) -> Aggregate:
+    return NestedPerceptron(d_first=texts.d, d_second=texts.d, d_w=texts.d)
+
+
+def fine(name: str, score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate], named: str) -> Recipe:
+    """A form of parallel co-attention."""
+    return co(name, parallel(score, aggregate), FINE, score=named)
+
+
+ALTERNATING = {"start": ROW_OF_FIRST, "second": ROW_OF_SECOND, "first": ROW_OF_FIRST}
+GRAINS = {f"coarse.{name}": layout for name, layout in COARSE.items()} | {
+    f"fine.{name}": layout for name, layout in FINE.items()
+}
+
+INPUTS = table(
+    co("alternating co-attention", alternating, ALTERNATING, score="additive"),
+    co("interactive co-attention", interactive(activated), COARSE, score="activated general"),
+    fine("parallel co-attention, bilinear affinity", bilinear, perceptron, "activated general"),
+    fine("parallel co-attention, concat-product affinity", concat_product, perceptron, "concat-product"),
+    fine("attentive pooling", bilinear, pooling, "activated general"),
+    co("multi-grained co-attention", multi_grained, GRAINS, score="general", read=read_grains, pairs=2),
+    rotatory("rotatory attention", 1),
+    rotatory("rotatory attention, repeated", TURNS),
+    fine("aggregation by pooling", general, pooling, "general"),
+    fine("aggregation by perceptron", general, perceptron, "general"),
+    fine("aggregation by linear transformation", bilinear, linear, "activated general"),
+    fine("attention over attention", general, lambda t: AttentionOverAttention(), "general"),
+    fine("aggregation by perceptron with nested attention", bilinear, nested, "activated general"),
+    fine("bilinear affinity", bilinear, pooling, "activated general"),
+    fine("concat-product affinity", concat_product, pooling, "concat-product"),
+    fine("decomposable affinity", decomposable, pooling, "decomposable"),
+    fine("Hermitian affinity", hermitian, pooling, "Hermitian"),
+    co(
+        "multi-hop, question reread",
+        question_hops,
+        {"question": hop_rows(SECOND), "key": hop_rows(FIRST)},
+        score="additive",
+        read=read_question,
+        multiplicity="multi-hop",
+    ),
+)

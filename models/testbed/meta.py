@@ -1,0 +1,63 @@
+"""Several representations of each word, and attention that chooses between them (BF §3.1.3, F2)."""
+
+import torch
+from torch import Tensor, nn
+
+from limelight.v1 import attention_pb2
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.queries.specialised import average
+from models.attention.representations import MetaEmbedding
+from models.network import Answer
+from models.testbed.classifier import SmallModel
+from models.testbed.layout import ATTENTION, TOKENS, Layout
+from models.testbed.text import Classify, Features, Texts
+
+REPRESENTATIONS = ("word", "word, half the size", "word with its neighbours")
+LAYOUTS = {
+    ATTENTION: Layout(
+        queries=TOKENS,
+        keys="representations",
+        names=REPRESENTATIONS,
+        label_kind=attention_pb2.LABEL_KIND_REPRESENTATIONS,
+        kind=attention_pb2.MAP_KIND_SELF,
+    )
+}
+
+
+class Context(nn.Module):
+    """What a word's surroundings say of one of its representations, for contextualised meta-embeddings.
+
+    Two numbers a word, as the two units of the paper's BiLSTM, by a convolution over five words.
+
+    Shapes: features [batch, token, d], mask [batch, token] -> [batch, token, 2].
+    """
+
+    def __init__(self, *, d: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(d, 2, 5, padding=2)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        seen = (features * mask.unsqueeze(-1)).transpose(1, 2)
+        return self.convolution(seen).transpose(1, 2).tanh()
+
+
+class MetaModel(SmallModel):
+    """A sentence classifier that averages words whose representations attention has mixed (Kiela et al. 2018).
+
+    Shapes: token_ids int64 [batch, token], token_mask bool -> logits [batch, class], map `attention`
+        [batch, 1, token, representation].
+    """
+
+    def __init__(self, texts: Texts, pool: SelfAttentivePool, *, contextualised: bool) -> None:
+        super().__init__()
+        d = texts.d
+        self.features = Features(texts)
+        self.narrow = nn.Embedding(texts.vocabulary, d // 2, padding_idx=0)
+        self.mix = MetaEmbedding(pool=pool, sizes=(d, d // 2, d), d=d, encode=Context(d=d) if contextualised else None)
+        self.classify = Classify(texts, d_in=d)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        ids, mask = tensors["token_ids"], tensors["token_mask"]
+        embeddings = [self.features.embedding(ids), self.narrow(ids), self.features(ids, mask)]
+        words, weights = self.mix(embeddings, mask.unsqueeze(-1))
+        return Answer({"logits": self.classify(torch.flatten(average(words, mask), 1))}, {ATTENTION: weights})

@@ -1,0 +1,164 @@
+"""Readers for where queries come from and how many there are (BF §3.3): the query mechanisms in the sentence model."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from limelight.v1 import attention_pb2
+from models.attention.context import Context
+from models.attention.dimensionality import DirectionalSelfAttention
+from models.attention.flat import attend, over_keys
+from models.attention.queries.capsule import CapsuleAttention
+from models.attention.queries.label_wise import LabelLinear, LabelWise
+from models.attention.queries.multi_head import MultiHead
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.queries.self_attention import SelfAttention
+from models.attention.queries.specialised import AverageQuery, average
+from models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
+from models.testbed.layout import ATTENTION, TOKENS, Layout
+from models.testbed.readers import Reader
+from models.testbed.text import Texts
+
+Read = tuple[Tensor, Mapping[str, Tensor]]
+
+
+class OneMap(Reader):
+    """A reader around one module, with one map."""
+
+    def __init__(self, *, module: nn.Module, layout: Layout, query: str) -> None:
+        super().__init__()
+        self.module, self.query = module, query
+        self.layouts = {ATTENTION: layout}
+
+
+class Asked(OneMap):
+    """The average of the features asks, through anything that has the call of an attention (multi-head, multi-hop).
+
+    With `last`, the state at the end of the text asks, as a decoder's state would (a basic query, H1).
+    """
+
+    def __init__(self, *, module: nn.Module, d: int, layout: Layout, last: bool = False) -> None:
+        super().__init__(module=module, layout=layout, query="basic" if last else "specialised")
+        self.ask = nn.Linear(d, d)
+        self.last = last
+
+    def question(self, features: Tensor, mask: Tensor) -> Tensor:
+        """The query [batch, 1, d]."""
+        if not self.last:
+            return self.ask(average(features, mask))
+        end = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, features.shape[-1])
+        return self.ask(features.gather(1, end))
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        vectors, weights = attend(self.module, self.question(features, mask), features, None, over_keys(mask))
+        return vectors.flatten(1), {ATTENTION: weights}
+
+
+class Disagreeing(Asked):
+    """Multi-head attention whose heads are trained to differ in what they see, where they look, or what they say (H8).
+
+    `by`: subspaces, positions or outputs; `weight`: of the penalty (Li et al. 2018b, eq. 5).
+    """
+
+    def __init__(self, *, module: MultiHead, d: int, layout: Layout, by: str, weight: float = 1.0) -> None:
+        super().__init__(module=module, d=d, layout=layout)
+        self.by, self.weight = by, weight
+
+    def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
+        """How much the heads agree."""
+        heads = self.module
+        assert isinstance(heads, MultiHead)
+        query, key, value = heads.project(self.question(features, mask), features, None)
+        if self.by == "subspaces":
+            return {"penalty": self.weight * subspace_agreement(value, mask)}
+        vectors, weights = heads.attention(query, key, value, over_keys(mask), Context())
+        agreement = position_agreement(weights) if self.by == "positions" else output_agreement(vectors)
+        return {"penalty": self.weight * agreement}
+
+
+class AskedByAverage(OneMap):
+    """The average query of the registry (H2), the text asking itself."""
+
+    module: AverageQuery
+
+    def __init__(self, *, module: AverageQuery, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="specialised")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        vector, weights = self.module(features, features, mask, mask)
+        return vector, {ATTENTION: weights}
+
+
+class SelfPooled(OneMap):
+    """A query that is left out or trained (H3): one question for every text."""
+
+    module: SelfAttentivePool
+
+    def __init__(self, *, module: SelfAttentivePool, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="self-attentive")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        vector, weights = self.module(features, None, mask)
+        return vector, {ATTENTION: weights}
+
+
+class SelfAttending(OneMap):
+    """Every token asks, and what they become is averaged (H3; with direction and gate, D2)."""
+
+    module: SelfAttention | DirectionalSelfAttention
+
+    def __init__(self, *, module: SelfAttention | DirectionalSelfAttention, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="self-attentive")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        allowed = over_keys(mask) if isinstance(self.module, SelfAttention) else mask
+        vectors, weights = self.module(features, allowed)
+        return average(vectors, mask).squeeze(1), {ATTENTION: weights}
+
+
+class Labelled(OneMap):
+    """A query a class, and a score from what it found (H7)."""
+
+    classifies = True
+
+    def __init__(self, *, module: LabelWise, texts: Texts, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="self-attentive")
+        self.score = LabelLinear(labels=len(texts.labels), d_v=texts.d)
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        vectors, weights = self.module(features, None, mask)
+        return self.score(vectors), {ATTENTION: weights}
+
+
+class Capsular(OneMap):
+    """A capsule a class (H6); class scores are the log-odds of the capsules' probabilities."""
+
+    classifies = True
+    module: CapsuleAttention
+
+    def __init__(self, *, module: CapsuleAttention, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="self-attentive")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        capsules, weights = self.module(features, None, mask)
+        return torch.logit(capsules.probability, eps=1e-6), {ATTENTION: weights}
+
+    def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
+        """What the capsules' joint loss compares."""
+        capsules, _ = self.module(features, None, mask)
+        return {
+            "probability": capsules.probability,
+            "reconstruction": capsules.reconstruction,
+            "average": average(features, mask),
+        }
+
+
+def fixed(names: tuple[str, ...], kind: attention_pb2.LabelKind, *, name: str, heads: int = 1) -> Layout:
+    """A map with one query an entry of a fixed set."""
+    return Layout(queries=name, names=names, label_kind=kind, heads=heads)
+
+
+def self_map(*, features: int = 0, heads: int = 1) -> Layout:
+    """A map of tokens over tokens."""
+    return Layout(queries=TOKENS, features=features, heads=heads, kind=attention_pb2.MAP_KIND_SELF)

@@ -1,0 +1,1 @@
+"""Words make sentences, sentences make documents."""

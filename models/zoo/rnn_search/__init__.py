@@ -1,0 +1,1 @@
+"""Decoders that look back at the source before each token."""

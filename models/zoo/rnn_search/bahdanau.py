@@ -1,0 +1,130 @@
+"""RNNsearch, J1 (Bahdanau et al. 2015): a decoder that looks back at the source for every token it puts out.
+
+Appendix A of the paper: bidirectional encoder, additive alignment, gated decoder, maxout readout.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import Attention
+from models.attention.score import Additive, Score
+from models.blocks.fixed import FinalStates
+from models.blocks.projected import Projected
+from models.blocks.recurrent import BiGru, first
+from models.network import Answer, GeneratingNetwork, StepAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class BahdanauConfig:
+    """Sizes. The paper has d_embedding 620, d_encoder and d_decoder 1000, d_attention 1000, d_maxout 500.
+
+    begin, end: the token put in first, and the one that ends a sequence.
+    """
+
+    source_vocabulary: int
+    target_vocabulary: int
+    begin: int
+    end: int
+    d_embedding: int = 64
+    d_encoder: int = 64
+    d_decoder: int = 96
+    d_attention: int = 64
+    d_maxout: int = 64
+    dropout: float = 0.1
+    max_source: int = 128
+    max_new_tokens: int = 64
+    max_characters: int = 1000
+
+
+class Bahdanau(GeneratingNetwork):
+    """Text -> text, with the weights of every output token over the source.
+
+    The attention's score can be given: `models.blocks.fixed` puts one in its place that sees the last state only.
+
+    Shapes: source_ids int64 [batch, source], source_mask bool of the same, target_ids int64 [batch, output] ending
+        with the end token -> scores [batch, output, token], map `decoder.cross` [batch, output, source].
+    """
+
+    def __init__(self, config: BahdanauConfig, *, score: Score | None = None) -> None:
+        super().__init__()
+        self.config = config
+        d_memory, d_state = 2 * config.d_encoder, config.d_decoder
+        self.dropout = nn.Dropout(config.dropout)
+        self.source_embedding = nn.Embedding(config.source_vocabulary, config.d_embedding, padding_idx=0)
+        self.encoder = BiGru(d_in=config.d_embedding, d_hidden=config.d_encoder)
+        self.initial = nn.Linear(config.d_encoder, d_state)
+        self.attention = Attention(
+            score=score or Projected(Additive(d_q=d_state, d_k=d_memory, d_w=config.d_attention))
+        )
+        self.target_embedding = nn.Embedding(config.target_vocabulary, config.d_embedding, padding_idx=0)
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare token
+        self.decoder = nn.GRUCell(config.d_embedding + d_memory, d_state)
+        self.readout = nn.Linear(d_state + config.d_embedding + d_memory, 2 * config.d_maxout)
+        self.scores = nn.Linear(config.d_maxout, config.target_vocabulary)
+
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        """Annotations h_j, what the score makes of them once, and s_0 = tanh(W_s ←h_1).
+
+        Shapes: memory [batch, source, 2 d_encoder], keys [batch, source, d_attention],
+            initial_state [batch, d_decoder].
+        """
+        embedded = self.dropout(self.source_embedding(tensors["source_ids"]))
+        memory = self.encoder(embedded, tensors["source_mask"])
+        score = self.attention.score
+        keys = score.project(memory.unsqueeze(1)).squeeze(1) if isinstance(score, Projected) else memory
+        backward = first(memory)[:, self.config.d_encoder :]
+        return {"keys": keys, "memory": memory, "initial_state": torch.tanh(self.initial(backward))}
+
+    def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
+        """Scores of token i from y_{i-1}, s_{i-1} and c_i; then s_i.
+
+        e_ij = vᵀ tanh(W s_{i-1} + U h_j);  a_i = softmax(e_i);  c_i = Σ_j a_ij h_j
+        t_i = maxout(U_o s_{i-1} + V_o E y_{i-1} + C_o c_i);  p(y_i) = softmax(W_o t_i)
+        s_i = GRU([E y_{i-1}; c_i], s_{i-1})
+
+        Shapes: token [batch], keys, memory, source_mask as from `encode`, state [batch, d_decoder]
+            -> scores [batch, token], next_state [batch, d_decoder], map [batch, source].
+        """
+        embedded = self.dropout(self.target_embedding(token))
+        hidden, context, weights = self.attend(embedded, tensors)
+        next_state = self.decoder(torch.cat([embedded, context], -1), tensors["state"])
+        return StepAnswer(self.scores(hidden), {"next_state": next_state}, {"decoder.cross": weights})
+
+    def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The readout t_i [batch, d_maxout], the context c_i [batch, 2 d_encoder], the weights [batch, source]."""
+        state, keys, memory = tensors["state"], tensors["keys"], tensors["memory"]
+        context, weights = self.attention(
+            state[:, None, None, :],  # [batch, head = 1, query = 1, d_decoder]
+            keys.unsqueeze(1),
+            memory.unsqueeze(1),
+            tensors["source_mask"][:, None, None, :],
+        )
+        context = context[:, 0, 0]
+        both = self.readout(torch.cat([state, embedded, context], -1)).unflatten(-1, (self.config.d_maxout, 2))
+        return self.dropout(both.amax(-1)), context, weights[:, 0, 0]
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        fixed = {**self.encode(**tensors), "source_mask": tensors["source_mask"]}
+        target = tensors["target_ids"]
+        begin = torch.full_like(target[:, :1], self.config.begin)
+        embedded = self.dropout(self.target_embedding(torch.cat([begin, target[:, :-1]], 1)))
+        state, hidden, weights = fixed["initial_state"], [], []
+        # The same step as above; only the large last layer waits until it can take all steps at once.
+        for each in embedded.unbind(1):
+            read, context, row = self.attend(each, {**fixed, "state": state})
+            state = self.decoder(torch.cat([each, context], -1), state)
+            hidden.append(read)
+            weights.append(row)
+        return Answer(
+            {"scores": self.scores(torch.stack(hidden, 1))},
+            {"decoder.cross": torch.stack(weights, 1)},
+        )
+
+
+def bahdanau_last(config: BahdanauConfig) -> Bahdanau:
+    """The same decoder, which gets the encoder's final states at every step."""
+    return Bahdanau(config, score=FinalStates())

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from bundle.names import BUNDLE_FILE
+from bundle.v1 import bundle_pb2
 from bundle.values import TensorValue
 from export import export_model
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.attention import Attention, masks
 from models.attention.align.soft import Softmax
 from models.attention.queries.multi_head import MultiHead

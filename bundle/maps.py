@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bundle.rows import Labels, Row
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 
 _ORDER = (
     bundle_pb2.AXIS_BATCH,

@@ -9,7 +9,7 @@ from google.protobuf import json_format
 from bundle.errors import BundleError
 from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, check_file_name
 from bundle.operators import check_graph
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 
 _LARGEST_DESCRIPTION = 16 * 2**20
 _CHUNK = 2**20

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import bundle_pb2
 
 
 class Tolerances:

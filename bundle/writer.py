@@ -13,7 +13,7 @@ from google.protobuf import json_format
 from bundle.errors import BundleError
 from bundle.names import BUNDLE_FILE, SCHEMA_VERSION, check_file_name, is_model_name, is_version
 from bundle.reader import BundleFolder, read_bundle
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 
 
 def next_version(repository: Path, model: str) -> int:

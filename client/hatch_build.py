@@ -1,4 +1,8 @@
-"""Build hook: generates the protocol code from proto/limelight/v1.
+"""Build hook: generates the protocol code from the .proto files.
+
+The public protocol (proto/limelight/v1) becomes `limelight.v1`, which is all that the client's own distribution has.
+The application's has the bundle's format as well (proto/limelight/bundle/v1), as `bundle.v1`: it is no part of the
+public API.
 
 The compiler is the oldest grpcio-tools that serves, pinned in `build-system.requires`: what it generates runs under
 protobuf 6.31 to 7.
@@ -6,33 +10,43 @@ protobuf 6.31 to 7.
 
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CLIENT = Path(__file__).resolve().parent
+PUBLIC, ON_DISK = "limelight/v1", "limelight/bundle/v1"
 
 
 class ProtocolBuildHook(BuildHookInterface[Any]):
-    """Writes the client's `limelight/v1/*_pb2*.py` before a wheel, an sdist or an editable install is made."""
+    """Writes `*_pb2*.py` before a wheel, an sdist or an editable install is made."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root)
+        targets = {PUBLIC: CLIENT / PUBLIC}
+        if root != CLIENT:
+            targets[ON_DISK] = root / "bundle" / "v1"
         source = CLIENT.parent / "proto"
-        if source.is_dir():
-            generate(source, CLIENT)
-        elif not list(CLIENT.glob("limelight/v1/*_pb2.py")):  # an sdist carries the generated code
-            raise FileNotFoundError("neither the .proto files nor the code generated from them are here")
+        for package, target in targets.items():
+            if source.is_dir():
+                generate(source, package, target)
+            elif not list(target.glob("*_pb2.py")):  # an sdist carries the generated code
+                raise FileNotFoundError("neither the .proto files nor the code generated from them are here")
 
 
-def generate(source: Path, target: Path) -> None:
-    """Compile every .proto below `source`/limelight into packages below `target`."""
+def generate(source: Path, package: str, target: Path) -> None:
+    """Compile every .proto of a package, such as `limelight/v1` below `source`, into the folder `target`."""
     from grpc_tools import protoc
 
-    protos = sorted(str(path.relative_to(source)) for path in source.glob("limelight/v1/*.proto"))
-    arguments = ["protoc", f"-I{source}", f"-I{files('grpc_tools') / '_proto'}"]
-    arguments += [f"--python_out={target}", f"--pyi_out={target}", f"--grpc_python_out={target}", *protos]
-    if protoc.main(arguments) != 0:
-        raise RuntimeError("protoc failed; its message is above")
-    for stub in target.glob("limelight/v1/*_pb2_grpc.py"):
-        if "service" not in stub.name:  # only one file has a service
-            stub.unlink()
+    protos = sorted(str(path.relative_to(source)) for path in source.glob(f"{package}/*.proto"))
+    with TemporaryDirectory() as scratch:
+        arguments = ["protoc", f"-I{source}", f"-I{files('grpc_tools') / '_proto'}"]
+        arguments += [f"--python_out={scratch}", f"--pyi_out={scratch}", f"--grpc_python_out={scratch}", *protos]
+        if protoc.main(arguments) != 0:
+            raise RuntimeError("protoc failed; its message is above")
+        for old in target.glob("*_pb2*"):
+            old.unlink()
+        for made in (Path(scratch) / package).iterdir():
+            if not made.name.endswith("_pb2_grpc.py") or "service" in made.name:  # only one file has a service
+                (target / made.name).write_bytes(made.read_bytes())

@@ -6,10 +6,11 @@ import numpy as np
 
 from bundle.preprocess import Preprocessor
 from bundle.rows import Row, collate
+from bundle.v1 import bundle_pb2
 from bundle.values import Array, TensorValue
 from bundle.wire import DTYPES
 from export.interface import BATCH, input_tensors
-from limelight.v1 import bundle_pb2, model_pb2
+from limelight.v1 import model_pb2
 from models.cards.card import Card
 
 NEUTRAL_NOISE: Mapping[int, float] = {

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from bundle.errors import LimelightError
+from bundle.v1 import bundle_pb2
 from limelight.cli import CommandError
-from limelight.v1 import bundle_pb2
 
 
 def export(

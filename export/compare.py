@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bundle.tolerance import Tolerances, default_tolerances
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.answers import RowAnswer
 from export.errors import ExportError
-from limelight.v1 import bundle_pb2
 from models.cards.card import Card
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from bundle.maps import nested_mask_name
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
 from export.errors import ExportError
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card
 
 BATCH = "batch"

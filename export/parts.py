@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir
 import torch
 
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.cases import Cases, batch
 from export.errors import ExportError
@@ -22,7 +23,6 @@ from export.sizes import example_sizes, infer_axes
 from export.stepping import initial_state
 from export.torch_side import TorchParts
 from export.trace import trace
-from limelight.v1 import bundle_pb2
 from models.cards.card import Card
 from models.network import Network
 

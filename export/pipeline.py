@@ -6,6 +6,7 @@ from pathlib import Path
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
 from bundle.samples import samples_file
+from bundle.v1 import bundle_pb2
 from bundle.wire import instance_to_wire
 from bundle.writer import target_folder, write_bundle
 from export import torch_side
@@ -17,7 +18,7 @@ from export.runtime import onnx_runtime
 from export.samples import make_samples
 from export.verify import verify
 from export.versions import library_versions
-from limelight.v1 import bundle_pb2, model_pb2
+from limelight.v1 import model_pb2
 from models.cards.card import Card, TrainedModel
 
 

@@ -7,10 +7,10 @@ from typing import Protocol
 import numpy as np
 
 from bundle.maps import canonical
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
 from export.interface import BATCH, map_axes
-from limelight.v1 import bundle_pb2
 from models.cards.card import Card
 
 # From the number of the step and its scores [batch, token] to the tokens [batch], and whether they are the last.

@@ -9,9 +9,10 @@ from bundle.preprocess.tensors import check_tensor, padding_mask
 from bundle.reader import BundleFolder
 from bundle.rows import Labels, Row, Token
 from bundle.text import read_tokenizer
+from bundle.v1 import bundle_pb2
 from bundle.values import Array, Instance, TensorValue, Value
 from bundle.wire import input_path
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 
 
 class Preprocessor:

@@ -9,8 +9,9 @@ from bundle.errors import BundleError, InputError
 from bundle.preprocess.images import decode_image, normalise_image
 from bundle.rows import Labels, Token
 from bundle.text import Encoded, Encoder, split_sentences
+from bundle.v1 import bundle_pb2
 from bundle.values import Array, Image, Pair, Sentences, TensorValue, Text, Value
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bundle.v1 import bundle_pb2
 from bundle.values import Instance
-from limelight.v1 import bundle_pb2, model_pb2
+from limelight.v1 import model_pb2
 from models.network import Network
 
 

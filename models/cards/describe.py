@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 
 def taxonomy(*columns: str | Sequence[str]) -> model_pb2.Taxonomy:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.attention.features import Rotatory
 from models.attention.levels import TargetObject
 from models.cards import describe

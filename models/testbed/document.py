@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.attention.levels import AttentionViaAttention, Hierarchical
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.specialised import average

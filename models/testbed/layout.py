@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.attention import Attention
 from models.attention.score import ImportanceMatrix
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.cards import describe
 from models.cards.card import Card
 from models.catalogue.examples import flat

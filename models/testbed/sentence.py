@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from limelight.v1 import bundle_pb2, model_pb2, values_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import model_pb2, values_pb2
 from models.cards import describe
 from models.cards.card import Card
 from models.network import Answer

@@ -10,7 +10,7 @@ from torch import Tensor
 from bundle.errors import InputError
 from bundle.preprocess import Preprocessor
 from bundle.rows import Row, collate, tensor_descriptions
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 from models.cards.card import Card
 from models.data.dataset import DataError, Example
 

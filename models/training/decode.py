@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 from models.network import GeneratingNetwork
 
 

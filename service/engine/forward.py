@@ -10,8 +10,9 @@ import numpy as np
 from bundle.errors import BundleError
 from bundle.maps import MapWeights, canonical, cut, nested_mask_name
 from bundle.rows import Row, collate, tensor_descriptions
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import bundle_pb2, model_pb2
+from limelight.v1 import model_pb2
 from service.engine.jobs import Happening, Job
 from service.engine.noise import Noise
 from service.engine.observer import Observer, Stage

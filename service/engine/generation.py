@@ -9,8 +9,8 @@ import numpy as np
 from bundle.errors import BundleError
 from bundle.rows import Row, tensor_descriptions
 from bundle.text import Detokenizer, TextStream
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import bundle_pb2
 from service.engine.forward import Feeds, bound_maps, cut_output
 from service.engine.jobs import Event, Happening, Job
 from service.engine.observer import Observer, Stage

@@ -9,7 +9,8 @@ from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.rows import Row, tensor_descriptions
 from bundle.text import Detokenizer, read_tokenizer
-from limelight.v1 import bundle_pb2, model_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import model_pb2
 from service.engine.forward import Forward
 from service.engine.generation import Generating
 from service.engine.jobs import Call, Happening, Job

@@ -4,9 +4,10 @@ import numpy as np
 
 from bundle.errors import BundleError
 from bundle.rows import Row
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
-from limelight.v1 import bundle_pb2, model_pb2
+from limelight.v1 import model_pb2
 
 _LARGEST = 2**64 - 1
 # The first noise input is stream 1, the second 2 …

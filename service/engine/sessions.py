@@ -7,8 +7,8 @@ from typing import Any
 
 from bundle.errors import BundleError
 from bundle.reader import BundleFolder
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import bundle_pb2
 from service.engine.providers import Provider, runtime
 from service.errors import InferenceError, ProviderError
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bundle.errors import BundleError
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
-from limelight.v1 import bundle_pb2
 from service.errors import InferenceError
 
 

@@ -8,8 +8,9 @@ import numpy as np
 from bundle.errors import BundleError
 from bundle.maps import MapWeights
 from bundle.rows import Row
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import bundle_pb2, model_pb2
+from limelight.v1 import model_pb2
 from service.engine.forward import BoundMap, bound_maps, cut_output
 from service.engine.search import Hypothesis
 

@@ -5,7 +5,8 @@ from functools import lru_cache
 
 from bundle.rows import Labels, Token
 from bundle.text import Detokenizer, TextStream
-from limelight.v1 import attention_pb2, bundle_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2
 from service.engine.search import Hypothesis
 from service.engine.types import FinishReason, Sequence
 

@@ -14,8 +14,9 @@ from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample, samples_file
 from bundle.tolerance import default_tolerances
+from bundle.v1 import bundle_pb2
 from bundle.writer import write_bundle
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 WORDS = ("<pad>", "<unk>", "a", "cat", "sat", "the", ".", "!", "?", "naïve", "😀", "𝒳y")
 LIMIT = 6

@@ -15,8 +15,9 @@ from bundle.errors import BundleError, InputError, TooLargeError
 from bundle.preprocess import Preprocessor
 from bundle.preprocess.images import decode_image, normalise_image
 from bundle.rows import Row
+from bundle.v1 import bundle_pb2
 from bundle.values import Image
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 
 def bundle(channels: int = 1, **normalise: object) -> bundle_pb2.Bundle:

@@ -9,8 +9,9 @@ import pytest
 from bundle.errors import BundleError, InputError, OutOfRangeError
 from bundle.preprocess import Preprocessor
 from bundle.rows import Row
+from bundle.v1 import bundle_pb2
 from bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from tests.bundle import small
 
 

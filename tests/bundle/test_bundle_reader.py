@@ -8,7 +8,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from bundle.errors import BundleError
 from bundle.reader import read_bundle
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 from tests.bundle import small
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from bundle.maps import canonical, cut, fixed_labels, nested_mask_name
 from bundle.rows import Labels, Row, collate
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from tests.bundle import small
 
 BATCH, HEAD, QUERY, KEY, FEATURE = (

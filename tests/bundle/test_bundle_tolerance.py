@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bundle.tolerance import Tolerances, default_tolerances
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 

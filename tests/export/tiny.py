@@ -6,8 +6,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
+from bundle.v1 import bundle_pb2
 from bundle.values import Instance, Text
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.attention import Attention, Context
 from models.attention.align import Hard
 from models.attention.queries.multi_head import MultiHead

@@ -9,8 +9,9 @@ import pytest
 
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
+from bundle.v1 import bundle_pb2
 from bundle.wire import instance_from_wire, instance_to_wire
-from limelight.v1 import bundle_pb2, values_pb2
+from limelight.v1 import values_pb2
 from models.data.dataset import DataError
 from models.training import session
 from models.training.batches import Batches

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bundle.preprocess import Preprocessor
-from limelight.v1 import bundle_pb2
+from bundle.v1 import bundle_pb2
 from models.data.dataset import DataError
 from models.training.checkpoint import read_state
 from models.training.runs import RunError, load_run, read_run

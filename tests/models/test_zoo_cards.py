@@ -9,8 +9,8 @@ from PIL import Image as Picture
 
 from bundle.maps import canonical, cut, nested_mask_name
 from bundle.rows import collate, tensor_descriptions
+from bundle.v1 import bundle_pb2
 from bundle.values import Image, Instance, Text
-from limelight.v1 import bundle_pb2
 from models.cards.card import Card
 from models.data import tokenizers
 from models.training.batches import preprocessor_of

@@ -11,9 +11,9 @@ from onnx import numpy_helper, parser
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bundle.samples import samples_file
+from bundle.v1 import bundle_pb2 as bpb
 from bundle.writer import write_bundle
 from limelight.v1 import attention_pb2 as apb
-from limelight.v1 import bundle_pb2 as bpb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
 

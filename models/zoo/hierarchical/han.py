@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.attention import Attention
 from models.attention.score import SelfAttentive
 from models.blocks.fixed import Average

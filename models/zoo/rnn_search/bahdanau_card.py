@@ -1,6 +1,7 @@
 """The card of RNNsearch."""
 
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.cards import describe
 from models.cards.card import Card
 from models.zoo.rnn_search.bahdanau import BahdanauConfig

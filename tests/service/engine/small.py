@@ -19,10 +19,11 @@ from bundle.reader import BundleFolder
 from bundle.rows import Row
 from bundle.samples import Sample, samples_file
 from bundle.tolerance import default_tolerances
+from bundle.v1 import bundle_pb2
 from bundle.values import Array, TensorValue
 from bundle.wire import instance_to_wire
 from bundle.writer import write_bundle
-from limelight.v1 import attention_pb2, bundle_pb2, model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 VOCABULARY, WIDTH, CLASSES = 12, 6, 3
 BEGIN, END = 1, 2

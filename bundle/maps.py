@@ -1,15 +1,17 @@
 """From a graph's output to the map of one instance: cut to its own sizes, in the form that the description states."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bundle.rows import Labels, Row
+from bundle.errors import BundleError
+from bundle.rows import BoundTensor, Labels, Row, offsets
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
 
+WEIGHTS = attention_pb2.QUANTITY_WEIGHTS
 _ORDER = (
     bundle_pb2.AXIS_BATCH,
     bundle_pb2.AXIS_HEAD,
@@ -17,11 +19,12 @@ _ORDER = (
     bundle_pb2.AXIS_KEY,
     bundle_pb2.AXIS_FEATURE,
 )
+_EDGES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_EDGE, bundle_pb2.AXIS_FEATURE)
 
 
 @dataclass(frozen=True)
 class MapWeights:
-    """The weights of one map for one instance.
+    """The weights of one map for one instance (or another quantity of it).
 
     Dense: `weights` [head, query, key] or [head, query, key, feature], no indices.
     Edges: `weights` [head, edge] with `query_index` and `key_index` INT32 [edge], in order of query, then key.
@@ -32,14 +35,133 @@ class MapWeights:
     key_index: Array | None = None
 
 
-def canonical(array: Array, axes: list[int] | tuple[int, ...]) -> Array:
+@dataclass(frozen=True)
+class BoundMap:
+    """One quantity of a map, and where a graph puts it out (`MapBinding` on disk).
+
+    axes: of the output, in its order. query_index, key_index: outputs, for a map that the graph gives as edges.
+    nested_mask: for a map of edges that the graph gives as [query, key of that query], the mask of the keys.
+    joined: the dimensions of the query and key label sets where the instances of a batch are joined along them.
+    """
+
+    description: model_pb2.MapDescription
+    quantity: attention_pb2.Quantity
+    output: str
+    axes: tuple[int, ...]
+    query_index: str = ""
+    key_index: str = ""
+    nested_mask: str = ""
+    joined: tuple[str, str] = ("", "")
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Every output that it is read from, its own first."""
+        return tuple(filter(None, (self.output, self.query_index, self.key_index)))
+
+    def rows(
+        self, outputs: Mapping[str, Array], rows: Sequence[Row], places: Sequence[int] | None = None
+    ) -> list[MapWeights]:
+        """Give each row's part of a batch's outputs, cut to the row's own sizes.
+
+        places: where the rows stand in the batch; None where they are all of it, in order.
+        """
+        if self.query_index:
+            return self._edges(outputs, rows, places)
+        whole = canonical(outputs[self.output], self.axes)
+        chosen = range(len(rows)) if places is None else places
+        return [
+            cut(whole[place], self.description, row.labels, row, self.nested_mask)
+            for row, place in zip(rows, chosen, strict=True)
+        ]
+
+    def _edges(
+        self, outputs: Mapping[str, Array], rows: Sequence[Row], places: Sequence[int] | None
+    ) -> list[MapWeights]:
+        weights = _canonical(outputs[self.output], self.axes, _EDGES)
+        query, key = outputs[self.query_index], outputs[self.key_index]
+        if bundle_pb2.AXIS_BATCH in self.axes:
+            chosen = range(len(rows)) if places is None else places
+            return [_in_order(weights[place], query[place], key[place]) for place in chosen]
+        assert places is None  # a joined batch is never taken apart before it has run
+        queries, keys = (offsets(rows, dimension) for dimension in self.joined)
+        found = []
+        for place in range(len(rows)):
+            own = (query >= queries[place]) & (query < queries[place + 1])
+            found.append(_in_order(weights[0][:, own], query[own] - queries[place], key[own] - keys[place]))
+        return found
+
+
+def bound_maps(
+    bundle: bundle_pb2.Bundle, graph: str, tensors: Mapping[str, BoundTensor]
+) -> dict[tuple[str, int], BoundMap]:
+    """Give what a graph puts out of the maps, by name and quantity, in the description's order.
+
+    Raises: BundleError where an edge map's index outputs, or its joined label sets, are not stated.
+    """
+    bindings: dict[str, list[bundle_pb2.MapBinding]] = {}
+    for binding in bundle.maps:
+        if binding.graph == graph:
+            bindings.setdefault(binding.map, []).append(binding)
+    found = {}
+    for description in bundle.description.maps:
+        for binding in bindings.get(description.name, ()):
+            quantity = binding.quantity or WEIGHTS
+            found[description.name, quantity] = _bound(bundle.description, description, binding, quantity, tensors)
+    return found
+
+
+def _bound(
+    model: model_pb2.ModelDescription,
+    description: model_pb2.MapDescription,
+    binding: bundle_pb2.MapBinding,
+    quantity: attention_pb2.Quantity,
+    tensors: Mapping[str, BoundTensor],
+) -> BoundMap:
+    edges = bundle_pb2.AXIS_EDGE in binding.axes
+    if edges != bool(binding.query_index) or edges != bool(binding.key_index):
+        raise BundleError(f"the map {description.name} has an edge axis, or index outputs, but not both")
+    if edges and description.form != model_pb2.MAP_FORM_EDGES:
+        raise BundleError(f"the map {description.name} is put out as edges, but described as dense")
+    nested = "" if edges else nested_mask_name(model, description, tensors)
+    joined = ("", "")
+    if edges and bundle_pb2.AXIS_BATCH not in binding.axes:
+        labels = {each.name: each for each in model.label_sets}
+        joined = (labels[description.query_labels].dimension, labels[description.key_labels].dimension)
+        if not all(joined):
+            raise BundleError(f"the map {description.name} joins instances along label sets that no dimension counts")
+    return BoundMap(
+        description,
+        quantity,
+        binding.output,
+        tuple(binding.axes),
+        binding.query_index,
+        binding.key_index,
+        nested,
+        joined,
+    )
+
+
+def canonical(array: Array, axes: Sequence[int]) -> Array:
     """Bring a graph's output to [batch, head, query, key] (+ feature); a head or query axis it lacks has size 1."""
-    present = [axis for axis in _ORDER if axis in axes]
+    return _canonical(array, axes, _ORDER)
+
+
+def _canonical(array: Array, axes: Sequence[int], order: Sequence[int]) -> Array:
+    present = [axis for axis in order if axis in axes]
     array = np.transpose(array, [list(axes).index(axis) for axis in present])
-    for place, axis in enumerate(_ORDER[:4]):
+    for place, axis in enumerate(order[: order.index(bundle_pb2.AXIS_FEATURE)]):
         if axis not in axes:
             array = np.expand_dims(array, place)
     return array
+
+
+def _in_order(weights: Array, query: Array, key: Array) -> MapWeights:
+    """Edges in order of query, then key, without the places that are no edge (-1)."""
+    order = np.lexsort((key, query))
+    order = order[query[order] >= 0]
+    return MapWeights(
+        np.ascontiguousarray(weights[:, order]), query[order].astype(np.int32), key[order].astype(np.int32)
+    )
 
 
 def cut(
@@ -50,35 +172,44 @@ def cut(
     array: [head, query, key] or [head, query, key, feature], padded.
     nested_mask: for edges, the mask [query, key of that query]; its true places, in order, are the key label set's.
     """
-    queries = labels[description.query_labels].size
     if description.form == model_pb2.MAP_FORM_EDGES:
         mask = np.asarray(row.tensors[nested_mask], dtype=bool)
         query_index, position = np.nonzero(mask)
         weights = array[:, query_index, position]
         key_index = np.arange(len(query_index), dtype=np.int32)
         return MapWeights(np.ascontiguousarray(weights), query_index.astype(np.int32), key_index)
-    keys = labels[description.key_labels].size
+    queries, keys = labels[description.query_labels].size, labels[description.key_labels].size
     return MapWeights(np.ascontiguousarray(array[:, :queries, :keys]))
 
 
-def nested_mask_name(description: model_pb2.ModelDescription, map_description: model_pb2.MapDescription) -> str:
-    """Name the mask tensor that tells which keys belong to which query; empty for a dense map."""
-    if map_description.form != model_pb2.MAP_FORM_EDGES:
+def nested_mask_name(
+    model: model_pb2.ModelDescription, description: model_pb2.MapDescription, tensors: Mapping[str, BoundTensor]
+) -> str:
+    """Name the mask that tells which keys belong to which query, for a map of edges that a graph gives as a rectangle.
+
+    Empty for a dense map. Raises: BundleError where the keys come from no masked tensor.
+    """
+    if description.form != model_pb2.MAP_FORM_EDGES:
         return ""
-    labels = next(each for each in description.label_sets if each.name == map_description.key_labels)
-    tensors = (tensor for each in description.inputs for tensor in each.tensors)
-    return next(tensor.mask for tensor in tensors if tensor.name == labels.tensor)
+    labels = next(each for each in model.label_sets if each.name == description.key_labels)
+    if labels.tensor not in tensors or not tensors[labels.tensor].mask:
+        raise BundleError(f"the map {description.name} has nested keys, but their tensor has no mask")
+    return tensors[labels.tensor].mask
 
 
 def fixed_labels(description: model_pb2.ModelDescription) -> dict[str, Labels]:
-    """Label sets that are the same for every instance: grids, classes, hops, latents, a single entry."""
+    """Label sets that are the same for every instance: grids, classes, hops, latents, a single entry.
+
+    A grid's region is each instance's own: preprocessing adds it.
+    """
     fixed: dict[str, Labels] = {}
     for each in description.label_sets:
         if each.HasField("grid"):
             size = len(each.grid.leading) + each.grid.rows * each.grid.columns
-            fixed[each.name] = Labels(each.name, each.kind, size, grid=each.grid)
+            inputs = (each.input,) if each.input else ()
+            fixed[each.name] = Labels(each.name, each.kind, size, grid=each.grid, inputs=inputs)
         elif each.kind == attention_pb2.LABEL_KIND_ONE:
-            fixed[each.name] = Labels(each.name, each.kind, 1, names=tuple(each.names))
+            fixed[each.name] = Labels(each.name, each.kind, 1, tuple(each.names))
         elif each.names:
-            fixed[each.name] = Labels(each.name, each.kind, len(each.names), names=tuple(each.names))
+            fixed[each.name] = Labels(each.name, each.kind, len(each.names), tuple(each.names))
     return fixed

@@ -7,6 +7,8 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from bundle.errors import BundleError
+from bundle.features import check_features
+from bundle.maps import WEIGHTS
 from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, check_file_name
 from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
@@ -71,6 +73,7 @@ def _parse(data: bytes) -> bundle_pb2.Bundle:
         raise BundleError(
             f"{BUNDLE_FILE} has schema version {bundle.schema_version}; this release reads 1 to {SCHEMA_VERSION}"
         )
+    check_features(bundle)
     return bundle
 
 
@@ -83,14 +86,20 @@ def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
     if not graphs:
         raise BundleError("it has no graph")
     labels = {each.name for each in description.label_sets}
-    bindings = {binding.map: binding for binding in bundle.maps}
+    bindings = {(binding.map, binding.quantity or WEIGHTS): binding for binding in bundle.maps}
     for each in description.maps:
-        for name in (each.query_labels, each.key_labels):
+        for name in (each.query_labels, each.key_labels, *filter(None, (each.head_labels, each.feature_labels))):
             if name not in labels:
                 raise BundleError(f"the map {each.name} refers to the label set {name!r}, which is not described")
-        binding = bindings.get(each.name)
-        if binding is None or binding.graph not in graphs or binding.output not in graphs[binding.graph].outputs:
-            raise BundleError(f"the map {each.name} is bound to no output of a graph")
+        for quantity in (WEIGHTS, *each.quantities):
+            binding = bindings.get((each.name, quantity))
+            if binding is None or binding.graph not in graphs:
+                raise BundleError(f"the map {each.name} is bound to no output of a graph")
+            for output in filter(None, (binding.output, binding.query_index, binding.key_index)):
+                if output not in graphs[binding.graph].outputs:
+                    raise BundleError(
+                        f"the map {each.name} is bound to {output!r}, which {binding.graph} does not put out"
+                    )
     if bundle.HasField("generation"):
         for name in filter(None, (bundle.generation.encoder, bundle.generation.step)):
             if name not in graphs:

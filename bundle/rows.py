@@ -1,39 +1,37 @@
 """One instance as tensors (a row), several rows as a batch, and what the indices along an axis stand for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from bundle.errors import BundleError
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
 
 
-class Token(NamedTuple):
-    """A piece of a text: its place in Unicode code points, and the entry of the parent set that it belongs to.
-
-    A tuple, since making hundreds of these is most of what preparing a text costs.
-    """
-
-    text: str
-    start: int
-    end: int
-    special: bool = False
-    parent: int = 0
-
-
 @dataclass(frozen=True)
 class Labels:
-    """What the entries along an axis are, for one instance (`LabelSet` on the wire)."""
+    """What the entries along an axis are, for one instance, in columns (`LabelSet` on the wire says what each means).
+
+    A column has one value an entry, or is empty where it says nothing. Columns and no objects, since making one a token
+    was most of what preparing a text cost.
+    """
 
     name: str
     kind: attention_pb2.LabelKind
     size: int
-    tokens: tuple[Token, ...] = ()
-    grid: attention_pb2.Grid | None = None
-    names: tuple[str, ...] = ()
+    texts: Sequence[str] = ()
+    starts: Sequence[int] = ()
+    ends: Sequence[int] = ()
+    ids: Sequence[int] = ()
+    special: Sequence[bool] = ()
+    parents: Sequence[int] = ()
     parent: str = ""
+    inputs: tuple[str, ...] = ()
+    input_indices: Sequence[int] = ()
+    grid: attention_pb2.Grid | None = None
 
 
 @dataclass(frozen=True)
@@ -51,25 +49,108 @@ class Row:
     truncated: bool = False
 
 
+@dataclass(frozen=True)
+class BoundTensor:
+    """A tensor of one instance, and how those of several become one of a batch (`TensorBinding` on disk).
+
+    joined: along the first axis, unpadded; otherwise they are padded with `pad_value` and stacked.
+    mask: name of the tensor that is true at real places, empty for none.
+    indexes: for a joined tensor of indices, the joined dimension that they index.
+    instance_index: for a joined tensor, name of the tensor that tells an entry's instance; empty for none.
+    """
+
+    description: model_pb2.TensorDescription
+    joined: bool = False
+    pad_value: float = 0.0
+    mask: str = ""
+    indexes: str = ""
+    instance_index: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.description.name
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """Names of the tensors that come with it in a batch."""
+        return tuple(filter(None, (self.mask, self.instance_index)))
+
+
 def tensor_descriptions(inputs: Sequence[model_pb2.InputDescription]) -> Iterator[model_pb2.TensorDescription]:
     """Yield every tensor that the inputs are turned into, in order."""
     for description in inputs:
         yield from description.tensors
 
 
-def collate(rows: Sequence[Row], descriptions: Sequence[model_pb2.TensorDescription]) -> dict[str, Array]:
-    """Pad rows to one size and stack them: each tensor and its mask get a batch axis in front.
+def bound_tensors(
+    inputs: Sequence[model_pb2.InputDescription], bindings: Iterable[bundle_pb2.TensorBinding]
+) -> dict[str, BoundTensor]:
+    """Give every tensor of the inputs with its binding, by name, in order.
 
-    A tensor that no row has (an optional input) is left out. Padding is the `pad_value`, and False in masks.
+    Raises: BundleError where a binding is of no such tensor, or contradicts itself.
+    """
+    tensors = {each.name: BoundTensor(each) for each in tensor_descriptions(inputs)}
+    for binding in bindings:
+        if binding.tensor not in tensors:
+            raise BundleError(f"a binding is of the tensor {binding.tensor!r}, which no input has")
+        tensors[binding.tensor] = _bound(tensors[binding.tensor].description, binding)
+    dimensions = joined_dimensions(tensors.values())
+    for each in tensors.values():
+        if each.indexes and each.indexes not in dimensions:
+            raise BundleError(f"the tensor {each.name!r} indexes {each.indexes!r}, along which nothing is joined")
+    return tensors
+
+
+def joined_dimensions(tensors: Iterable[BoundTensor]) -> frozenset[str]:
+    """Name the dimensions along which instances are joined."""
+    return frozenset(each.description.dimensions[0].name for each in tensors if each.joined)
+
+
+def _bound(description: model_pb2.TensorDescription, binding: bundle_pb2.TensorBinding) -> BoundTensor:
+    joined = binding.collation == bundle_pb2.COLLATION_JOIN
+    if joined and (binding.mask or not description.dimensions or description.dimensions[0].size):
+        raise BundleError(f"the tensor {description.name!r} is joined: its first axis must vary, and it has no mask")
+    if not joined and (binding.indexes or binding.instance_index):
+        raise BundleError(f"the tensor {description.name!r} is stacked: it indexes nothing that is joined")
+    return BoundTensor(description, joined, binding.pad_value, binding.mask, binding.indexes, binding.instance_index)
+
+
+def collate(rows: Sequence[Row], tensors: Iterable[BoundTensor]) -> dict[str, Array]:
+    """Put rows into one batch: stacked tensors and their masks get a batch axis in front, joined ones do not.
+
+    A tensor that no row has (an optional input) is left out. Padding is the `pad_value`, and False in masks; indices of
+    a joined tensor are shifted by what the rows before have of the dimension that they index.
     """
     batch: dict[str, Array] = {}
-    for description in descriptions:
-        if description.name not in rows[0].tensors:
+    for each in tensors:
+        if each.name not in rows[0].tensors:
             continue
-        batch[description.name] = _stack([row.tensors[description.name] for row in rows], description.pad_value)
-        if description.mask:
-            batch[description.mask] = _stack([row.tensors[description.mask] for row in rows], 0)
+        arrays = [row.tensors[each.name] for row in rows]
+        if each.joined:
+            batch[each.name] = _join(arrays, offsets(rows, each.indexes) if each.indexes else None)
+            if each.instance_index:
+                counts = [len(array) for array in arrays]
+                batch[each.instance_index] = np.repeat(np.arange(len(rows), dtype=np.int64), counts)
+            continue
+        batch[each.name] = _stack(arrays, each.pad_value)
+        if each.mask:
+            batch[each.mask] = _stack([row.tensors[each.mask] for row in rows], 0)
     return batch
+
+
+def offsets(rows: Sequence[Row], dimension: str) -> list[int]:
+    """Give where each row's entries of a joined dimension begin in the batch, and behind them where the last end."""
+    found = [0]
+    for row in rows:
+        found.append(found[-1] + row.sizes[dimension])
+    return found
+
+
+def _join(arrays: Sequence[Array], shifts: Sequence[int] | None) -> Array:
+    if shifts is None:
+        return np.concatenate(arrays)
+    return np.concatenate([array + array.dtype.type(shift) for array, shift in zip(arrays, shifts, strict=False)])
 
 
 def _stack(arrays: Sequence[Array], pad_value: float) -> Array:
@@ -80,3 +161,8 @@ def _stack(arrays: Sequence[Array], pad_value: float) -> Array:
     for place, array in zip(stacked, arrays, strict=True):
         place[tuple(slice(size) for size in array.shape)] = array
     return stacked
+
+
+def cut_output(array: Array, dimensions: Sequence[model_pb2.Dimension], sizes: Mapping[str, int]) -> Array:
+    """Cut one row's raw output to its own sizes: axes that vary have the size of the inputs' axis of that name."""
+    return array[tuple(slice(None if each.size else sizes.get(each.name)) for each in dimensions)]

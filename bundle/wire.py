@@ -123,11 +123,18 @@ def input_path(field: str, name: str) -> str:
 
 def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:
     """Put a label set into its message."""
-    message = attention_pb2.LabelSet(
-        name=labels.name, kind=labels.kind, size=labels.size, names=labels.names, parent=labels.parent, grid=labels.grid
+    return attention_pb2.LabelSet(
+        name=labels.name,
+        kind=labels.kind,
+        size=labels.size,
+        texts=labels.texts,
+        starts=labels.starts,
+        ends=labels.ends,
+        ids=labels.ids,
+        special=labels.special,
+        parents=labels.parents,
+        parent=labels.parent,
+        inputs=labels.inputs,
+        input_indices=labels.input_indices,
+        grid=labels.grid,
     )
-    for token in labels.tokens:
-        message.tokens.add(
-            text=token.text, start=token.start, end=token.end, special=token.special, parent=token.parent
-        )
-    return message

@@ -11,6 +11,7 @@ from pathlib import Path
 from google.protobuf import json_format
 
 from bundle.errors import BundleError
+from bundle.features import used_features
 from bundle.names import BUNDLE_FILE, SCHEMA_VERSION, check_file_name, is_model_name, is_version
 from bundle.reader import BundleFolder, read_bundle
 from bundle.v1 import bundle_pb2
@@ -44,7 +45,7 @@ def write_bundle(
 ) -> BundleFolder:
     """Write REPOSITORY/<model>/<version>: a temporary folder beside it, checked as a reader would, then renamed.
 
-    bundle: without version, files and schema version, which are filled in here.
+    bundle: without version, files, required features and schema version, which are filled in here.
     files: name -> content, or a file to copy.
     version: 0 for the next one.
     Raises: BundleError where a name is not allowed, the version exists already, or the reader refuses what was written.
@@ -55,6 +56,7 @@ def write_bundle(
     complete = bundle_pb2.Bundle()
     complete.CopyFrom(bundle)
     complete.schema_version = SCHEMA_VERSION
+    complete.required_features[:] = used_features(complete)
     complete.description.version = version
     repository.mkdir(parents=True, exist_ok=True)
     # The reader wants the folder to be called <model>/<version>; a name with a dot is never scanned as a model.

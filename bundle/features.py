@@ -1,0 +1,40 @@
+"""What a reader must know to answer rightly for a bundle: a feature that it does not know is refused, never ignored."""
+
+from collections.abc import Callable, Mapping
+
+from bundle.errors import BundleError
+from bundle.v1 import bundle_pb2
+
+_Used = Callable[[bundle_pb2.Bundle], bool]
+
+# Every feature of the format, and whether a bundle uses it.
+FEATURES: Mapping[str, _Used] = {
+    "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
+    "graphs": lambda bundle: any(step.HasField("read_graph") for each in bundle.preprocessing for step in each.steps),
+    "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
+    "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
+    "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
+    "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
+    "prefill": lambda bundle: bool(bundle.generation.prefill),
+    "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
+}
+# Those that this release reads.
+KNOWN = frozenset({"joined-tensors", "graphs", "edge-maps"})
+
+
+def used_features(bundle: bundle_pb2.Bundle) -> list[str]:
+    """Name the features that a bundle uses: what its writer lists as required."""
+    return [name for name, used in FEATURES.items() if used(bundle)]
+
+
+def check_features(bundle: bundle_pb2.Bundle) -> None:
+    """Refuse a bundle that requires what this release does not know, or uses a feature that it does not list.
+
+    Raises: BundleError naming the feature.
+    """
+    for name in bundle.required_features:
+        if name not in KNOWN:
+            raise BundleError(f"it requires {name!r}, which this release does not know; use a newer one")
+    for name in used_features(bundle):
+        if name not in bundle.required_features:
+            raise BundleError(f"it uses {name!r} without listing it among its required features")

@@ -102,7 +102,7 @@ def bound_maps(
     for binding in bundle.maps:
         if binding.graph == graph:
             bindings.setdefault(binding.map, []).append(binding)
-    found = {}
+    found: dict[tuple[str, int], BoundMap] = {}
     for description in bundle.description.maps:
         for binding in bindings.get(description.name, ()):
             quantity = binding.quantity or WEIGHTS

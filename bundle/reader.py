@@ -82,6 +82,8 @@ def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
     description = bundle.description
     if (description.name, str(description.version)) != (folder.parent.name, folder.name):
         raise BundleError(f"it says that it is {description.name}/{description.version}, which is not where it is")
+    if not description.examples:
+        raise BundleError("it has no example, so its answers cannot be checked")
     graphs = {graph.name: graph for graph in bundle.graphs}
     if not graphs:
         raise BundleError("it has no graph")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from bundle.errors import BundleError
-from bundle.rows import Token
 
 # A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
 # only from the first of several marks: a text of nothing but dots must not take quadratic time.
@@ -18,11 +17,18 @@ _CHARACTER = re.compile(r"\S")
 
 @dataclass(frozen=True)
 class Encoded:
-    """The tokens of one text; `cut` where tokens over the limit were left out."""
+    """The tokens of one text, in columns; `cut` where tokens over the limit were left out.
 
-    ids: tuple[int, ...]
-    tokens: tuple[Token, ...]
-    cut: bool
+    texts: the piece of the text that a token stands for; for a special token, its name in the vocabulary.
+    starts, ends: where that piece stands, in code points. special: empty where no token is.
+    """
+
+    ids: Sequence[int]
+    texts: Sequence[str]
+    starts: Sequence[int]
+    ends: Sequence[int]
+    special: Sequence[bool] = ()
+    cut: bool = False
 
 
 class Encoder:
@@ -40,6 +46,9 @@ class Encoder:
         self._cut = load_tokenizer(tokenizer)
         if maximum:
             self._cut.enable_truncation(maximum)
+        self._special_ids = frozenset(
+            number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
+        )
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode each text, cut to the limit."""
@@ -50,17 +59,25 @@ class Encoder:
         """Give a token as the vocabulary writes it."""
         return _token(self._whole, token_id)
 
+    def special(self, token_ids: Sequence[int]) -> list[bool]:
+        """Tell which tokens are special by their ids alone; empty where none is."""
+        flags = [token in self._special_ids for token in token_ids]
+        return flags if any(flags) else []
+
     def _encoded(self, text: str, encoding: Any) -> Encoded:
-        cut = bool(self._maximum) and len(encoding.ids) > self._maximum
+        ids = encoding.ids  # every attribute of the library is made anew each time it is read
+        cut = bool(self._maximum) and len(ids) > self._maximum
         if cut:
             encoding = self._cut.encode(text, add_special_tokens=self._special_tokens)
-        tokens = tuple(
-            Token(text[start:end] if not special else token, start, end, bool(special))
-            for token, (start, end), special in zip(
-                encoding.tokens, encoding.offsets, encoding.special_tokens_mask, strict=True
-            )
-        )
-        return Encoded(tuple(encoding.ids), tokens, cut)
+            ids = encoding.ids
+        offsets = encoding.offsets
+        texts = [text[start:end] for start, end in offsets]
+        starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
+        special: list[bool] = []
+        if self._special_tokens and 1 in (flags := encoding.special_tokens_mask):
+            special = [flag == 1 for flag in flags]
+            texts = [name if flag else piece for name, piece, flag in zip(encoding.tokens, texts, special, strict=True)]
+        return Encoded(ids, texts, starts, ends, special, cut)
 
 
 class Detokenizer:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from bundle.errors import InputError
 from bundle.maps import fixed_labels
 from bundle.preprocess.steps import InputSteps, Prepared
-from bundle.preprocess.tensors import check_tensor, padding_mask
+from bundle.preprocess.tensors import check_tensor, real_places
 from bundle.reader import BundleFolder
-from bundle.rows import Labels, Row, Token
+from bundle.rows import Labels, Row, bound_tensors
 from bundle.text import read_tokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Instance, TensorValue, Value
@@ -41,9 +41,15 @@ class Preprocessor:
         self._description = bundle.description
         self._fixed_labels = fixed_labels(bundle.description)
         steps = {each.input: each.steps for each in bundle.preprocessing}
+        tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
         self._inputs = {
             each.name: InputSteps(
-                each, steps.get(each.name, ()), tokenizers, bundle.description.limits, bundle.description.label_sets
+                each,
+                steps.get(each.name, ()),
+                tokenizers,
+                bundle.description.limits,
+                {tensor.name: tensors[tensor.name] for tensor in each.tensors},
+                bundle.description.label_sets,
             )
             for each in bundle.description.inputs
         }
@@ -108,37 +114,43 @@ def _from_tensors(steps: InputSteps, sent: Mapping[str, Value], field: str) -> P
     """Check tensors that a caller sent in place of an input."""
     tensors: dict[str, Array] = {}
     sizes: dict[str, int] = {}
-    for description in steps.description.tensors:
-        value = sent.get(description.name)
-        path = input_path(field, description.name)
+    for name, bound in steps.tensors.items():
+        value, path = sent.get(name), input_path(field, name)
         if value is None:
             raise InputError(path, "is missing; send all tensors of an input or none")
         if not isinstance(value, TensorValue):
             raise InputError(path, "is to be a tensor")
-        check_tensor(value.array, description, f"{path}.tensor")
-        tensors[description.name] = value.array
-        sizes |= {each.name: size for each, size in zip(description.dimensions, value.array.shape, strict=True)}
-        if description.mask:
-            tensors[description.mask] = padding_mask(value.array, description, f"{path}.tensor")
+        check_tensor(value.array, bound.description, f"{path}.tensor")
+        tensors[name] = value.array
+        sizes |= {each.name: size for each, size in zip(bound.description.dimensions, value.array.shape, strict=True)}
+        if bound.mask:
+            tensors[bound.mask] = real_places(value.array, bound.description, f"{path}.tensor")
     return Prepared(steps.description.name, tensors, sizes, _labels_of_tensors(steps, tensors))
 
 
 def _labels_of_tensors(steps: InputSteps, tensors: Mapping[str, Array]) -> dict[str, Labels]:
+    """Say what can be said of tensors that were sent: tokens have ids, and no places in a text."""
     labels = {}
     for each in steps.label_sets:
-        array = tensors[each.tensor]
-        description = next(tensor for tensor in steps.description.tensors if tensor.name == each.tensor)
-        axis = next(place for place, dimension in enumerate(description.dimensions) if dimension.name == each.dimension)
-        mask = tensors.get(description.mask)
+        array, bound = tensors[each.tensor], steps.tensors[each.tensor]
+        inputs = steps.parts(each.tensor)
+        mask = tensors.get(bound.mask)
         if each.kind == attention_pb2.LABEL_KIND_TOKENS and mask is not None and steps.encoder is not None:
-            ids, places = array[mask], mask.nonzero()
-            parents = places[0].tolist() if each.parent else [0] * len(ids)
-            found = tuple(
-                Token(steps.encoder.token(token), 0, 0, parent=parent)
-                for token, parent in zip(ids.tolist(), parents, strict=True)
+            ids = array[mask].tolist()
+            texts = [steps.encoder.token(token) for token in ids]
+            parents = mask.nonzero()[0].tolist() if each.parent else []
+            labels[each.name] = Labels(
+                each.name,
+                each.kind,
+                len(ids),
+                texts,
+                ids=ids,
+                special=steps.encoder.special(ids),
+                parents=parents,
+                parent=each.parent,
+                inputs=inputs,
             )
-            labels[each.name] = Labels(each.name, each.kind, len(found), found, parent=each.parent)
         else:
-            size = int(mask.sum()) if mask is not None and mask.ndim == 1 else array.shape[axis]
-            labels[each.name] = Labels(each.name, each.kind, size, parent=each.parent)
+            axis = [dimension.name for dimension in bound.description.dimensions].index(each.dimension)
+            labels[each.name] = Labels(each.name, each.kind, array.shape[axis], parent=each.parent, inputs=inputs)
     return labels

@@ -7,7 +7,7 @@ import numpy as np
 
 from bundle.errors import BundleError, InputError
 from bundle.preprocess.images import decode_image, normalise_image
-from bundle.rows import Labels, Token
+from bundle.rows import BoundTensor, Labels
 from bundle.text import Encoded, Encoder, split_sentences
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Image, Pair, Sentences, TensorValue, Text, Value
@@ -28,7 +28,7 @@ class Prepared:
 class InputSteps:
     """Runs the steps of one input.
 
-    tokenizers: text of each tokenizer file by name.
+    tokenizers: text of each tokenizer file by name. tensors: those of the input, by name.
     Raises: BundleError where the steps do not fit the kind of the input.
     """
 
@@ -38,10 +38,12 @@ class InputSteps:
         steps: Sequence[bundle_pb2.PreprocessingStep],
         tokenizers: Mapping[str, str],
         limits: model_pb2.Limits,
+        tensors: Mapping[str, BoundTensor],
         label_sets: Iterable[model_pb2.LabelSetDescription] = (),
     ) -> None:
         self.description = description
-        self.label_sets = [each for each in label_sets if each.input == description.name]
+        self.tensors = tensors
+        self.label_sets = [each for each in label_sets if each.input == description.name and each.tensor]
         self._limits = limits
         self._steps = {step.WhichOneof("step"): step for step in steps}
         self.encoder = self._make_encoder(tokenizers)
@@ -49,7 +51,7 @@ class InputSteps:
             model_pb2.INPUT_KIND_TEXT: {"tokenize"},
             model_pb2.INPUT_KIND_PAIR: {"tokenize"},
             model_pb2.INPUT_KIND_DOCUMENT: {"split_sentences", "tokenize"},
-            model_pb2.INPUT_KIND_IMAGE: {"decode_image", "normalise_image"},
+            model_pb2.INPUT_KIND_IMAGE: {"decode_image", "resize_image", "normalise_image"},
             model_pb2.INPUT_KIND_TENSOR: set[str](),
         }.get(description.kind)
         if wanted is None or set(self._steps) != wanted:
@@ -61,6 +63,13 @@ class InputSteps:
     def is_own_tensor(self) -> bool:
         """True where the input is a tensor already, under its own name."""
         return any(tensor.name == self.description.name for tensor in self.description.tensors)
+
+    def parts(self, tensor: str) -> tuple[str, ...]:
+        """Name what a tensor's entries come from: the input, or one text of a pair."""
+        if self.description.kind != model_pb2.INPUT_KIND_PAIR:
+            return (self.description.name,)
+        part = "second" if tensor == self._steps["tokenize"].tokenize.second_tensor else "first"
+        return (f"{self.description.name}.{part}",)
 
     def run(self, value: Value, *, field: str, truncate: bool) -> Prepared:
         """Convert a value. Raises: InputError where it is of another kind, empty, or too large."""
@@ -90,23 +99,24 @@ class InputSteps:
         step = self._steps["tokenize"].tokenize
         if step.tokenizer not in tokenizers:
             raise BundleError(f"the tokenizer {step.tokenizer!r} is not there")
-        maximum = self._tensor(step.tensor).dimensions[-1].maximum
-        if step.second_tensor and self._tensor(step.second_tensor).dimensions[-1].maximum != maximum:
+        maximum = self._tensor(step.tensor).description.dimensions[-1].maximum
+        second = step.second_tensor
+        if second and self._tensor(second).description.dimensions[-1].maximum != maximum:
             raise BundleError(f"the two tensors of the input {self.description.name!r} have different limits")
         return Encoder(tokenizers[step.tokenizer], special_tokens=step.special_tokens, maximum=maximum)
 
-    def _tensor(self, name: str) -> model_pb2.TensorDescription:
-        for tensor in self.description.tensors:
-            if tensor.name == name:
-                return tensor
+    def _tensor(self, name: str) -> BoundTensor:
+        if name in self.tensors:
+            return self.tensors[name]
         raise BundleError(f"the input {self.description.name!r} has no tensor {name!r}")
 
     def _check_image_steps(self) -> None:
         decode, normalise = self._steps["decode_image"].decode_image, self._steps["normalise_image"].normalise_image
-        made = [decode.channels, decode.rows, decode.columns]
+        resize = self._steps["resize_image"].resize_image
+        made = [decode.channels, resize.rows, resize.columns]
         if decode.channels not in (1, 3) or min(made) < 1:
             raise BundleError(f"the input {self.description.name!r} is decoded to an image of shape {made}")
-        if made != [dimension.size for dimension in self._tensor(normalise.tensor).dimensions]:
+        if made != [dimension.size for dimension in self._tensor(normalise.tensor).description.dimensions]:
             raise BundleError(f"the image {made} is not of the shape of the tensor {normalise.tensor!r}")
         if len(normalise.mean) != decode.channels or len(normalise.deviation) != decode.channels:
             raise BundleError(f"the input {self.description.name!r} needs a mean and a deviation for each channel")
@@ -137,12 +147,24 @@ class InputSteps:
         for name, each, path in zip((step.tensor, step.second_tensor), encoded, fields, strict=False):
             if not each.ids:
                 raise InputError(path, "has no token that the model could read")
-            description = self._tensor(name)
+            bound = self._tensor(name)
             tensors[name] = np.array(each.ids, dtype=np.int64)
-            if description.mask:
-                tensors[description.mask] = np.ones(len(each.ids), dtype=np.bool_)
-            sizes[description.dimensions[0].name] = len(each.ids)
-            labels |= self._labels(name, {attention_pb2.LABEL_KIND_TOKENS: each.tokens})
+            if bound.mask:
+                tensors[bound.mask] = np.ones(len(each.ids), dtype=np.bool_)
+            sizes[bound.description.dimensions[0].name] = len(each.ids)
+            for labelled in self.label_sets:
+                if labelled.tensor == name:
+                    labels[labelled.name] = Labels(
+                        labelled.name,
+                        labelled.kind,
+                        len(each.ids),
+                        each.texts,
+                        each.starts,
+                        each.ends,
+                        each.ids,
+                        each.special,
+                        inputs=self.parts(name),
+                    )
         return Prepared(self.description.name, tensors, sizes, labels, any(each.cut for each in encoded))
 
     def _document(
@@ -150,8 +172,9 @@ class InputSteps:
     ) -> Prepared:
         """Encode sentences. One without a token is left out where the splitting was ours, else refused."""
         step = self._steps["tokenize"].tokenize
-        description = self._tensor(step.tensor)
-        most = description.dimensions[0].maximum
+        bound = self._tensor(step.tensor)
+        dimensions = bound.description.dimensions
+        most = dimensions[0].maximum
         paths = [field if split else f"{field}.sentences.texts[{number}]" for number in range(len(texts))]
         kept = [
             (each, span)
@@ -168,47 +191,56 @@ class InputSteps:
                 )
             kept, cut = kept[:most], True
         encoded = [each for each, _ in kept]
-        ids = np.full((len(kept), max(len(each.ids) for each in encoded)), int(description.pad_value), dtype=np.int64)
+        ids = np.full((len(kept), max(len(each.ids) for each in encoded)), int(bound.description.fill), dtype=np.int64)
         for place, each in zip(ids, encoded, strict=True):
             place[: len(each.ids)] = each.ids
         mask = np.arange(ids.shape[1]) < np.array([len(each.ids) for each in encoded])[:, None]
-        # Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence.
-        words = tuple(
-            token._replace(start=token.start + span[0], end=token.end + span[0], parent=number)
-            for number, (each, span) in enumerate(kept)
-            for token in each.tokens
-        )
-        sentences = tuple(Token("", *span) for _, span in kept)
-        sizes = {dimension.name: size for dimension, size in zip(description.dimensions, ids.shape, strict=True)}
-        tensors: dict[str, Array] = {step.tensor: ids, description.mask: mask}
-        found: dict[int, tuple[Token, ...]] = {
-            attention_pb2.LABEL_KIND_TOKENS: words,
-            attention_pb2.LABEL_KIND_SENTENCES: sentences,
-        }
-        return Prepared(self.description.name, tensors, sizes, self._labels(step.tensor, found), cut)
+        sizes = {dimension.name: size for dimension, size in zip(dimensions, ids.shape, strict=True)}
+        tensors: dict[str, Array] = {step.tensor: ids, bound.mask: mask}
+        return Prepared(self.description.name, tensors, sizes, self._document_labels(step.tensor, kept), cut)
+
+    def _document_labels(self, tensor: str, kept: Sequence[tuple[Encoded, tuple[int, int]]]) -> dict[str, Labels]:
+        """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence."""
+        inputs = self.parts(tensor)
+        labels = {}
+        for each in self.label_sets:
+            if each.kind == attention_pb2.LABEL_KIND_SENTENCES:
+                starts, ends = zip(*(span for _, span in kept), strict=True)
+                labels[each.name] = Labels(
+                    each.name, each.kind, len(kept), starts=starts, ends=ends, parent=each.parent, inputs=inputs
+                )
+                continue
+            special = [flag for words, _ in kept for flag in words.special or [False] * len(words.ids)]
+            labels[each.name] = Labels(
+                each.name,
+                each.kind,
+                sum(len(words.ids) for words, _ in kept),
+                [text for words, _ in kept for text in words.texts],
+                [begin + start for words, (begin, _) in kept for start in words.starts],
+                [begin + end for words, (begin, _) in kept for end in words.ends],
+                [token for words, _ in kept for token in words.ids],
+                special if any(special) else (),
+                [number for number, (words, _) in enumerate(kept) for _ in words.ids] if each.parent else (),
+                each.parent,
+                inputs,
+            )
+        return labels
 
     def _image(self, data: bytes, field: str) -> Prepared:
         decode, normalise = self._steps["decode_image"].decode_image, self._steps["normalise_image"].normalise_image
+        resize = self._steps["resize_image"].resize_image
         pixels = decode_image(
             data,
             channels=decode.channels,
-            rows=decode.rows,
-            columns=decode.columns,
+            rows=resize.rows,
+            columns=resize.columns,
             max_pixels=self._limits.max_pixels,
             field=field,
         )
         values = normalise_image(pixels, scale=normalise.scale, mean=normalise.mean, deviation=normalise.deviation)
-        names = [dimension.name for dimension in self._tensor(normalise.tensor).dimensions]
+        names = [dimension.name for dimension in self._tensor(normalise.tensor).description.dimensions]
         sizes = dict(zip(names, values.shape, strict=True))
         return Prepared(self.description.name, {normalise.tensor: values}, sizes)
-
-    def _labels(self, tensor: str, found: Mapping[int, tuple[Token, ...]]) -> dict[str, Labels]:
-        """Make the label sets that come from one tensor, by kind of their entries."""
-        return {
-            each.name: Labels(each.name, each.kind, len(found[each.kind]), found[each.kind], parent=each.parent)
-            for each in self.label_sets
-            if each.tensor == tensor
-        }
 
 
 def _refuse_empty(split: bool, path: str) -> bool:

@@ -38,8 +38,8 @@ def check_tensor(array: Array, description: model_pb2.TensorDescription, field: 
 
 def _check_range(array: Array, description: model_pb2.TensorDescription, field: str) -> None:
     outside = (array < description.minimum) | (array > description.maximum)
-    if description.mask:
-        outside &= array != description.pad_value
+    if description.HasField("fill"):
+        outside &= array != description.fill
     if outside.any():
         place = tuple(int(index) for index in np.argwhere(outside)[0])
         raise OutOfRangeError(
@@ -48,15 +48,17 @@ def _check_range(array: Array, description: model_pb2.TensorDescription, field: 
         )
 
 
-def padding_mask(array: Array, description: model_pb2.TensorDescription, field: str) -> Array:
-    """Tell the real places of a caller's tensor: everything up to the padding at the end of each last axis.
+def real_places(array: Array, description: model_pb2.TensorDescription, field: str) -> Array:
+    """Tell the real places of a caller's tensor: all, or where rows can differ in length, those before the fill.
 
-    Raises: InputError where padding stands before something real, or a row holds nothing but padding.
+    Raises: InputError where the fill stands before something real, or a row holds nothing else.
     """
-    mask: Array = array != description.pad_value
+    if not description.HasField("fill"):
+        return np.ones(array.shape, dtype=np.bool_)
+    mask: Array = array != description.fill
     lengths = mask.sum(axis=-1, keepdims=True)
     if not np.array_equal(mask, np.arange(array.shape[-1]) < lengths):
-        raise InputError(f"{field}.data", f"has padding ({description.pad_value:g}) before a real value")
+        raise InputError(f"{field}.data", f"has padding ({description.fill:g}) before a real value")
     if (lengths == 0).any():
         raise InputError(f"{field}.data", "has a row that is all padding")
     return mask

@@ -39,7 +39,6 @@ def description(name: str = "echo") -> model_pb2.ModelDescription:
         name="ids",
         data_type=values_pb2.DATA_TYPE_INT64,
         dimensions=[word],
-        mask="ids_mask",
         minimum=1,
         maximum=len(WORDS) - 1,
     )
@@ -72,6 +71,7 @@ def bundle(name: str = "echo") -> bundle_pb2.Bundle:
         graphs=[
             bundle_pb2.OnnxGraph(name="main", file="model.onnx", inputs=["ids", "ids_mask"], outputs=["echo", "pool"])
         ],
+        tensors=[bundle_pb2.TensorBinding(tensor="ids", mask="ids_mask")],
         preprocessing=[bundle_pb2.Preprocessing(input="text", steps=[bundle_pb2.PreprocessingStep(tokenize=tokenize)])],
         maps=[
             bundle_pb2.MapBinding(

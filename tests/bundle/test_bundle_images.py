@@ -40,7 +40,8 @@ def bundle(channels: int = 1, **normalise: object) -> bundle_pb2.Bundle:
             bundle_pb2.Preprocessing(
                 input="image",
                 steps=[
-                    {"decode_image": {"channels": channels, "rows": 4, "columns": 6}},
+                    {"decode_image": {"channels": channels}},
+                    {"resize_image": {"rows": 4, "columns": 6}},
                     {"normalise_image": steps | normalise},
                 ],  # type: ignore[list-item]
             )

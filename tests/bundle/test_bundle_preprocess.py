@@ -26,6 +26,7 @@ def document_bundle() -> bundle_pb2.Bundle:
     bundle.description.inputs[0].kind = model_pb2.INPUT_KIND_DOCUMENT
     tensor.dimensions.insert(0, model_pb2.Dimension(name="sentence", maximum=3))
     tensor.dimensions[1].maximum = 4
+    tensor.fill = 0
     split = bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences())
     bundle.preprocessing[0].steps.insert(0, split)
     labels = bundle.description.label_sets
@@ -42,7 +43,10 @@ def pair_bundle() -> bundle_pb2.Bundle:
     description.kind = model_pb2.INPUT_KIND_PAIR
     other = description.tensors.add()
     other.CopyFrom(description.tensors[0])
-    other.name, other.mask, other.dimensions[0].name = "other", "other_mask", "other_word"
+    other.name, other.dimensions[0].name = "other", "other_word"
+    bundle.tensors.add(tensor="other", mask="other_mask")
+    kind = attention_pb2.LABEL_KIND_TOKENS
+    bundle.description.label_sets.add(name="others", kind=kind, input="text", tensor="other", dimension="other_word")
     bundle.preprocessing[0].steps[0].tokenize.second_tensor = "other"
     return bundle
 
@@ -67,8 +71,8 @@ def refused(
     assert caught.value.field == f"instances[2].{path}"
 
 
-def texts(row: Row, name: str) -> list[str]:
-    return [token.text for token in row.labels[name].tokens]
+def places(row: Row, name: str) -> list[tuple[int, int]]:
+    return list(zip(row.labels[name].starts, row.labels[name].ends, strict=True))
 
 
 def test_a_text() -> None:
@@ -77,11 +81,10 @@ def test_a_text() -> None:
     assert row.tensors["ids"].dtype == np.int64
     assert row.tensors["ids_mask"].tolist() == [True] * 3
     assert row.sizes == {"word": 3}
-    assert [(each.text, each.start, each.end) for each in row.labels["words"].tokens] == [
-        ("the", 0, 3),
-        ("😀", 4, 5),
-        ("cat", 6, 9),
-    ]
+    words = row.labels["words"]
+    assert (words.texts, words.ids, words.inputs) == (["the", "😀", "cat"], [5, 10, 3], ("text",))
+    assert places(row, "words") == [(0, 3), (4, 5), (6, 9)]
+    assert not words.special and not words.parents and not words.input_indices
     assert row.labels["one"].size == 1
     assert not row.truncated
 
@@ -119,18 +122,21 @@ def test_a_document_is_split_and_its_words_are_placed_in_the_text() -> None:
     assert row.tensors["ids"].tolist() == [[1, 3, 6, 0], [10, 2, 3, 4], [2, 7, 0, 0]]
     assert row.tensors["ids_mask"].tolist() == (row.tensors["ids"] != 0).tolist()
     assert row.sizes == {"sentence": 3, "word": 4}
-    words = row.labels["words"].tokens
-    assert [text[each.start : each.end] for each in words] == ["The", "cat", ".", "😀", "a", "cat", "sat", "a", "!"]
-    assert [each.parent for each in words] == [0, 0, 0, 1, 1, 1, 1, 2, 2]
-    found = [text[each.start : each.end] for each in row.labels["sentences"].tokens]
-    assert found == ["The cat.", "😀 a cat sat?", "a!"]
+    words, found = row.labels["words"], row.labels["sentences"]
+    assert words.texts == ["The", "cat", ".", "😀", "a", "cat", "sat", "a", "!"]
+    assert [text[begin:end] for begin, end in places(row, "words")] == words.texts
+    assert words.ids == [1, 3, 6, 10, 2, 3, 4, 2, 7]
+    assert (words.parents, words.parent, words.inputs) == ([0, 0, 0, 1, 1, 1, 1, 2, 2], "sentences", ("text",))
+    assert [text[begin:end] for begin, end in places(row, "sentences")] == ["The cat.", "😀 a cat sat?", "a!"]
+    assert (found.size, found.texts, found.ids, found.inputs) == (3, (), (), ("text",))
     assert row.truncated, "one sentence has five words"
 
 
 def test_words_of_sentences_that_were_sent_are_placed_in_their_sentence() -> None:
     row = preprocessor(document_bundle()).row({"text": Sentences(("the cat", "a cat"))})
-    assert [(each.start, each.parent) for each in row.labels["words"].tokens] == [(0, 0), (4, 0), (0, 1), (2, 1)]
-    assert [(each.start, each.end) for each in row.labels["sentences"].tokens] == [(0, 7), (0, 5)]
+    assert row.labels["words"].starts == [0, 4, 0, 2]
+    assert row.labels["words"].parents == [0, 0, 1, 1]
+    assert places(row, "sentences") == [(0, 7), (0, 5)]
 
 
 def test_documents_over_their_limits() -> None:
@@ -150,6 +156,8 @@ def test_a_pair() -> None:
     assert row.tensors["other"].tolist() == [2]
     assert row.tensors["other_mask"].tolist() == [True]
     assert row.sizes == {"word": 2, "other_word": 1}
+    assert (row.labels["words"].inputs, row.labels["others"].inputs) == (("text.first",), ("text.second",))
+    assert (row.labels["words"].texts, row.labels["others"].texts) == (["the", "cat"], ["a"])
     refused(pair_bundle(), {"text": Pair("the", " ")}, 'inputs["text"].second', "is empty")
     refused(pair_bundle(), {"text": Pair("a a a a a a a", "a")}, 'inputs["text"].first', "more than 6 tokens")
 
@@ -173,7 +181,9 @@ def test_names() -> None:
 def test_tensors_in_place_of_a_text_get_their_mask_and_labels() -> None:
     row = preprocessor(small.bundle()).row({"ids": TensorValue(np.array([5, 3]))})
     assert row.tensors["ids_mask"].tolist() == [True, True]
-    assert texts(row, "words") == ["the", "cat"]
+    words = row.labels["words"]
+    assert (words.texts, words.ids, words.starts, words.ends) == (["the", "cat"], [5, 3], (), ())
+    assert words.inputs == ("text",)
     assert row.sizes == {"word": 2}
 
 
@@ -181,8 +191,8 @@ def test_a_ragged_tensor_in_place_of_a_document() -> None:
     ids = np.array([[5, 3, 6], [2, 0, 0]])
     row = preprocessor(document_bundle()).row({"ids": TensorValue(ids)})
     assert row.tensors["ids_mask"].tolist() == [[True, True, True], [True, False, False]]
-    assert texts(row, "words") == ["the", "cat", ".", "a"]
-    assert [each.parent for each in row.labels["words"].tokens] == [0, 0, 0, 1]
+    words = row.labels["words"]
+    assert (words.texts, words.ids, words.parents) == (["the", "cat", ".", "a"], [5, 3, 6, 2], [0, 0, 0, 1])
     assert row.labels["sentences"].size == 2
 
 
@@ -201,17 +211,26 @@ I64 = np.int64
         (np.array([2, 12]), "data", r"has 12 at \[1\]; values are from 1 to 11", OutOfRangeError),
         (np.array([-1, 2]), "data", r"has -1 at \[0\]", OutOfRangeError),
         (np.array([2**62, 2]), "data", "has 4611686018427387904", OutOfRangeError),
-        (np.array([2, 0, 2]), "data", r"has padding \(0\) before a real value", InputError),
-        (np.array([0, 0]), "data", "all padding", InputError),
+        (np.array([2, 0]), "data", r"has 0 at \[1\]", OutOfRangeError),
     ],
 )
 def test_a_tensor_of_token_ids_that_is_wrong(ids: np.ndarray, path: str, reason: str, kind: type[InputError]) -> None:
     refused(small.bundle(), {"ids": TensorValue(ids)}, f'inputs["ids"].tensor.{path}', reason, kind)
 
 
-def test_a_ragged_tensor_with_an_empty_row() -> None:
-    ids = TensorValue(np.array([[2, 3], [0, 0]]))
-    refused(document_bundle(), {"ids": ids}, 'inputs["ids"].tensor.data', "has a row that is all padding")
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [
+        ([[2, 3], [0, 0]], "has a row that is all padding"),
+        ([[2, 0, 2], [2, 3, 2]], r"has padding \(0\) before a real value"),
+        ([[2, 3], [2, 12]], r"has 12 at \[1, 1\]"),
+    ],
+)
+def test_a_ragged_tensor_that_is_wrong(ids: list[list[int]], reason: str) -> None:
+    value = TensorValue(np.array(ids))
+    with pytest.raises(InputError, match=reason) as caught:
+        preprocessor(document_bundle()).row({"ids": value})
+    assert caught.value.field == 'inputs["ids"].tensor.data'
 
 
 def test_something_else_under_the_name_of_a_tensor() -> None:

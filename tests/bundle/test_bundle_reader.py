@@ -216,14 +216,24 @@ def edit_generation(bundle: bundle_pb2.Bundle) -> None:
     bundle.generation.step = "step"
 
 
+def edit_no_examples(bundle: bundle_pb2.Bundle) -> None:
+    del bundle.description.examples[:]
+
+
+def edit_unbound(bundle: bundle_pb2.Bundle) -> None:
+    del bundle.maps[:]
+
+
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
+        (edit_no_examples, "it has no example, so its answers cannot be checked"),
+        (edit_unbound, "the map pool is bound to no output"),
         (edit_no_graph, "it has no graph"),
         (edit_no_samples, "has no samples.npz"),
         (edit_graph_file, "'other.onnx', which the bundle does not list"),
         (edit_labels, "the map pool refers to the label set 'nodes'"),
-        (edit_binding, "the map pool is bound to no output"),
+        (edit_binding, "the map pool is bound to 'word', which main does not put out"),
         (edit_generation, "generation refers to the graph 'step'"),
     ],
 )

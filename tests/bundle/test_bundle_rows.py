@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundle.maps import canonical, cut, fixed_labels, nested_mask_name
-from bundle.rows import Labels, Row, collate
+from bundle.rows import BoundTensor, Labels, Row, bound_tensors, collate
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from tests.bundle import small
@@ -17,16 +17,17 @@ BATCH, HEAD, QUERY, KEY, FEATURE = (
     bundle_pb2.AXIS_KEY,
     bundle_pb2.AXIS_FEATURE,
 )
-IDS = model_pb2.TensorDescription(
+IDS_DESCRIPTION = model_pb2.TensorDescription(
     name="ids",
     data_type=values_pb2.DATA_TYPE_INT64,
     dimensions=[model_pb2.Dimension(name="sentence"), model_pb2.Dimension(name="word")],
-    pad_value=-7,
-    mask="ids_mask",
+    fill=-7,
 )
-FRAMES = model_pb2.TensorDescription(
-    name="frames", data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=[model_pb2.Dimension(name="frame")], pad_value=0.5
+FRAMES_DESCRIPTION = model_pb2.TensorDescription(
+    name="frames", data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=[model_pb2.Dimension(name="frame")]
 )
+IDS = BoundTensor(IDS_DESCRIPTION, pad_value=-7, mask="ids_mask")
+FRAMES = BoundTensor(FRAMES_DESCRIPTION, pad_value=0.5)
 DENSE = model_pb2.MapDescription(name="self", query_labels="q", key_labels="k", heads=2, form=model_pb2.MAP_FORM_DENSE)
 EDGES = model_pb2.MapDescription(
     name="word", query_labels="sentences", key_labels="words", heads=1, form=model_pb2.MAP_FORM_EDGES
@@ -125,9 +126,10 @@ def test_a_tensor_that_no_row_has_is_left_out() -> None:
 
 def test_the_mask_of_the_tensor_that_the_keys_come_from() -> None:
     description = small.description()
-    assert nested_mask_name(description, description.maps[0]) == ""
+    tensors = bound_tensors(description.inputs, small.bundle().tensors)
+    assert nested_mask_name(description, description.maps[0], tensors) == ""
     description.maps[0].form = model_pb2.MAP_FORM_EDGES
-    assert nested_mask_name(description, description.maps[0]) == "ids_mask"
+    assert nested_mask_name(description, description.maps[0], tensors) == "ids_mask"
 
 
 def test_label_sets_that_no_input_decides() -> None:

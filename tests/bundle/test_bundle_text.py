@@ -61,17 +61,19 @@ def test_no_text_takes_long(text: str) -> None:
 def test_offsets_are_code_points_whatever_the_planes_of_the_characters() -> None:
     text = "naïve 😀 𝒳y cat."
     encoded = Encoder(small.tokenizer()).encode([text])[0]
-    assert [text[each.start : each.end] for each in encoded.tokens] == ["naïve", "😀", "𝒳y", "cat", "."]
-    assert [each.start for each in encoded.tokens] == [0, 6, 8, 11, 14]
-    assert encoded.ids == (9, 10, 11, 3, 6)
+    assert encoded.texts == ["naïve", "😀", "𝒳y", "cat", "."]
+    assert encoded.starts == [0, 6, 8, 11, 14]
+    assert encoded.ends == [5, 7, 10, 14, 15]
+    assert encoded.ids == [9, 10, 11, 3, 6]
+    assert not encoded.special
     assert not encoded.cut
 
 
 def test_truncation_keeps_the_first_tokens_and_says_so() -> None:
     short, long = Encoder(small.tokenizer(), maximum=3).encode(["the cat sat", "the cat sat ."])
-    assert (short.ids, short.cut) == ((5, 3, 4), False)
-    assert (long.ids, long.cut) == ((5, 3, 4), True)
-    assert len(long.tokens) == 3
+    assert (short.ids, short.cut) == ([5, 3, 4], False)
+    assert (long.ids, long.cut) == ([5, 3, 4], True)
+    assert len(long.texts) == len(long.starts) == len(long.ends) == 3
 
 
 @pytest.mark.parametrize("token_id", [-1, 12, 2**31, 2**32, 2**63])
@@ -110,7 +112,7 @@ def test_a_tokenizer_that_is_refused(tokenizer: str, reason: str) -> None:
 
 
 def test_the_word_regex_may_stand_in_a_vocabulary() -> None:
-    assert Encoder(small.tokenizer(Regex=12)).encode(["Regex"])[0].ids == (12,)
+    assert Encoder(small.tokenizer(Regex=12)).encode(["Regex"])[0].ids == [12]
 
 
 def test_padding_and_truncation_of_the_file_itself_do_not_count() -> None:
@@ -120,7 +122,7 @@ def test_padding_and_truncation_of_the_file_itself_do_not_count() -> None:
         "strategy": {"Fixed": 9}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0,
         "pad_token": "<pad>",
     }  # fmt: skip
-    assert [each.ids for each in Encoder(json.dumps(content)).encode(["the cat", "a"])] == [(5, 3), (2,)]
+    assert [each.ids for each in Encoder(json.dumps(content)).encode(["the cat", "a"])] == [[5, 3], [2]]
 
 
 @given(st.lists(st.integers(0, len(small.WORDS) - 1), max_size=30))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from bundle.errors import InputError
-from bundle.rows import Labels, Token
+from bundle.rows import Labels
 from bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
 from bundle.wire import (
     DTYPES,
@@ -137,12 +137,15 @@ def test_a_value_that_is_wrong(value: values_pb2.Value, path: str, reason: str) 
 
 
 def test_labels_keep_everything() -> None:
-    tokens = (Token("a", 0, 1, parent=2), Token("<s>", 1, 1, special=True))
-    message = labels_to_wire(Labels("words", attention_pb2.LABEL_KIND_TOKENS, 2, tokens, parent="sentences"))
-    assert [(each.text, each.start, each.end, each.special, each.parent) for each in message.tokens] == [
-        ("a", 0, 1, False, 2),
-        ("<s>", 1, 1, True, 0),
-    ]
-    assert (message.name, message.size, message.parent) == ("words", 2, "sentences")
+    labels = Labels(
+        "words", attention_pb2.LABEL_KIND_TOKENS, 2, ["a", "<s>"], [0, 1], [1, 1], [7, 2], [False, True], [2, 0],
+        "sentences", ("text.first", "text.second"), [0, 1],
+    )  # fmt: skip
+    message = labels_to_wire(labels)
+    assert (message.name, message.kind, message.size, message.parent) == (
+        "words", attention_pb2.LABEL_KIND_TOKENS, 2, "sentences",
+    )  # fmt: skip
+    for column in ("texts", "starts", "ends", "ids", "special", "parents", "inputs", "input_indices"):
+        assert list(getattr(message, column)) == list(getattr(labels, column))
     grid = attention_pb2.Grid(rows=2, columns=3, leading=["class"])
     assert labels_to_wire(Labels("cells", attention_pb2.LABEL_KIND_GRID, 7, grid=grid)).grid == grid

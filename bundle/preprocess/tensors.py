@@ -32,19 +32,25 @@ def check_tensor(array: Array, description: model_pb2.TensorDescription, field: 
             )
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
         raise InputError(f"{field}.data", "has NaN or infinity")
-    if np.issubdtype(array.dtype, np.integer) and (description.minimum, description.maximum) != (0, 0):
+    if np.issubdtype(array.dtype, np.integer):
         _check_range(array, description, field)
 
 
 def _check_range(array: Array, description: model_pb2.TensorDescription, field: str) -> None:
-    outside = (array < description.minimum) | (array > description.maximum)
+    outside = np.zeros(array.shape, dtype=np.bool_)
+    limits = []
+    if description.HasField("minimum"):
+        outside |= array < description.minimum
+        limits.append(f"from {description.minimum}")
+    if description.HasField("maximum"):
+        outside |= array > description.maximum
+        limits.append(f"to {description.maximum}")
     if description.HasField("fill"):
         outside &= array != description.fill
     if outside.any():
         place = tuple(int(index) for index in np.argwhere(outside)[0])
         raise OutOfRangeError(
-            f"{field}.data",
-            f"has {int(array[place])} at {list(place)}; values are from {description.minimum} to {description.maximum}",
+            f"{field}.data", f"has {int(array[place])} at {list(place)}; values are {' '.join(limits)}"
         )
 
 

@@ -2,11 +2,10 @@
 
 import asyncio
 import itertools
-import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 
-from service.engine.jobs import Call, Event
+from service.engine.jobs import AdmittedCall, Event
 from service.engine.lanes import Lanes
 from service.engine.model import Model
 from service.engine.observer import NullObserver, Observer, Rejection
@@ -29,7 +28,7 @@ class Engine:
         self._observer = observer or NullObserver()
         self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer)
         self._tickets = itertools.count()
-        self._calls: set[Call] = set()
+        self._calls: set[AdmittedCall] = set()
 
     async def start(self) -> None:
         """Start the lanes."""
@@ -99,12 +98,9 @@ class _Admission:
     def __init__(
         self, engine: Engine, model: Model, query: Query, receive: Callable[[int, Event], None], *, steps: bool
     ) -> None:
-        seed = query.seed
-        if seed is None and model.generates and query.generation.strategy is Strategy.SAMPLE:
-            seed = secrets.randbits(64)
         self._engine = engine
         self._model = model
-        self._call = Call(query, receive, seed, steps)
+        self._call = AdmittedCall(model.seeded(query), receive, steps)
         self._jobs = model.jobs(self._call, engine._tickets, time.monotonic_ns())
         self._timer: asyncio.TimerHandle | None = None
 

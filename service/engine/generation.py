@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bundle.errors import BundleError
-from bundle.rows import Row, tensor_descriptions
+from bundle.maps import MapWeights, bound_maps
+from bundle.rows import Row, bound_tensors, cut_output
 from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from service.engine.forward import Feeds, bound_maps, cut_output
-from service.engine.jobs import Event, Happening, Job
+from service.engine.forward import Feeds
+from service.engine.jobs import Event, Job, RowEvent
 from service.engine.observer import Observer, Stage
 from service.engine.search import (
     BeamSearch,
@@ -28,7 +29,16 @@ from service.engine.search import (
 from service.engine.sessions import Session
 from service.engine.states import States, check_states
 from service.engine.trace import Trace, Tracer, slots_of
-from service.engine.types import Answer, FinishReason, Step, Strategy, Timing
+from service.engine.types import (
+    Answer,
+    FinishReason,
+    GenerationSettings,
+    MapKey,
+    SequenceMaps,
+    Step,
+    Strategy,
+    Timing,
+)
 from service.engine.writing import Writer
 from service.errors import DeadlineError, InferenceError
 
@@ -53,30 +63,37 @@ class Generating:
         _check_generation(self.generation, step)
         carried = {self.generation.token_input, *(each.input for each in self.generation.states)}
         encoded = frozenset(encoder.outputs) if encoder else frozenset[str]()
+        tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
         constant = encoded & (set(step.inputs) - carried)
         self.encoder = sessions[encoder.name] if encoder else None
         self.step = sessions[step.name]
         self.encoder_feeds = Feeds(bundle, encoder) if encoder else None
         self.step_feeds = Feeds(bundle, step, besides=constant | carried)
-        self.encoder_maps = bound_maps(bundle, encoder.name) if encoder else {}
+        self.encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}
+        if any(any(each.joined) for each in self.encoder_maps.values()):
+            raise BundleError("instances of a generating model cannot be joined")
         self.encoder_outputs = [each for each in bundle.description.outputs if each.name in encoded]
         self.constant = tuple(constant)
         initial = {
             each.encoder_output for each in self.generation.states if each.WhichOneof("initial") == "encoder_output"
         }
         self.encoded = tuple(constant | initial | {each.name for each in self.encoder_outputs})
-        self.axes = {axis.name for each in tensor_descriptions(bundle.description.inputs) for axis in each.dimensions}
-        self.tracer = Tracer(bundle, step, encoded=encoded)
+        self.axes = {axis.name for each in tensors.values() for axis in each.description.dimensions}
+        self.tracer = Tracer(bundle, step, tensors, encoded=encoded)
         self.writer = Writer(bundle, detokenizer)
         self.graph = "+".join(each.name for each in (self.encoder, self.step) if each)
         self._model = bundle.description.name
         self._observer = observer
 
-    def group(self, row: Row, maps: frozenset[str]) -> Hashable:
+    def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
         """Give what rows of one batch have in common: the optional tensors that the graphs take."""
         return (self.encoder_feeds.group(row) if self.encoder_feeds else None, self.step_feeds.group(row))
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[Happening]]:
+    def samples(self, row: Row, generation: GenerationSettings) -> bool:
+        """Tell whether tokens are drawn at random: a forced target leaves nothing to draw."""
+        return generation.draws and self.generation.target_tensor not in row.tensors
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
         """Generate for all rows together; after each step, tell its tokens and the rows that ended."""
         started = time.monotonic_ns()
         decoding = _Decoding(self, jobs, started)
@@ -100,9 +117,9 @@ class Generating:
         ending = Ending(self.generation.end_token, limit, self.writer.stopped(settings.stop))
         if settings.strategy is Strategy.BEAM:
             return BeamSearch(settings, ending)
-        if settings.strategy is Strategy.SAMPLE:
-            assert job.call.seed is not None
-            return SingleSearch(sampler(settings, job.call.seed, job.index), ending)
+        if settings.draws:
+            assert job.seed is not None
+            return SingleSearch(sampler(settings, job.seed), ending)
         return SingleSearch(greedy, ending)
 
 
@@ -131,7 +148,7 @@ class _Decoding:
         self._model = model
         self._jobs = jobs
         self._started = started
-        self._maps = frozenset[str]().union(*(job.call.query.maps for job in jobs))
+        self._maps = frozenset[MapKey]().union(*(job.call.query.maps for job in jobs))
         self._trace: Trace = model.tracer.start(self._maps)
         self._fetched = tuple(
             dict.fromkeys(
@@ -147,7 +164,7 @@ class _Decoding:
         ]
         self.batching = self.computing = 0
 
-    def begin(self) -> list[Happening]:
+    def begin(self) -> list[RowEvent]:
         """Run the encoder; tell of rows that have nothing to generate (an empty target)."""
         model, jobs = self._model, self._jobs
         before = time.monotonic_ns()
@@ -160,7 +177,7 @@ class _Decoding:
         self._owners = np.arange(len(jobs))
         sizes = {name: max(job.row.sizes.get(name, 0) for job in jobs) for name in model.axes}
         self._states = States(model.generation.states, self._encoded, len(jobs), sizes)
-        happened: list[Happening] = []
+        happened: list[RowEvent] = []
         for row in self.rows:
             if isinstance(row.search, ForcedSearch) and not row.search.target:
                 row.live, row.ended = (), [Hypothesis(finish=FinishReason.TARGET)]
@@ -168,10 +185,10 @@ class _Decoding:
         self._keep([slot for slot, row in enumerate(self.rows) if row.live])
         return happened
 
-    def leave(self, now: float) -> list[Happening]:
+    def leave(self, now: float) -> list[RowEvent]:
         """Take out rows that nobody waits for any more."""
         kept: list[int] = []
-        happened: list[Happening] = []
+        happened: list[RowEvent] = []
         slot = 0
         for row in self.rows:
             slots = range(slot, slot + len(row.live))
@@ -185,7 +202,7 @@ class _Decoding:
             self._keep(kept)
         return happened
 
-    def advance(self) -> list[Happening]:
+    def advance(self) -> list[RowEvent]:
         """Run a step for every live hypothesis, and let each row choose."""
         model, step = self._model, len(self._trace.steps)
         tokens = [each.token if each.length else model.generation.begin_token for row in self.rows for each in row.live]
@@ -198,7 +215,7 @@ class _Decoding:
         self._trace.add(outputs)
         self._states.advance(outputs)
         log_probabilities = log_softmax(outputs[model.generation.scores_output])
-        happened: list[Happening] = []
+        happened: list[RowEvent] = []
         kept: list[int] = []
         slot = 0
         for row in self.rows:
@@ -244,7 +261,7 @@ class _Decoding:
         model = self._model
         if model.encoder is None:
             return {}
-        maps = [bound.output for name, bound in model.encoder_maps.items() if name in self._maps]
+        maps = [name for key, bound in model.encoder_maps.items() if key in self._maps for name in bound.outputs]
         fetched = tuple(dict.fromkeys([*model.encoded, *maps]))
         before = time.monotonic_ns()
         encoded = dict(zip(fetched, model.encoder.run(fetched, feeds), strict=True))
@@ -253,28 +270,36 @@ class _Decoding:
 
     def _answer(self, row: _Generated) -> Answer:
         job, model, trace = row.job, self._model, self._trace
-        stop, wanted = job.call.query.generation.stop, job.call.query.maps
+        query = job.call.query
         best = row.search.best(row.ended)
-        sequences = tuple(model.writer.sequence(each, row.search.score(each), stop) for each in best)
-        slots = slots_of(best[0], row.firsts)
-        maps = {
-            name: bound.row(bound.batch(self._encoded[bound.output])[row.number], job.row)
-            for name, bound in model.encoder_maps.items()
-            if name in wanted
-        }
+        sequences = tuple(model.writer.sequence(each, row.search.score(each), query.generation.stop) for each in best)
+        slots = [slots_of(each, row.firsts) for each in best[: query.sequences]]
+        decided = [
+            SequenceMaps(trace.sequence_maps(query.maps, job.row, each), model.writer.labels(sequence))
+            for each, sequence in zip(slots, sequences, strict=False)
+        ]
         outputs = {
             each.name: cut_output(self._encoded[each.name][row.number], each.dimensions, job.row.sizes)
             for each in model.encoder_outputs
         }
         return Answer(
-            outputs=outputs | trace.sequence_outputs(job.row, slots),
-            maps=maps | trace.sequence_maps(wanted, job.row, slots),
-            labels={**job.row.labels, **model.writer.labels(sequences[0])},
+            outputs=outputs | trace.sequence_outputs(job.row, slots[0]),
+            maps={**self._encoder_maps(row), **decided[0].maps},
+            labels={**job.row.labels, **decided[0].labels},
             graph=model.graph,
             batch_rows=len(self._jobs),
             timing=Timing(self._started - job.admitted, time.monotonic_ns() - self._started),
+            seed=job.seed,
             sequences=sequences,
+            other_sequences=tuple(decided[1:]),
         )
+
+    def _encoder_maps(self, row: _Generated) -> dict[MapKey, MapWeights]:
+        return {
+            key: bound.rows(self._encoded, [row.job.row], [row.number])[0]
+            for key, bound in self._model.encoder_maps.items()
+            if key in row.job.call.query.maps
+        }
 
 
 def _check_generation(generation: bundle_pb2.Generation, step: bundle_pb2.OnnxGraph) -> None:

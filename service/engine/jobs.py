@@ -12,28 +12,32 @@ Event = Step | Answer | LimelightError
 
 
 @dataclass(eq=False)
-class Call:
+class AdmittedCall:
     """A query that was admitted. The loop sets `abandoned`; lanes read it.
 
     receive: takes what happens to row i, on the loop; an Answer or an error is the last of a row. steps: whether
-    tokens are told one by one. seed: of the query, or a fresh one where it samples without.
+    tokens are told one by one.
     """
 
     query: Query
     receive: Callable[[int, Event], None]
-    seed: int | None = None
     steps: bool = False
     abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One row, as the plan sees it and as a lane runs it. admitted: nanoseconds on the clock of `time.monotonic_ns`."""
+    """One row, as the plan sees it and as a lane runs it.
+
+    seed: what it draws at random from; None where nothing is drawn. admitted: nanoseconds on the clock of
+    `time.monotonic_ns`.
+    """
 
     ticket: int
-    call: Call = field(repr=False)
+    call: AdmittedCall = field(repr=False)
     index: int
     row: Row = field(repr=False)
+    seed: int | None
     shape: Shape
     group: Hashable
     deadline: float
@@ -45,4 +49,5 @@ class Job:
         return self.call.abandoned
 
 
-Happening = tuple[Job, Event]
+# A row, and what happened to it.
+RowEvent = tuple[Job, Event]

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from service.engine.jobs import Event, Happening, Job
+from service.engine.jobs import Event, Job, RowEvent
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Started
@@ -99,14 +99,14 @@ class Lanes:
         if not self._unfinished:
             self._idle.set()
 
-    def _deliver(self, happened: Sequence[Happening]) -> None:
+    def _deliver(self, happened: Sequence[RowEvent]) -> None:
         """On the loop: hand on what happened."""
         for job, event in happened:
             if not isinstance(event, Step):
                 self._finish(1)
             job.call.receive(job.index, event)
 
-    def _tell(self, happened: Sequence[Happening]) -> None:
+    def _tell(self, happened: Sequence[RowEvent]) -> None:
         """On a lane: have the loop deliver."""
         if happened and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell

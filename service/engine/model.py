@@ -1,8 +1,9 @@
 """A model ready to answer: what it is, how its inputs are prepared, and what runs it."""
 
 import math
+import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bundle.preprocess import Preprocessor
@@ -13,22 +14,28 @@ from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
 from service.engine.forward import Forward
 from service.engine.generation import Generating
-from service.engine.jobs import Call, Happening, Job
+from service.engine.jobs import AdmittedCall, Job, RowEvent
 from service.engine.observer import Observer
 from service.engine.plan import Policy
 from service.engine.providers import Provider
 from service.engine.sessions import Session, open_session
 from service.engine.shapes import Shape, shape_of
+from service.engine.types import GenerationSettings, MapKey, Query
 from service.settings import Settings
+
+_SEED_BITS = 64
 
 
 class Runner(Protocol):
     """Runs batches of one model; called from several lanes at once."""
 
-    def group(self, row: Row, maps: frozenset[str]) -> Hashable:
+    def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
         """Give what rows of one batch must have in common."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[Happening]]:
+    def samples(self, row: Row, generation: GenerationSettings) -> bool:
+        """Tell whether tokens are drawn at random for a row."""
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
         """Answer a batch of one group; each list is told as soon as it is there. Raises InferenceError for all that
         is left.
         """
@@ -47,7 +54,8 @@ class GraphStatus:
 class Model:
     """One version of a model, loaded. Equal only to itself.
 
-    provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. shape: from a row's sizes to its shape, for the plan.
+    provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. noisy: whether it has inputs of noise.
+    shape: from a row's sizes to its shape, for the plan.
     """
 
     name: str
@@ -57,6 +65,7 @@ class Model:
     description: model_pb2.ModelDescription
     preprocessor: Preprocessor
     graphs: tuple[GraphStatus, ...]
+    noisy: bool
     policy: Policy
     shape: Callable[[Mapping[str, int]], Shape]
     runner: Runner
@@ -66,14 +75,29 @@ class Model:
         """True where it puts out tokens one by one."""
         return isinstance(self.runner, Generating)
 
-    def jobs(self, call: Call, tickets: Iterator[int], admitted: int) -> list[Job]:
-        """Make a job of each row of a call; tickets: of the whole engine, rising."""
+    def seeded(self, query: Query) -> Query:
+        """Settle the seeds of a query: None where a row draws nothing, and a fresh one where it samples without one.
+
+        A row that draws noise without a seed gets the neutral value, which is no draw.
+        """
+        given = query.seeds or (None,) * len(query.rows)
+        seeds = [self._seed(row, seed, query.generation) for row, seed in zip(query.rows, given, strict=True)]
+        return replace(query, seeds=tuple(seeds))
+
+    def jobs(self, call: AdmittedCall, tickets: Iterator[int], admitted: int) -> list[Job]:
+        """Make a job of each row of a call whose seeds are settled; tickets: of the whole engine, rising."""
         query, shape, group = call.query, self.shape, self.runner.group
         deadline = math.inf if query.deadline is None else query.deadline
         return [
-            Job(next(tickets), call, index, row, shape(row.sizes), group(row, query.maps), deadline, admitted)
-            for index, row in enumerate(query.rows)
+            Job(next(tickets), call, index, row, seed, shape(row.sizes), group(row, query.maps), deadline, admitted)
+            for index, (row, seed) in enumerate(zip(query.rows, query.seeds, strict=True))
         ]
+
+    def _seed(self, row: Row, given: int | None, generation: GenerationSettings) -> int | None:
+        samples = self.runner.samples(row, generation)
+        if given is None:
+            return secrets.randbits(_SEED_BITS) if samples else None
+        return given if samples or self.noisy else None
 
 
 def open_model(folder: BundleFolder, provider: Provider, settings: Settings, observer: Observer) -> Model:
@@ -92,6 +116,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         description=description,
         preprocessor=Preprocessor(folder),
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
+        noisy=bool(bundle.noise),
         policy=policy_for(bundle, provider, settings),
         shape=shape_of(tensor_descriptions(description.inputs)),
         runner=_runner(folder, sessions, observer),

@@ -1,26 +1,24 @@
-"""Randomness that belongs to a row: the same seed and index draw the same in any batch, on any lane."""
+"""Randomness that belongs to a row: the same seed draws the same in any place of any batch, on any lane."""
 
 import numpy as np
 
 from bundle.errors import BundleError
-from bundle.rows import Row
+from bundle.rows import BoundTensor, Row
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
-from limelight.v1 import model_pb2
 
 _LARGEST = 2**64 - 1
 # The first noise input is stream 1, the second 2 …
 _TOKENS = 0
 
 
-def generator(seed: int, index: int, *, stream: int = _TOKENS, step: int = 0) -> np.random.Generator:
-    """Make the generator of one row of a call (Philox, counter-based: it needs no state between steps).
+def generator(seed: int, *, stream: int = _TOKENS, step: int = 0) -> np.random.Generator:
+    """Make the generator of one row (Philox, counter-based: it needs no state between steps).
 
-    seed: of the call, 0 to 2**64 - 1; index: of the row in the call; stream: what is drawn (0: tokens); step: of a
-    generation.
+    seed: of the row, 0 to 2**64 - 1; stream: what is drawn (0: tokens); step: of a generation.
     """
-    key = np.array([seed & _LARGEST, index], dtype=np.uint64)
+    key = np.array([seed & _LARGEST, 0], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, step, stream], dtype=np.uint64)))
 
 
@@ -36,7 +34,7 @@ class Noise:
             if each.distribution not in _DRAW or dtype is None or dtype.kind != "f":
                 raise BundleError(f"the noise input {each.tensor.name!r} has no known distribution or type")
         self._inputs = inputs
-        self._descriptions = [each.tensor for _, each in inputs]
+        self._tensors = [BoundTensor(each.tensor) for _, each in inputs]
 
     @classmethod
     def of_graph(cls, bundle: bundle_pb2.Bundle, graph: bundle_pb2.OnnxGraph) -> "Noise":
@@ -44,11 +42,11 @@ class Noise:
         return cls([(number, each) for number, each in enumerate(bundle.noise, 1) if each.tensor.name in graph.inputs])
 
     @property
-    def descriptions(self) -> list[model_pb2.TensorDescription]:
+    def tensors(self) -> list[BoundTensor]:
         """Describe the inputs, in the bundle's order."""
-        return self._descriptions
+        return self._tensors
 
-    def draw(self, row: Row, seed: int | None, index: int, *, step: int = 0) -> dict[str, Array]:
+    def draw(self, row: Row, seed: int | None, *, step: int = 0) -> dict[str, Array]:
         """Draw every input for a row, of the row's own sizes; without a seed, the neutral value."""
         drawn: dict[str, Array] = {}
         for number, each in self._inputs:
@@ -57,7 +55,7 @@ class Noise:
             if seed is None:
                 drawn[each.tensor.name] = np.full(shape, _NEUTRAL[each.distribution], dtype)
             else:
-                random = generator(seed, index, stream=number, step=step)
+                random = generator(seed, stream=number, step=step)
                 drawn[each.tensor.name] = _DRAW[each.distribution](random, shape).astype(dtype)
                 if each.distribution == bundle_pb2.DISTRIBUTION_UNIFORM:  # a narrower type rounds up to 1
                     np.minimum(drawn[each.tensor.name], 1 - np.finfo(dtype).epsneg, out=drawn[each.tensor.name])

@@ -109,14 +109,14 @@ class Batch(Generic[W]):
 
 
 @dataclass(frozen=True)
-class Plan(Generic[W]):
+class BatchPlan(Generic[W]):
     """Batches to start now, at most one an idle lane, and rows that need no answer any more."""
 
     batches: tuple[Batch[W], ...]
     dropped: tuple[W, ...]
 
 
-def plan(queues: Sequence[ModelQueue[W]], now: float, *, idle: int) -> Plan[W]:
+def plan_batches(queues: Sequence[ModelQueue[W]], now: float, *, idle: int) -> BatchPlan[W]:
     """Choose batches for `idle` lanes. The same arguments give the same plan; rows in neither part go on waiting."""
     dropped: list[W] = []
     states: list[_State[W]] = []
@@ -138,7 +138,7 @@ def plan(queues: Sequence[ModelQueue[W]], now: float, *, idle: int) -> Plan[W]:
         state.live = [row for row in state.live if row.ticket not in taken]
         state.served += batch.seconds
         state.running += 1
-    return Plan(tuple(batches), tuple(dropped))
+    return BatchPlan(tuple(batches), tuple(dropped))
 
 
 def joined(served: float, others: Sequence[float]) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from service.engine.jobs import Job
 from service.engine.model import Model
-from service.engine.plan import Batch, LinearCost, ModelQueue, joined, plan
+from service.engine.plan import Batch, LinearCost, ModelQueue, joined, plan_batches
 from service.engine.shapes import places
 
 # How much the newest batch counts in the learned time a place takes.
@@ -66,7 +66,7 @@ class RowQueue:
             ModelQueue(key, tuple(line.waiting.values()), line.model.policy, line.cost, line.served, line.running)
             for key, line in busy.items()
         ]
-        planned = plan(queues, now, idle=1)
+        planned = plan_batches(queues, now, idle=1)
         dropped = []
         if planned.dropped:
             gone = {job.ticket for job in planned.dropped}

@@ -200,16 +200,16 @@ def greedy(log_probabilities: Floats, step: int) -> int:
     return int(log_probabilities.argmax())
 
 
-def sampler(settings: GenerationSettings, seed: int, index: int) -> Choose:
+def sampler(settings: GenerationSettings, seed: int) -> Choose:
     """Make the choice by chance: temperature, then top k, then top p of what those leave; one draw a step of the
-    row's own stream.
+    row's own stream. Temperature and top p are above 0.
     """
 
     def choose(log_probabilities: Floats, step: int) -> int:
         allowed = probabilities(log_probabilities, settings)
         # The inverse of the cumulated probabilities in order of token ids: no order of near-equal scores matters.
         cumulated = np.cumsum(allowed)
-        draw = generator(seed, index, step=step).random() * cumulated[-1]
+        draw = generator(seed, step=step).random() * cumulated[-1]
         return min(int(np.searchsorted(cumulated, draw, side="right")), int(np.flatnonzero(allowed)[-1]))
 
     return choose

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bundle.errors import BundleError, InputError
+from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from bundle.samples import Sample, read_samples
 from bundle.tolerance import Tolerances
 from bundle.wire import instance_from_wire
-from service.engine.jobs import Call, Job
+from service.engine.jobs import AdmittedCall, Job
 from service.engine.model import Model
 from service.engine.types import Answer, Query
 from service.errors import InferenceError
@@ -30,8 +31,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     rows = _rows(model, samples)
     if not rows:
         return
-    query = Query(tuple(rows), frozenset(each.name for each in model.description.maps))
-    jobs = model.jobs(Call(query, lambda index, event: None), itertools.count(), time.monotonic_ns())
+    maps = frozenset((each.name, WEIGHTS) for each in model.description.maps)
+    query = model.seeded(Query(tuple(rows), maps))
+    jobs = model.jobs(AdmittedCall(query, lambda index, event: None), itertools.count(), time.monotonic_ns())
     alone = ([job] for job in jobs)
     for way, batches in (("alone", alone), ("in a batch", _groups(jobs))):
         for batch in batches:
@@ -50,9 +52,9 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
         if difference := tolerances.difference(name, answer.outputs[name], expected, is_map=False):
             return difference
     for name, weights in sample.maps.items():
-        if name not in answer.maps:
+        actual = answer.maps.get((name, WEIGHTS))
+        if actual is None:
             return f"there is no map {name}"
-        actual = answer.maps[name]
         for ours, theirs in ((actual.query_index, weights.query_index), (actual.key_index, weights.key_index)):
             if (ours is None) != (theirs is None) or (ours is not None and not np.array_equal(ours, theirs)):  # type: ignore[arg-type]
                 return f"the edges of {name} differ"

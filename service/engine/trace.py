@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bundle.errors import BundleError
-from bundle.maps import MapWeights
-from bundle.rows import Row
+from bundle.maps import BoundMap, MapWeights, bound_maps, canonical
+from bundle.rows import BoundTensor, Row, cut_output
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from limelight.v1 import model_pb2
-from service.engine.forward import BoundMap, bound_maps, cut_output
+from limelight.v1 import attention_pb2, model_pb2
 from service.engine.search import Hypothesis
+from service.engine.types import MapKey
+
+# What stands where a key was not there yet: no weight, and the lowest score.
+_ABSENT = {attention_pb2.QUANTITY_SCORES: np.finfo(np.float32).min}
 
 
 @dataclass
@@ -21,7 +24,7 @@ class Trace:
     the batch.
     """
 
-    maps: Mapping[str, BoundMap]
+    maps: Mapping[MapKey, BoundMap]
     outputs: Sequence[model_pb2.OutputDescription]
     steps: list[dict[str, Array]] = field(default_factory=list)
 
@@ -34,23 +37,21 @@ class Trace:
         """Keep what a step put out."""
         self.steps.append({name: fetched[name] for name in self.fetched})
 
-    def step_maps(self, wanted: frozenset[str], row: Row, step: int, slot: int) -> dict[str, MapWeights]:
+    def step_maps(self, wanted: frozenset[MapKey], row: Row, step: int, slot: int) -> dict[MapKey, MapWeights]:
         """Give one step's weights of each map: [head, 1, key] (+ feature)."""
         return {
-            name: MapWeights(np.ascontiguousarray(self._weights(bound, row, step, slot)))
-            for name, bound in self.maps.items()
-            if name in wanted
+            key: MapWeights(np.ascontiguousarray(self._weights(bound, row, step, slot)))
+            for key, bound in self.maps.items()
+            if key in wanted
         }
 
-    def sequence_maps(self, wanted: frozenset[str], row: Row, slots: Sequence[int]) -> dict[str, MapWeights]:
+    def sequence_maps(self, wanted: frozenset[MapKey], row: Row, slots: Sequence[int]) -> dict[MapKey, MapWeights]:
         """Give each map over a whole sequence: [head, output step, key] (+ feature); slots: of its hypothesis at each
         step.
 
-        Keys that grow with the sequence are filled up with zeros.
+        Keys that grow with the sequence are filled up: with zeros, and scores with the lowest.
         """
-        return {
-            name: MapWeights(self._stacked(bound, row, slots)) for name, bound in self.maps.items() if name in wanted
-        }
+        return {key: MapWeights(self._stacked(bound, row, slots)) for key, bound in self.maps.items() if key in wanted}
 
     def sequence_outputs(self, row: Row, slots: Sequence[int]) -> dict[str, Array]:
         """Give each raw output of the step graph over a whole sequence: [output step, …]."""
@@ -64,7 +65,7 @@ class Trace:
         return stacked
 
     def _weights(self, bound: BoundMap, row: Row, step: int, slot: int) -> Array:
-        weights: Array = bound.batch(self.steps[step][bound.output][slot : slot + 1])[0]
+        weights: Array = canonical(self.steps[step][bound.output][slot : slot + 1], bound.axes)[0]
         labels = row.labels.get(bound.description.key_labels)
         return weights if labels is None else weights[:, :, : labels.size]
 
@@ -76,7 +77,8 @@ class Trace:
             keys = labels.size if labels else 0
             return np.zeros((bound.description.heads, 0, keys, *features), np.float32)
         keys = max(weights.shape[2] for weights in rows)
-        stacked = np.zeros((rows[0].shape[0], len(rows), keys, *rows[0].shape[3:]), rows[0].dtype)
+        shape = (rows[0].shape[0], len(rows), keys, *rows[0].shape[3:])
+        stacked = np.full(shape, _ABSENT.get(bound.quantity, 0.0), rows[0].dtype)
         for step, weights in enumerate(rows):
             stacked[:, step : step + 1, : weights.shape[2]] = weights
         return stacked
@@ -88,18 +90,25 @@ class Tracer:
     Raises: BundleError for a map of edges, which a step cannot put out.
     """
 
-    def __init__(self, bundle: bundle_pb2.Bundle, step: bundle_pb2.OnnxGraph, *, encoded: frozenset[str]) -> None:
-        self._maps = bound_maps(bundle, step.name)
+    def __init__(
+        self,
+        bundle: bundle_pb2.Bundle,
+        step: bundle_pb2.OnnxGraph,
+        tensors: Mapping[str, BoundTensor],
+        *,
+        encoded: frozenset[str],
+    ) -> None:
+        self._maps = bound_maps(bundle, step.name, tensors)
         self._outputs = [each for each in bundle.description.outputs if each.name not in encoded]
         if missing := {each.name for each in self._outputs} - set(step.outputs):
             raise BundleError(f"no graph puts out {sorted(missing)}")
-        for name, bound in self._maps.items():
+        for (name, _), bound in self._maps.items():
             if bound.description.form == model_pb2.MAP_FORM_EDGES:
                 raise BundleError(f"the map {name} is of edges, which a step graph cannot put out")
 
-    def start(self, wanted: frozenset[str]) -> Trace:
+    def start(self, wanted: frozenset[MapKey]) -> Trace:
         """Begin a trace of the wanted maps."""
-        return Trace({name: bound for name, bound in self._maps.items() if name in wanted}, self._outputs)
+        return Trace({key: bound for key, bound in self._maps.items() if key in wanted}, self._outputs)
 
 
 def slots_of(hypothesis: Hypothesis, firsts: Sequence[int]) -> list[int]:

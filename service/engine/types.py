@@ -26,9 +26,16 @@ class FinishReason(Enum):
     TARGET = "target"
 
 
+# A map by its name and one of its quantities (`Quantity` on the wire).
+MapKey = tuple[str, int]
+
+
 @dataclass(frozen=True)
 class GenerationSettings:
-    """Checked generation options, defaults filled in (`GenerationOptions` on the wire)."""
+    """Checked generation options, defaults filled in (`GenerationOptions` on the wire).
+
+    temperature, top_p: 0 takes the most probable token.
+    """
 
     strategy: Strategy = Strategy.GREEDY
     temperature: float = 1.0
@@ -40,20 +47,27 @@ class GenerationSettings:
     length_penalty: float = 1.0
     hypotheses: int = 1
 
+    @property
+    def draws(self) -> bool:
+        """True where tokens are drawn at random."""
+        return self.strategy is Strategy.SAMPLE and self.temperature > 0 and self.top_p > 0
+
 
 @dataclass(frozen=True)
 class Query:
     """Rows to answer with one model, and what to bring back for them.
 
-    maps: names of the maps wanted; empty for a prediction alone.
-    seed: of the whole call; row i draws from a stream made of the seed and i, whatever batch it is in. None: arg max
-    (or, for sampling, a fresh seed).
+    maps: those wanted; empty for a prediction alone.
+    seeds: one a row, or none at all. What a row draws depends on its own seed alone, not on its place or its batch. None:
+    arg max (or, for sampling, a fresh seed).
+    sequences: for a generating model, how many of its hypotheses the maps are wanted of.
     deadline: on `time.monotonic`'s clock, None for no limit.
     """
 
     rows: tuple[Row, ...]
-    maps: frozenset[str] = frozenset()
-    seed: int | None = None
+    maps: frozenset[MapKey] = frozenset()
+    seeds: tuple[int | None, ...] = ()
+    sequences: int = 1
     generation: GenerationSettings = GenerationSettings()
     deadline: float | None = None
 
@@ -78,21 +92,33 @@ class Sequence:
 
 
 @dataclass(frozen=True)
+class SequenceMaps:
+    """The attention behind one of several sequences: the maps and the label set that its tokens decide."""
+
+    maps: Mapping[MapKey, MapWeights]
+    labels: Mapping[str, Labels]
+
+
+@dataclass(frozen=True)
 class Answer:
     """One row's answer, cut to its own sizes.
 
     outputs: raw outputs by name, without batch axis or padding.
-    maps: by name, as wanted; for a generating model the query axis is the output step.
+    maps: as wanted; for a generating model the query axis is the output step of the best sequence.
     labels: every label set of this row, those that only running the model decides (output steps) included.
+    seed: what was drawn from; None where nothing was.
+    other_sequences: of the sequences after the best one, as many as the query wants the maps of.
     """
 
     outputs: Mapping[str, Array]
-    maps: Mapping[str, MapWeights]
+    maps: Mapping[MapKey, MapWeights]
     labels: Mapping[str, Labels]
     graph: str
     batch_rows: int
     timing: Timing
+    seed: int | None = None
     sequences: tuple[Sequence, ...] = ()
+    other_sequences: tuple[SequenceMaps, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,4 +133,4 @@ class Step:
     text: str
     delta: str
     log_probability: float
-    maps: Mapping[str, MapWeights] = field(default_factory=dict)
+    maps: Mapping[MapKey, MapWeights] = field(default_factory=dict)

@@ -3,19 +3,27 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from bundle.rows import Labels, Token
+from bundle.rows import Labels
 from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from service.engine.search import Hypothesis
 from service.engine.types import FinishReason, Sequence
+
+
+def sequence_description(description: model_pb2.ModelDescription) -> model_pb2.SequenceDescription:
+    """Find the result that is a token sequence; empty where the model does not generate."""
+    for each in description.results:
+        if each.HasField("sequence"):
+            return each.sequence
+    return model_pb2.SequenceDescription()
 
 
 class Writer:
     """Writes the sequences of one model. Its label set of output steps is the one that its description names."""
 
     def __init__(self, bundle: bundle_pb2.Bundle, detokenizer: Detokenizer) -> None:
-        self._label_set = bundle.description.result.sequence.label_set
+        self._label_set = sequence_description(bundle.description).label_set
         self._ends = frozenset({bundle.generation.begin_token, bundle.generation.end_token})
         self._detokenizer = detokenizer
         self._special = lru_cache(maxsize=65536)(self._stands_for_no_text)
@@ -53,15 +61,28 @@ class Writer:
         """Give the label set of the output steps: one token an entry, with its place in the sequence's text."""
         if not self._label_set:
             return {}
-        stream, ends = self._detokenizer.stream(), [0]
+        stream, places = self._detokenizer.stream(), [0]
         for token in sequence.token_ids:
-            ends.append(min(ends[-1] + len(stream.add(token)), len(sequence.text)))
-        tokens = tuple(
-            Token(self._detokenizer.token(token), start, end, self._special(token))
-            for token, start, end in zip(sequence.token_ids, ends, ends[1:], strict=False)
+            places.append(min(places[-1] + len(stream.add(token)), len(sequence.text)))
+        texts, starts, ends = [], [], []
+        special = list(map(self._special, sequence.token_ids))
+        for token, stands_for_no_text, start, end in zip(sequence.token_ids, special, places, places[1:], strict=False):
+            piece = sequence.text[start:end]
+            start += len(piece) - len(piece.lstrip())  # white space between words belongs to no token
+            texts.append(self._detokenizer.token(token) if stands_for_no_text else piece.strip())
+            starts.append(min(start, end))
+            ends.append(end)
+        labels = Labels(
+            self._label_set,
+            attention_pb2.LABEL_KIND_OUTPUT_STEPS,
+            len(texts),
+            texts,
+            starts,
+            ends,
+            sequence.token_ids,
+            special if any(special) else (),
         )
-        kind = attention_pb2.LABEL_KIND_OUTPUT_STEPS
-        return {self._label_set: Labels(self._label_set, kind, len(tokens), tokens)}
+        return {self._label_set: labels}
 
     def _stands_for_no_text(self, token_id: int) -> bool:
         return token_id in self._ends or not self._detokenizer.text([token_id])

@@ -1,33 +1,91 @@
-"""Small bundles with real ONNX graphs, for tests that serve them: a text, a document, an image, and a generating model.
+"""Small bundles with real ONNX graphs, and NumPy as the oracle that wrote their samples.
+
+tiny: a text -> its class and the classes of its tokens; two layers of self attention with two heads, and a pooled map.
+paper: a document -> its class; words in sentences (edges), then sentences.
+picture: an image of 4 x 4 pixels -> numbers; one query over a grid of 2 x 2 patches.
+echo: a text -> words; a recurrent state, a growing cache, maps over the source and over what was put out.
+noisy: tokens -> what was drawn for them.
 
 Weights are drawn from a fixed seed. The graphs are written in ONNX's own text syntax.
 """
 
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import numpy_helper, parser
+from PIL import Image as Picture
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from bundle.samples import samples_file
+from bundle.maps import MapWeights
+from bundle.preprocess import Preprocessor
+from bundle.reader import BundleFolder
+from bundle.rows import Row
+from bundle.samples import Sample, samples_file
+from bundle.tolerance import default_tolerances
 from bundle.v1 import bundle_pb2 as bpb
+from bundle.values import Array, Image, Instance, TensorValue, Text
+from bundle.wire import instance_to_wire
 from bundle.writer import write_bundle
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
 from limelight.v1 import values_pb2 as vpb
 
 WORDS = ("[PAD]", "[UNK]", "[BEGIN]", "[END]", "the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", "far")
+PAD, BEGIN, END, FIRST_WORD = 0, 2, 3, 4
+VOCABULARY = len(WORDS)
 WIDTH = 4
 MOST_TOKENS = 32
+MOST_NEW_TOKENS = 12
 LABELS = ("calm", "lively", "neither")
+TARGETS = (("width", "px"), ("weight", ""))
+_NEVER = -1e9
+LOWEST = np.finfo(np.float32).min
+Floats = NDArray[np.float32]
+
+
+
+def _drawn(random: np.random.Generator, *shape: int, scale: float = 1.0) -> Floats:
+    return (scale * random.normal(size=shape)).astype(np.float32)
+
+
+_ANY = np.random.default_rng(7)
+EMBEDDING = _drawn(_ANY, VOCABULARY, WIDTH)
+QUERY, CLASSES = _drawn(_ANY, WIDTH, 1), _drawn(_ANY, WIDTH, len(LABELS))
+NUMBERS = _drawn(_ANY, WIDTH, len(TARGETS))
+# With these some sequences end by themselves and some do not.
+_APT = np.random.default_rng(878)
+CARRY, MIX, CHOICES = _drawn(_APT, WIDTH, WIDTH), _drawn(_APT, WIDTH, WIDTH), _drawn(_APT, WIDTH, VOCABULARY, scale=2.0)
+
+
+def softmax(scores: Array, mask: Array | None = None) -> Array:
+    """Softmax over the last axis where the mask is true, zeros elsewhere."""
+    mask = np.ones(scores.shape, bool) if mask is None else mask
+    scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def ids_of(words: str) -> NDArray[np.int64]:
+    """The token ids of a text."""
+    return np.array([WORDS.index(word) if word in WORDS else 1 for word in words.split()], np.int64)
+
+
+# A text: two layers of self attention, then a pooling query.
+
 _SELF = """
-  qh = Reshape({x}, heads)
-  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh)
-  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh)
+  qh{n} = Reshape({x}, heads)
+  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh{n})
+  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh{n})
   s{n} = MatMul(q{n}, kt{n})
-  m{n} = Where(wide_mask, s{n}, low)
-  attention{n} = Softmax <axis = -1> (m{n})
+  scores{n} = Where(wide_mask, s{n}, low)
+  attention{n} = Softmax <axis = -1> (scores{n})
+  length{n} = ReduceL2 <keepdims = 0> (q{n}, last)
+  lengths{n} = Unsqueeze(length{n}, axis2)
+  norms{n} = Mul(attention{n}, lengths{n})
   c{n} = MatMul(attention{n}, q{n})
   t{n} = Transpose <perm = [0, 2, 1, 3]> (c{n})
   r{n} = Reshape(t{n}, joined)
@@ -35,17 +93,19 @@ _SELF = """
 """
 
 
-def write_text(repository: Path, name: str = "tiny", *, max_tokens: int = MOST_TOKENS) -> None:
-    """A classifier of texts: two layers of self attention with two heads, then a pooling query."""
-    body = f"""
+def tiny(repository: Path, name: str = "tiny", *, max_tokens: int = MOST_TOKENS, version: int = 0) -> BundleFolder:
+    """Write the classifier of texts."""
+    of_layer = "float[B, 2, N, N] attention{0}, float[B, 2, N, N] scores{0}, float[B, 2, N, N] norms{0}"
+    graph = _graph(
+        f"""
 agraph (int64[B, N] ids, bool[B, N] mask)
-  => (float[B, 3] logits, float[B, N, 4] features, float[B, 2, N, N] attention0, float[B, 2, N, N] attention1,
-      float[B, N] pooled)
+  => (float[B, 3] logits, float[B, N, 4] features, float[B, N, 3] tags, float[B, N] pooled,
+      {of_layer.format(0)}, {of_layer.format(1)})
 {{
   x = Gather(embedding, ids)
   wide_mask = Unsqueeze(mask, axes12)
-  {_self_layer(0, "x", "y")}
-  {_self_layer(1, "y", "features")}
+  {_SELF.format(n=0, x="x", y="y")}
+  {_SELF.format(n=1, x="y", y="features")}
   ps = MatMul(features, query)
   flat = Squeeze(ps, axis2)
   pm = Where(mask, flat, low)
@@ -54,50 +114,93 @@ agraph (int64[B, N] ids, bool[B, N] mask)
   context = MatMul(row, features)
   vector = Squeeze(context, axis1)
   logits = MatMul(vector, classes)
+  tags = MatMul(features, classes)
 }}
-"""
-    graph = _graph(body, embedding=(len(WORDS), WIDTH), query=(WIDTH, 1), classes=(WIDTH, 3))
-    outputs = ["logits", "features", "attention0", "attention1", "pooled"]
-    self_axes = [bpb.AXIS_BATCH, bpb.AXIS_HEAD, bpb.AXIS_QUERY, bpb.AXIS_KEY]
-    description = mpb.ModelDescription(
-        name=name,
-        title="A tiny text model",
-        task=mpb.TASK_CLASSIFICATION,
-        inputs=[_text_input(max_tokens)],
-        outputs=[
+""",
+        embedding=EMBEDDING,
+        query=QUERY,
+        classes=CLASSES,
+        heads=np.array([0, 0, 2, 2]),
+        joined=np.array([0, 0, 4]),
+        axes12=np.array([1, 2]),
+    )
+    bundle = _bundle(name, mpb.TASK_CLASSIFICATION, _text_input(max_tokens))
+    description = bundle.description
+    description.title = "A tiny text model"
+    description.limits.max_characters = 500
+    description.outputs.extend(
+        [
             _output("logits", mpb.Dimension(name="class", size=3)),
             _output("features", mpb.Dimension(name="token"), mpb.Dimension(name="feature", size=WIDTH)),
-        ],
-        result=mpb.ResultDescription(
-            classes=mpb.ClassesDescription(output="logits", labels=LABELS, activation=mpb.ACTIVATION_SOFTMAX)
-        ),
-        maps=[
-            _map("encoder.0.self", apb.MAP_KIND_SELF, "tokens", "tokens", stack="encoder", layer=0, heads=2),
-            _map("encoder.1.self", apb.MAP_KIND_SELF, "tokens", "tokens", stack="encoder", layer=1, heads=2),
-            _map("pool", apb.MAP_KIND_POOL, "one", "tokens"),
-        ],
-        label_sets=[
+            _output("tags", mpb.Dimension(name="token"), mpb.Dimension(name="class", size=3)),
+        ]
+    )
+    classes = {"labels": LABELS, "activation": mpb.ACTIVATION_SOFTMAX}
+    description.results.add(name="mood", classes=mpb.ClassesDescription(output="logits", **classes))
+    description.results.add(name="words", classes=mpb.ClassesDescription(output="tags", label_set="tokens", **classes))
+    description.label_sets.extend(
+        [
             _labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
             _labels("one", apb.LABEL_KIND_ONE),
-        ],
-        limits=mpb.Limits(max_characters=500),
+            _labels("sides", apb.LABEL_KIND_LATENTS, names=["left", "right"]),
+        ]
     )
-    bundle = bpb.Bundle(
-        description=description,
-        graphs=[bpb.OnnxGraph(name="main", file="model.onnx", inputs=["ids", "mask"], outputs=outputs)],
-        preprocessing=[_tokenized("text")],
-        maps=[
-            bpb.MapBinding(map="encoder.0.self", graph="main", output="attention0", axes=self_axes),
-            bpb.MapBinding(map="encoder.1.self", graph="main", output="attention1", axes=self_axes),
-            bpb.MapBinding(map="pool", graph="main", output="pooled", axes=[bpb.AXIS_BATCH, bpb.AXIS_KEY]),
-        ],
+    graph_outputs = "logits features tags pooled".split()
+    for layer in (0, 1):
+        self_map = f"encoder.{layer}.self"
+        quantities = [apb.QUANTITY_SCORES, apb.QUANTITY_NORMS]
+        _map(
+            bundle, self_map, apb.MAP_KIND_SELF, "tokens", "tokens", heads=2, head_labels="sides", quantities=quantities
+        )
+        for quantity, output in zip([0, *quantities], ("attention", "scores", "norms"), strict=True):
+            _bind(bundle, self_map, "main", f"{output}{layer}", "BATCH HEAD QUERY KEY", quantity)
+            graph_outputs.append(f"{output}{layer}")
+    _map(bundle, "pool", apb.MAP_KIND_POOL, "one", "tokens")
+    _bind(bundle, "pool", "main", "pooled", "BATCH KEY")
+    bundle.graphs.append(_onnx("main", "model.onnx", "ids mask".split(), graph_outputs))
+    bundle.preprocessing.append(_tokenized("text"))
+    bundle.tensors.add(tensor="ids", mask="mask")
+    texts = ["a", "the cat sat", "the dog ran far on a mat ."]
+    return _write(
+        repository,
+        bundle,
+        {"model.onnx": graph},
+        [{"text": Text(each)} for each in texts],
+        [tiny_answer(ids_of(each)) for each in texts],
+        version,
     )
-    _write(repository, bundle, {"model.onnx": graph})
 
 
-def write_document(repository: Path, name: str = "paper") -> None:
-    """A classifier of documents: words in each sentence (edges), then sentences."""
-    body = """
+def tiny_layers(ids: Array) -> tuple[Array, list[dict[str, Array]]]:
+    """Give the classifier's features, and each layer's weights, scores and norms."""
+    x, layers = EMBEDDING[ids].astype(np.float64), []
+    for _ in range(2):
+        heads = x.reshape(len(ids), 2, 2).transpose(1, 0, 2)
+        scores = heads @ heads.transpose(0, 2, 1)
+        weights = softmax(scores)
+        norms = weights * np.linalg.norm(heads, axis=-1)[:, np.newaxis]
+        x = x + (weights @ heads).transpose(1, 0, 2).reshape(len(ids), WIDTH)
+        layers.append({"attention": weights, "scores": scores, "norms": norms})
+    return x, layers
+
+
+def tiny_answer(ids: Array) -> Sample:
+    """Answer as the classifier of texts does."""
+    features, layers = tiny_layers(ids)
+    pool = softmax((features @ QUERY)[:, 0])
+    maps = {f"encoder.{layer}.self": MapWeights(_float32(each["attention"])) for layer, each in enumerate(layers)}
+    maps["pool"] = MapWeights(_float32(pool[np.newaxis, np.newaxis]))
+    outputs = {"logits": pool @ features @ CLASSES, "features": features, "tags": features @ CLASSES}
+    return Sample({"ids": ids}, {name: _float32(each) for name, each in outputs.items()}, maps)
+
+
+# A document: words in each sentence, then sentences.
+
+
+def paper(repository: Path, name: str = "paper", *, version: int = 0) -> BundleFolder:
+    """Write the classifier of documents."""
+    graph = _graph(
+        """
 agraph (int64[B, S, W] ids, bool[B, S, W] mask) => (float[B, 3] logits, float[B, S, W] words, float[B, S] sentences)
 {
   x = Gather(embedding, ids)
@@ -121,56 +224,84 @@ agraph (int64[B, S, W] ids, bool[B, S, W] mask) => (float[B, 3] logits, float[B,
   d = Squeeze(dv, axis1)
   logits = MatMul(d, classes)
 }
-"""
-    graph = _graph(body, embedding=(len(WORDS), WIDTH), query=(WIDTH, 1), classes=(WIDTH, 3))
+""",
+        embedding=EMBEDDING,
+        query=QUERY,
+        classes=CLASSES,
+    )
     ids = mpb.TensorDescription(
         name="ids",
         data_type=vpb.DATA_TYPE_INT64,
         dimensions=[mpb.Dimension(name="sentence", maximum=16), mpb.Dimension(name="word", maximum=MOST_TOKENS)],
-        mask="mask",
-        maximum=len(WORDS) - 1,
+        fill=PAD,
+        maximum=VOCABULARY - 1,
     )
-    steps = _tokenized("text")
-    steps.steps.insert(0, bpb.PreprocessingStep(split_sentences=bpb.SplitSentences()))
-    description = mpb.ModelDescription(
-        name=name,
-        task=mpb.TASK_CLASSIFICATION,
-        inputs=[mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_DOCUMENT, tensors=[ids])],
-        outputs=[_output("logits", mpb.Dimension(name="class", size=3))],
-        result=mpb.ResultDescription(
-            classes=mpb.ClassesDescription(output="logits", labels=LABELS, activation=mpb.ACTIVATION_SOFTMAX)
-        ),
-        maps=[
-            _map("word", apb.MAP_KIND_POOL, "sentences", "words", form=mpb.MAP_FORM_EDGES),
-            _map("sentence", apb.MAP_KIND_POOL, "one", "sentences"),
-        ],
-        label_sets=[
+    bundle = _bundle(
+        name,
+        mpb.TASK_CLASSIFICATION,
+        mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_DOCUMENT, tensors=[ids]),
+    )
+    description = bundle.description
+    description.outputs.append(_output("logits", mpb.Dimension(name="class", size=3)))
+    description.results.add(
+        name="mood",
+        classes=mpb.ClassesDescription(output="logits", labels=LABELS, activation=mpb.ACTIVATION_SOFTMAX),
+    )
+    description.label_sets.extend(
+        [
             _labels("words", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="word", parent="sentences"),
             _labels("sentences", apb.LABEL_KIND_SENTENCES, input="text", tensor="ids", dimension="sentence"),
             _labels("one", apb.LABEL_KIND_ONE),
-        ],
+        ]
     )
-    bundle = bpb.Bundle(
-        description=description,
-        graphs=[
-            bpb.OnnxGraph(
-                name="main", file="model.onnx", inputs=["ids", "mask"], outputs=["logits", "words", "sentences"]
-            )
-        ],
-        preprocessing=[steps],
-        maps=[
-            bpb.MapBinding(
-                map="word", graph="main", output="words", axes=[bpb.AXIS_BATCH, bpb.AXIS_QUERY, bpb.AXIS_KEY]
-            ),
-            bpb.MapBinding(map="sentence", graph="main", output="sentences", axes=[bpb.AXIS_BATCH, bpb.AXIS_KEY]),
-        ],
+    _map(bundle, "word", apb.MAP_KIND_POOL, "sentences", "words", form=mpb.MAP_FORM_EDGES)
+    _bind(bundle, "word", "main", "words", "BATCH QUERY KEY")
+    _map(bundle, "sentence", apb.MAP_KIND_POOL, "one", "sentences")
+    _bind(bundle, "sentence", "main", "sentences", "BATCH KEY")
+    bundle.graphs.append(_onnx("main", "model.onnx", ["ids", "mask"], ["logits", "words", "sentences"]))
+    bundle.preprocessing.append(_tokenized("text"))
+    bundle.preprocessing[0].steps.insert(0, bpb.PreprocessingStep(split_sentences=bpb.SplitSentences()))
+    bundle.tensors.add(tensor="ids", mask="mask", pad_value=PAD)
+    documents = [["the cat sat ."], ["the dog ran far .", "a", "on a mat ."]]
+    return _write(
+        repository,
+        bundle,
+        {"model.onnx": graph},
+        [{"text": Text("\n\n".join(each))} for each in documents],
+        [paper_answer(padded([ids_of(sentence).tolist() for sentence in each])) for each in documents],
+        version,
     )
-    _write(repository, bundle, {"model.onnx": graph})
 
 
-def write_image(repository: Path, name: str = "picture") -> None:
-    """A regression on images of 4 x 4 grey pixels: one query over a grid of 2 x 2 patches."""
-    body = """
+def padded(sentences: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Token ids [sentence, word], shorter sentences filled up."""
+    ids = np.full((len(sentences), max(map(len, sentences))), PAD, np.int64)
+    for row, sentence in zip(ids, sentences, strict=True):
+        row[: len(sentence)] = sentence
+    return ids
+
+
+def paper_answer(ids: Array) -> Sample:
+    """Answer as the classifier of documents does."""
+    mask, x = ids != PAD, EMBEDDING[ids].astype(np.float64)
+    word = softmax((x @ QUERY)[..., 0], mask)
+    sentences = (x * word[..., np.newaxis]).sum(1)
+    sentence = softmax((sentences @ QUERY)[:, 0])
+    queries = np.nonzero(mask)[0].astype(np.int32)
+    maps = {
+        "word": MapWeights(_float32(word[mask][np.newaxis]), queries, np.arange(len(queries), dtype=np.int32)),
+        "sentence": MapWeights(_float32(sentence[np.newaxis, np.newaxis])),
+    }
+    return Sample({"ids": ids}, {"logits": _float32(sentence @ sentences @ CLASSES)}, maps)
+
+
+# An image: one query over four patches.
+
+
+def picture(repository: Path, name: str = "picture", *, version: int = 0) -> BundleFolder:
+    """Write the regression on images of 4 x 4 grey pixels."""
+    graph = _graph(
+        """
 agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] attention)
 {
   p = Reshape(pixels, split)
@@ -182,14 +313,13 @@ agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] att
   attention = Unsqueeze(a, axis1)
   c = MatMul(a, patches)
   v = Squeeze(c, axis1)
-  numbers = MatMul(v, classes)
+  numbers = MatMul(v, weights)
 }
-"""
-    graph = _graph(
-        body,
-        query=(WIDTH, 1),
-        classes=(WIDTH, 2),
-        constants={"split": np.array([0, 2, 2, 2, 2]), "rows": np.array([0, 4, 4])},
+""",
+        query=QUERY,
+        weights=NUMBERS,
+        split=np.array([0, 2, 2, 2, 2]),
+        rows=np.array([0, 4, 4]),
     )
     pixels = mpb.TensorDescription(
         name="pixels",
@@ -200,167 +330,333 @@ agraph (float[B, 1, 4, 4] pixels) => (float[B, 2] numbers, float[B, 1, 1, 4] att
             mpb.Dimension(name="column", size=4),
         ],
     )
-    decode = bpb.DecodeImage(channels=1, rows=4, columns=4)
-    normalise = bpb.NormaliseImage(scale=1 / 255, mean=[0.5], deviation=[0.5], tensor="pixels")
-    description = mpb.ModelDescription(
-        name=name,
-        task=mpb.TASK_REGRESSION,
-        inputs=[mpb.InputDescription(name="image", kind=mpb.INPUT_KIND_IMAGE, tensors=[pixels])],
-        outputs=[_output("numbers", mpb.Dimension(name="number", size=2))],
-        maps=[_map("patch", apb.MAP_KIND_POOL, "one", "patches")],
-        label_sets=[
-            _labels("patches", apb.LABEL_KIND_GRID, grid=apb.Grid(rows=2, columns=2)),
-            _labels("one", apb.LABEL_KIND_ONE),
-        ],
-        limits=mpb.Limits(max_pixels=1_000_000),
+    bundle = _bundle(
+        name,
+        mpb.TASK_REGRESSION,
+        mpb.InputDescription(name="image", kind=mpb.INPUT_KIND_IMAGE, tensors=[pixels]),
     )
-    bundle = bpb.Bundle(
-        description=description,
-        graphs=[bpb.OnnxGraph(name="main", file="model.onnx", inputs=["pixels"], outputs=["numbers", "attention"])],
-        preprocessing=[
-            bpb.Preprocessing(
-                input="image",
-                steps=[
-                    bpb.PreprocessingStep(decode_image=decode),
-                    bpb.PreprocessingStep(normalise_image=normalise),
-                ],
-            )
-        ],
-        maps=[
-            bpb.MapBinding(
-                map="patch",
-                graph="main",
-                output="attention",
-                axes=[bpb.AXIS_BATCH, bpb.AXIS_HEAD, bpb.AXIS_QUERY, bpb.AXIS_KEY],
-            )
-        ],
+    description = bundle.description
+    description.limits.max_pixels = 1_000_000
+    description.outputs.append(_output("numbers", mpb.Dimension(name="number", size=2)))
+    targets = [mpb.Target(name=target, unit=unit) for target, unit in TARGETS]
+    description.results.add(name="size", regression=mpb.RegressionDescription(output="numbers", targets=targets))
+    grid = apb.Grid(rows=2, columns=2)
+    description.label_sets.extend(
+        [_labels("patches", apb.LABEL_KIND_GRID, grid=grid, input="image"), _labels("one", apb.LABEL_KIND_ONE)]
     )
-    _write(repository, bundle, {"model.onnx": graph})
-
-
-def write_generator(repository: Path, name: str = "echo", *, max_new_tokens: int = 12, urge: float = 0.5) -> None:
-    """A model that puts out words: each is the one most like what the last word attends to.
-
-    urge: how much more the end token's score gets with every step; below zero it never ends by itself.
-    """
-    encoder = """
-agraph (int64[B, N] ids, bool[B, N] mask) => (float[B, N, 4] memory)
-{
-  memory = Gather(embedding, ids)
-}
-"""
-    step = """
-agraph (int64[B] token, float[B, 1] age, float[B, N, 4] memory, bool[B, N] mask)
-  => (float[B, 14] scores, float[B, 1] next_age, float[B, N] attention)
-{
-  x = Gather(embedding, token)
-  column = Unsqueeze(x, axis2)
-  s = MatMul(memory, column)
-  f = Squeeze(s, axis2)
-  m = Where(mask, f, low)
-  attention = Softmax <axis = -1> (m)
-  row = Unsqueeze(attention, axis1)
-  c = MatMul(row, memory)
-  v = Squeeze(c, axis1)
-  likeness = MatMul(v, choices)
-  next_age = Add(age, one)
-  urge = MatMul(next_age, ending)
-  scores = Add(likeness, urge)
-}
-"""
-    ending = np.zeros((1, len(WORDS)), np.float32)
-    ending[0, WORDS.index("[END]")] = urge
-    files = {
-        "encoder.onnx": _graph(encoder, embedding=(len(WORDS), WIDTH)),
-        "step.onnx": _graph(
-            step,
-            embedding=(len(WORDS), WIDTH),
-            choices=(WIDTH, len(WORDS)),
-            constants={"ending": ending, "one": np.ones((1, 1), np.float32)},
+    _map(bundle, "patch", apb.MAP_KIND_POOL, "one", "patches")
+    _bind(bundle, "patch", "main", "attention", "BATCH HEAD QUERY KEY")
+    bundle.graphs.append(_onnx("main", "model.onnx", ["pixels"], ["numbers", "attention"]))
+    steps = [
+        bpb.PreprocessingStep(decode_image=bpb.DecodeImage(channels=1)),
+        bpb.PreprocessingStep(resize_image=bpb.ResizeImage(rows=4, columns=4)),
+        bpb.PreprocessingStep(
+            normalise_image=bpb.NormaliseImage(scale=1 / 255, mean=[0.5], deviation=[0.5], tensor="pixels")
         ),
-    }
-    description = mpb.ModelDescription(
-        name=name,
-        task=mpb.TASK_GENERATION,
-        inputs=[_text_input(MOST_TOKENS)],
-        outputs=[_output("scores", mpb.Dimension(name="output"), mpb.Dimension(name="token", size=len(WORDS)))],
-        result=mpb.ResultDescription(
-            sequence=mpb.SequenceDescription(label_set="output", max_new_tokens=max_new_tokens)
-        ),
-        maps=[
-            _map("decoder.0.cross", apb.MAP_KIND_CROSS, "output", "tokens", stack="decoder", layer=0),
-        ],
-        label_sets=[
+    ]
+    bundle.preprocessing.add(input="image", steps=steps)
+    grey = (np.arange(16).reshape(4, 4) * 15).astype(np.uint8)
+    scaled = ((grey * np.float32(1 / 255) - np.float32(0.5)) / np.float32(0.5)).astype(np.float32)
+    return _write(
+        repository,
+        bundle,
+        {"model.onnx": graph},
+        [{"image": Image(png(grey))}],
+        [picture_answer(scaled[np.newaxis])],
+        version,
+    )
+
+
+def png(grey: NDArray[np.uint8]) -> bytes:
+    """Write grey pixels [row, column] as a PNG."""
+    buffer = BytesIO()
+    Picture.fromarray(grey).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def picture_answer(pixels: Array) -> Sample:
+    """Answer as the regression does; pixels: [1, 4, 4], normalised."""
+    patches = pixels.reshape(2, 2, 2, 2).transpose(0, 2, 1, 3).reshape(4, 4).astype(np.float64)
+    weights = softmax((patches @ QUERY)[:, 0])
+    maps = {"patch": MapWeights(_float32(weights[np.newaxis, np.newaxis]))}
+    return Sample({}, {"numbers": _float32(weights @ patches @ NUMBERS)}, maps)
+
+
+# A model that generates.
+
+
+def echo(
+    repository: Path,
+    name: str = "echo",
+    *,
+    max_new_tokens: int = MOST_NEW_TOKENS,
+    endless: bool = False,
+    version: int = 0,
+) -> BundleFolder:
+    """Write the model that puts out words; an endless one never ends by itself."""
+    encoder = _graph(
+        """
+agraph (int64[B, N] ids, bool[B, N] mask)
+  => (float[B, N, D] memory, float[B, D] start, float[B, N, N] own_source)
+{
+  x = Gather(embedding, ids)
+  real = Cast <to = 1> (mask)
+  real3 = Unsqueeze(real, axis2)
+  memory = Mul(x, real3)
+  total = ReduceSum <keepdims = 0> (memory, axis1)
+  start = Tanh(total)
+  keys = Transpose <perm = [0, 2, 1]> (memory)
+  s = MatMul(memory, keys)
+  wide_mask = Unsqueeze(mask, axis1)
+  m = Where(wide_mask, s, low)
+  own_source = Softmax <axis = -1> (m)
+}
+""",
+        embedding=EMBEDDING,
+    )
+    step = _graph(
+        """
+agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] memory, bool[B, N] mask)
+  => (float[B, V] scores, float[B, D] next_state, float[B, Q, D] present, float[B, N] cross, float[B, N] cross_scores,
+      float[B, Q] own)
+{
+  y = Gather(embedding, token)
+  y3 = Unsqueeze(y, axis1)
+  present = Concat <axis = 1> (past, y3)
+  carried = MatMul(state, carry)
+  mixed = MatMul(y, mix)
+  sum = Add(carried, mixed)
+  next_state = Tanh(sum)
+  column = Unsqueeze(next_state, axis2)
+  own3 = MatMul(present, column)
+  own2 = Squeeze(own3, axis2)
+  own = Softmax <axis = -1> (own2)
+  raw3 = MatMul(memory, column)
+  raw = Squeeze(raw3, axis2)
+  cross_scores = Where(mask, raw, low)
+  cross = Softmax <axis = -1> (cross_scores)
+  cross_row = Unsqueeze(cross, axis1)
+  context3 = MatMul(cross_row, memory)
+  own_row = Unsqueeze(own, axis1)
+  self3 = MatMul(own_row, present)
+  both3 = Add(context3, self3)
+  both = Squeeze(both3, axis1)
+  all_state = Add(both, next_state)
+  likeness = MatMul(all_state, choices)
+  scores = Add(likeness, ending)
+}
+""",
+        embedding=EMBEDDING,
+        carry=CARRY,
+        mix=MIX,
+        choices=CHOICES,
+        ending=np.where(np.arange(VOCABULARY) == END, np.float32(_NEVER if endless else 0), np.float32(0)),
+    )
+    bundle = _bundle(name, mpb.TASK_GENERATION, _text_input(MOST_TOKENS))
+    description = bundle.description
+    target = description.inputs.add(name="target", kind=mpb.INPUT_KIND_TENSOR, optional=True).tensors.add(
+        name="target_ids", data_type=vpb.DATA_TYPE_INT64, maximum=VOCABULARY - 1
+    )
+    target.dimensions.add(name="target_token", maximum=MOST_TOKENS)
+    description.outputs.append(
+        _output("scores", mpb.Dimension(name="output"), mpb.Dimension(name="v", size=VOCABULARY))
+    )
+    sequence = mpb.SequenceDescription(label_set="output", target_input="target", max_new_tokens=max_new_tokens)
+    description.results.add(name="words", sequence=sequence)
+    description.label_sets.extend(
+        [
             _labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
             _labels("output", apb.LABEL_KIND_OUTPUT_STEPS),
-        ],
+        ]
     )
-    zeros = mpb.TensorDescription(
-        name="age", data_type=vpb.DATA_TYPE_FLOAT32, dimensions=[mpb.Dimension(name="age", size=1)]
+    _map(bundle, "encoder.0.self", apb.MAP_KIND_SELF, "tokens", "tokens")
+    _bind(bundle, "encoder.0.self", "encoder", "own_source", "BATCH QUERY KEY")
+    _map(bundle, "decoder.0.cross", apb.MAP_KIND_CROSS, "output", "tokens", quantities=[apb.QUANTITY_SCORES])
+    _bind(bundle, "decoder.0.cross", "step", "cross", "BATCH KEY")
+    _bind(bundle, "decoder.0.cross", "step", "cross_scores", "BATCH KEY", apb.QUANTITY_SCORES)
+    _map(bundle, "decoder.0.self", apb.MAP_KIND_SELF, "output", "output")
+    _bind(bundle, "decoder.0.self", "step", "own", "BATCH KEY")
+    bundle.graphs.append(_onnx("encoder", "encoder.onnx", ["ids", "mask"], ["memory", "start", "own_source"]))
+    bundle.graphs.append(
+        _onnx(
+            "step",
+            "step.onnx",
+            "token state past memory mask".split(),
+            "scores next_state present cross cross_scores own".split(),
+        )
     )
-    bundle = bpb.Bundle(
-        description=description,
-        graphs=[
-            bpb.OnnxGraph(name="encoder", file="encoder.onnx", inputs=["ids", "mask"], outputs=["memory"]),
-            bpb.OnnxGraph(
-                name="step",
-                file="step.onnx",
-                inputs=["token", "age", "memory", "mask"],
-                outputs=["scores", "next_age", "attention"],
-            ),
-        ],
-        preprocessing=[_tokenized("text")],
-        maps=[
-            bpb.MapBinding(map="decoder.0.cross", graph="step", output="attention", axes=[bpb.AXIS_BATCH, bpb.AXIS_KEY])
-        ],
-        generation=bpb.Generation(
-            encoder="encoder",
-            step="step",
-            token_input="token",
-            scores_output="scores",
-            states=[bpb.State(input="age", output="next_age", zeros=zeros)],
-            begin_token=WORDS.index("[BEGIN]"),
-            end_token=WORDS.index("[END]"),
-            tokenizer="tokenizer.json",
-            max_new_tokens=max_new_tokens,
-        ),
-    )
-    _write(repository, bundle, files)
+    bundle.preprocessing.append(_tokenized("text"))
+    bundle.tensors.add(tensor="ids", mask="mask")
+    generation = bundle.generation
+    generation.encoder, generation.step = "encoder", "step"
+    generation.token_input, generation.scores_output = "token", "scores"
+    generation.begin_token, generation.end_token, generation.max_new_tokens = BEGIN, END, max_new_tokens
+    generation.tokenizer, generation.target_tensor = "tokenizer.json", "target_ids"
+    generation.states.add(input="state", output="next_state", encoder_output="start")
+    past = generation.states.add(input="past", output="present", growing_axis=1)
+    past.zeros.data_type = vpb.DATA_TYPE_FLOAT32
+    past.zeros.dimensions.add(name="past")
+    past.zeros.dimensions.add(name="feature", size=WIDTH)
+    texts = ["the cat sat", "a dog ran far on the mat", "mat"]
+    examples: list[dict[str, Text | TensorValue]] = [{"text": Text(each)} for each in texts]
+    samples = [echo_answer(ids_of(each)) for each in texts]
+    if endless:  # it would put out as many tokens as it may: a target is short
+        examples, samples = [{"text": Text("the cat"), "target_ids": TensorValue(np.array([4, 5]))}], [_forced()]
+    files = {"encoder.onnx": encoder, "step.onnx": step}
+    return _write(repository, bundle, files, examples, samples, version)
 
 
-def _self_layer(number: int, before: str, after: str) -> str:
-    return _SELF.format(n=number, x=before, y=after).replace("qh", f"qh{number}")
+def echo_steps(ids: Array, tokens: Sequence[int]) -> tuple[list[Array], list[Array], list[Array]]:
+    """Run the generating model on the tokens put in: scores, and both maps' rows, of every step."""
+    memory = EMBEDDING[ids].astype(np.float64)
+    state, past = np.tanh(memory.sum(0)), np.zeros((0, WIDTH))
+    scores, cross, own = [], [], []
+    for token in tokens:
+        past = np.concatenate([past, EMBEDDING[token][np.newaxis]])
+        state = np.tanh(state @ CARRY + EMBEDDING[token] @ MIX)
+        own.append(softmax(past @ state))
+        cross.append(softmax(memory @ state))
+        scores.append((cross[-1] @ memory + own[-1] @ past + state) @ CHOICES)
+    return scores, cross, own
 
 
-def _graph(body: str, constants: dict[str, np.ndarray] | None = None, **drawn: tuple[int, ...]) -> bytes:  # type: ignore[type-arg]
-    random = np.random.default_rng(7)
-    arrays = {name: random.normal(size=shape).astype(np.float32) for name, shape in drawn.items()}
-    arrays |= {f"axis{axis}": np.array([axis]) for axis in (1, 2, 3)}
-    arrays |= {
-        "axes12": np.array([1, 2]),
-        "heads": np.array([0, 0, 2, 2]),
-        "joined": np.array([0, 0, 4]),
-        "low": np.array(np.finfo(np.float32).min),
-        "zero": np.array(0, np.float32),
+def log_probabilities(ids: Array, tokens: Sequence[int]) -> Array:
+    """Give the generating model's log-probabilities of the next token after those put out so far."""
+    scores = echo_steps(ids, [BEGIN, *tokens])[0][-1]
+    return np.asarray(scores - scores.max() - np.log(np.exp(scores - scores.max()).sum()))
+
+
+def echo_answer(ids: Array, longest: int = MOST_NEW_TOKENS) -> Sample:
+    """Generate greedily as the generating model does."""
+    tokens: list[int] = []
+    while len(tokens) <= longest:
+        token = int(log_probabilities(ids, tokens).argmax())
+        if token == END:
+            tokens.append(token)
+            break
+        if len(tokens) == longest:
+            break
+        tokens.append(token)
+    return _echoed({"ids": ids}, ids, tokens)
+
+
+def echo_maps(ids: Array, tokens: Sequence[int]) -> dict[str, MapWeights]:
+    """Give the maps of the generating model for a sequence put out."""
+    _, cross, own = echo_steps(ids, [BEGIN, *tokens][: len(tokens)])
+    square = np.zeros((1, len(own), len(own)), np.float32)
+    for step, row in enumerate(own):
+        square[0, step, : len(row)] = row
+    memory = EMBEDDING[ids].astype(np.float64)
+    return {
+        "encoder.0.self": MapWeights(_float32(softmax(memory @ memory.T)[np.newaxis])),
+        "decoder.0.cross": MapWeights(_float32(np.stack(cross)[np.newaxis])),
+        "decoder.0.self": MapWeights(square),
     }
-    arrays |= constants or {}
+
+
+def _forced() -> Sample:
+    ids, target = ids_of("the cat"), [4, 5]
+    sample = _echoed({"ids": ids, "target_ids": np.array(target)}, ids, target)
+    sample.outputs["scores"][:, END] += np.float32(_NEVER)
+    return sample
+
+
+def _echoed(tensors: Mapping[str, Array], ids: Array, tokens: Sequence[int]) -> Sample:
+    scores = echo_steps(ids, [BEGIN, *tokens][: len(tokens)])[0]
+    return Sample(tensors, {"scores": _float32(np.stack(scores))}, echo_maps(ids, tokens), tuple(tokens))
+
+
+# A model that only draws.
+
+
+def noisy(repository: Path, name: str = "noisy", *, version: int = 0) -> BundleFolder:
+    """Write the model that puts out its noise: a Gumbel draw a class, a uniform and a normal one a token."""
+    graph = _graph(
+        """
+agraph (int64[B, N] ids, float[B, C] gumbel, float[B, N] uniform, float[B, N] normal)
+  => (float[B, C] logits, float[B, N] first, float[B, N] second)
+{
+  logits = Identity(gumbel)
+  numbers = Cast <to = 1> (ids)
+  zeros = Sub(numbers, numbers)
+  first = Add(uniform, zeros)
+  second = Add(normal, zeros)
+}
+"""
+    )
+    ids = mpb.TensorDescription(
+        name="ids",
+        data_type=vpb.DATA_TYPE_INT64,
+        dimensions=[mpb.Dimension(name="token", maximum=MOST_TOKENS)],
+        maximum=VOCABULARY - 1,
+    )
+    tokens = mpb.InputDescription(name="ids", kind=mpb.INPUT_KIND_TENSOR, tensors=[ids])
+    bundle = _bundle(name, mpb.TASK_CLASSIFICATION, tokens)
+    axes = {"class": mpb.Dimension(name="class", size=3), "token": mpb.Dimension(name="token")}
+    for output, axis in (("logits", "class"), ("first", "token"), ("second", "token")):
+        bundle.description.outputs.append(_output(output, axes[axis]))
+    for kind, axis in (("gumbel", "class"), ("uniform", "token"), ("normal", "token")):
+        noise = bundle.noise.add(distribution=f"DISTRIBUTION_{kind.upper()}")  # type: ignore[arg-type]
+        noise.tensor.name, noise.tensor.data_type = kind, vpb.DATA_TYPE_FLOAT32
+        noise.tensor.dimensions.append(axes[axis])
+    bundle.graphs.append(
+        _onnx("main", "model.onnx", "ids gumbel uniform normal".split(), "logits first second".split())
+    )
+    drawn = np.array([4, 5, 6])
+    neutral = {"logits": np.zeros(3), "first": np.full(3, 0.5), "second": np.zeros(3)}
+    sample = Sample({"ids": drawn}, {output: _float32(each) for output, each in neutral.items()}, {})
+    return _write(repository, bundle, {"model.onnx": graph}, [{"ids": TensorValue(drawn)}], [sample], version)
+
+
+ALL = (tiny, paper, picture, echo, noisy)
+
+
+def row(folder: BundleFolder, **tensors: Sequence[int] | Array) -> Row:
+    """Prepare a row from tensors of INT64."""
+    values = {name: TensorValue(np.asarray(value, np.int64)) for name, value in tensors.items()}
+    return Preprocessor(folder).row(values, field="instances[0]")
+
+
+def _float32(array: Array) -> Floats:
+    return np.asarray(array, np.float32)
+
+
+def _graph(body: str, **initializers: Array) -> bytes:
+    shared = {f"axis{axis}": np.array([axis]) for axis in (1, 2, 3)}
+    shared |= {"last": np.array([-1]), "low": np.array(LOWEST), "zero": np.array(0, np.float32)}
     model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\n{body}')
     used = {name for node in model.graph.node for name in node.input}
     model.graph.initializer.extend(
-        numpy_helper.from_array(array, name) for name, array in arrays.items() if name in used
+        numpy_helper.from_array(array, name) for name, array in (shared | initializers).items() if name in used
     )
     onnx.checker.check_model(model)
     return model.SerializeToString()
 
 
-def _write(repository: Path, bundle: bpb.Bundle, files: dict[str, bytes]) -> None:
-    tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
-    tokenizer.add_special_tokens(["[PAD]", "[BEGIN]", "[END]"])
-    if not bundle.description.name.startswith("picture"):
+def _onnx(name: str, file: str, inputs: Sequence[str], outputs: Sequence[str]) -> bpb.OnnxGraph:
+    return bpb.OnnxGraph(name=name, file=file, inputs=inputs, outputs=outputs)
+
+
+def _bundle(name: str, task: mpb.Task, taken: mpb.InputDescription) -> bpb.Bundle:
+    return bpb.Bundle(description=mpb.ModelDescription(name=name, task=task, inputs=[taken]))
+
+
+def _write(
+    repository: Path,
+    bundle: bpb.Bundle,
+    files: dict[str, bytes],
+    examples: Sequence[Instance],
+    samples: Sequence[Sample],
+    version: int,
+) -> BundleFolder:
+    if any(step.HasField("tokenize") for each in bundle.preprocessing for step in each.steps):
+        tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+        tokenizer.add_special_tokens(["[PAD]", "[BEGIN]", "[END]"])
         files["tokenizer.json"] = tokenizer.to_str().encode()
-    repository.mkdir(parents=True, exist_ok=True)
-    write_bundle(repository, bundle, files | {"samples.npz": samples_file([])})
+    bundle.description.examples.extend(map(instance_to_wire, examples))
+    bundle.tolerances.extend(default_tolerances([each.name for each in bundle.description.maps]))
+    return write_bundle(repository, bundle, files | {"samples.npz": samples_file(samples)}, version=version)
 
 
 def _text_input(max_tokens: int) -> mpb.InputDescription:
@@ -368,8 +664,7 @@ def _text_input(max_tokens: int) -> mpb.InputDescription:
         name="ids",
         data_type=vpb.DATA_TYPE_INT64,
         dimensions=[mpb.Dimension(name="token", maximum=max_tokens)],
-        mask="mask",
-        maximum=len(WORDS) - 1,
+        maximum=VOCABULARY - 1,
     )
     return mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
 
@@ -383,9 +678,24 @@ def _output(name: str, *dimensions: mpb.Dimension) -> mpb.OutputDescription:
     return mpb.OutputDescription(name=name, data_type=vpb.DATA_TYPE_FLOAT32, dimensions=dimensions)
 
 
-def _map(name: str, kind: apb.MapKind, queries: str, keys: str, **fields: object) -> mpb.MapDescription:
+def _map(bundle: bpb.Bundle, name: str, kind: apb.MapKind, queries: str, keys: str, **fields: object) -> None:
+    """Describe a map; `encoder.0.self` is of layer 0 of the stack `encoder`."""
+    stack, _, rest = name.partition(".")
+    layer = rest.split(".")[0]
     values = {"heads": 1, "form": mpb.MAP_FORM_DENSE, "normalised": True} | fields
-    return mpb.MapDescription(name=name, kind=kind, query_labels=queries, key_labels=keys, **values)  # type: ignore[arg-type]
+    if layer.isdigit():
+        values |= {"stack": stack, "layer": int(layer)}
+    bundle.description.maps.add(name=name, kind=kind, query_labels=queries, key_labels=keys, **values)  # type: ignore[arg-type]
+
+
+def _bind(bundle: bpb.Bundle, name: str, graph: str, output: str, axes: str, quantity: int = 0) -> None:
+    bundle.maps.add(
+        map=name,
+        quantity=quantity,  # type: ignore[arg-type]
+        graph=graph,
+        output=output,
+        axes=[bpb.Axis.Value(f"AXIS_{axis}") for axis in axes.split()],
+    )
 
 
 def _labels(name: str, kind: apb.LabelKind, **fields: object) -> mpb.LabelSetDescription:

@@ -2,18 +2,18 @@
 
 import itertools
 import time
-from pathlib import Path
 
 import pytest
 
+from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
-from service.engine.jobs import Call
+from service.engine.jobs import AdmittedCall
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.providers import Provider, choose_provider
-from service.engine.types import Answer, Query
+from service.engine.types import Answer, MapKey, Query
 from service.settings import Settings
-from tests.service.engine import small
+from tests.service import bundles
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ def provider() -> Provider:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BundleFolder]:
     """The small bundles by name."""
     repository = tmp_path_factory.mktemp("repository")
-    return {make.__name__: make(repository) for make in (small.classifier, small.ragged, small.noisy, small.generator)}
+    return {make.__name__: make(repository) for make in bundles.ALL}
 
 
 @pytest.fixture(scope="session")
@@ -35,15 +35,14 @@ def models(folders: dict[str, BundleFolder], provider: Provider) -> dict[str, Mo
     return {name: open_model(folder, provider, Settings(), NullObserver()) for name, folder in folders.items()}
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """An empty folder for bundles."""
-    return tmp_path
+def weights_of(*names: str) -> frozenset[MapKey]:
+    """Ask for the weights of some maps."""
+    return frozenset((name, WEIGHTS) for name in names)
 
 
-def run_together(model: Model, query: Query, *, seed: int | None = None, steps: bool = False) -> list[Answer]:
+def run_together(model: Model, query: Query, *, steps: bool = False) -> list[Answer]:
     """Answer all rows of a query in one batch, without lanes."""
-    call = Call(query, lambda index, event: None, query.seed if seed is None else seed, steps)
+    call = AdmittedCall(model.seeded(query), lambda index, event: None, steps)
     answers: dict[int, Answer] = {}
     for happened in model.runner.run(model.jobs(call, itertools.count(), time.monotonic_ns())):
         for job, event in happened:

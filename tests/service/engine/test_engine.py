@@ -14,11 +14,11 @@ import pytest
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from service.engine.engine import Engine
-from service.engine.jobs import Happening, Job
+from service.engine.jobs import Job, RowEvent
 from service.engine.model import Model
 from service.engine.observer import NullObserver, Rejection, Stage
 from service.engine.providers import Provider
-from service.engine.types import Answer, GenerationSettings, Query, Step, Strategy, Timing
+from service.engine.types import Answer, GenerationSettings, MapKey, Query, Step, Strategy, Timing
 from service.errors import (
     DeadlineError,
     InferenceError,
@@ -27,7 +27,8 @@ from service.errors import (
     WrongModelError,
 )
 from service.settings import Settings
-from tests.service.engine import small
+from tests.service import bundles
+from tests.service.engine.conftest import weights_of
 from tests.service.engine.test_forward import assert_answers
 
 EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
@@ -41,13 +42,17 @@ class FakeRunner:
     ran: list[list[int]] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def group(self, row: Row, maps: frozenset[str]) -> str:
+    def group(self, row: Row, maps: frozenset[MapKey]) -> str:
         """All rows fit together."""
         return ""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[Happening]]:
+    def samples(self, row: Row, generation: GenerationSettings) -> bool:
+        """Nothing is generated."""
+        return False
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
         """Answer once the gate is open."""
-        self.ran.append([int(job.row.tensors["token_ids"][0]) for job in jobs])
+        self.ran.append([int(job.row.tensors["ids"][0]) for job in jobs])
         self.arrived.release()
         assert self.gate.wait(20)
         if 9 in self.ran[-1]:
@@ -94,12 +99,12 @@ def runner() -> Iterator[FakeRunner]:
 @pytest.fixture
 def fake(models: dict[str, Model], runner: FakeRunner) -> Model:
     """A model that runs on the fake."""
-    return replace(models["classifier"], runner=runner)
+    return replace(models["tiny"], runner=runner)
 
 
 def row_of(folders: dict[str, BundleFolder], *ids: int) -> Row:
     """A row of the classifier."""
-    return small.row(folders["classifier"], token_ids=list(ids))
+    return bundles.row(folders["tiny"], ids=list(ids))
 
 
 @asynccontextmanager
@@ -136,15 +141,15 @@ async def test_many_calls_on_two_lanes_get_their_own_answers(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
     random = np.random.default_rng(0)
-    texts = [random.integers(1, small.VOCABULARY, size=random.integers(1, 12)) for _ in range(120)]
+    texts = [random.integers(1, bundles.VOCABULARY, size=random.integers(1, 12)) for _ in range(120)]
     count = Count()
-    wanted = frozenset({"pool", "encoder.0.self"})
+    wanted = weights_of("encoder.0.self", "encoder.1.self", "pool")
 
     async def call(engine: Engine, batch: list[np.ndarray]) -> None:
         query = Query(tuple(row_of(folders, *ids) for ids in batch), wanted)
-        answers = await engine.answer(models["classifier"], query)
+        answers = await engine.answer(models["tiny"], query)
         for ids, answer in zip(batch, answers, strict=True):
-            assert_answers(answer, small.classified(ids))
+            assert_answers(answer, bundles.tiny_answer(ids))
             assert answer.timing.queue >= 0
             assert answer.timing.compute > 0
 
@@ -247,15 +252,13 @@ async def test_the_runtimes_own_failure_is_an_inference_error_and_the_lane_survi
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
     good = row_of(folders, 3, 4)
-    bad = replace(good, tensors={**good.tensors, "token_ids": np.array([3, 99])})
+    bad = replace(good, tensors={**good.tensors, "ids": np.array([3, 99])})
     async with running(1) as engine:
         with pytest.raises(InferenceError) as failed:
-            await engine.answer(models["classifier"], Query((bad,)))
+            await engine.answer(models["tiny"], Query((bad,)))
         assert "Gather" not in failed.value.message
-        (answer,) = await engine.answer(models["classifier"], Query((good,)))
-        assert_answers(
-            replace(answer, maps=small.classified(np.array([3, 4])).maps), small.classified(np.array([3, 4]))
-        )
+        (answer,) = await engine.answer(models["tiny"], Query((good,)))
+        assert_answers(answer, replace(bundles.tiny_answer(np.array([3, 4])), maps={}))
 
 
 @on_loop
@@ -306,12 +309,12 @@ async def test_the_loop_goes_on_while_lanes_compute(
 async def test_generate_tells_steps_then_the_answer_that_answer_gives(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
-    query = Query((small.row(folders["generator"], token_ids=[3, 4, 5]),), frozenset({"cross"}))
+    query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),), weights_of("decoder.0.cross"))
     async with running(2) as engine:
-        events = [event async for event in engine.generate(models["generator"], query)]
-        (answer,) = await engine.answer(models["generator"], query)
+        events = [event async for event in engine.generate(models["echo"], query)]
+        (answer,) = await engine.answer(models["echo"], query)
         beams = replace(query, generation=GenerationSettings(Strategy.BEAM))
-        whole = [event async for event in engine.generate(models["generator"], beams)]
+        whole = [event async for event in engine.generate(models["echo"], beams)]
     last = events[-1]
     assert isinstance(last, Answer)
     assert last.sequences[0].token_ids == answer.sequences[0].token_ids
@@ -320,26 +323,62 @@ async def test_generate_tells_steps_then_the_answer_that_answer_gives(
 
 
 @on_loop
-async def test_sampling_without_a_seed_draws_afresh(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
-    row = small.row(folders["generator"], token_ids=[3, 4, 5])
+async def test_sampling_without_a_seed_draws_afresh_and_the_seed_told_draws_the_same_again(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    row = bundles.row(folders["echo"], ids=[3, 4, 5])
     query = Query((row,), generation=GenerationSettings(Strategy.SAMPLE, temperature=5.0))
     async with running(2) as engine:
-        drawn = [await engine.answer(models["generator"], query) for _ in range(8)]
-        seeded = [await engine.answer(models["generator"], replace(query, seed=4)) for _ in range(3)]
-    assert len({answer.sequences[0].token_ids for (answer,) in drawn}) > 1
-    assert len({answer.sequences[0].token_ids for (answer,) in seeded}) == 1
+        drawn = [(await engine.answer(models["echo"], query))[0] for _ in range(8)]
+        seeds = tuple(answer.seed for answer in drawn)
+        again = await engine.answer(models["echo"], replace(query, rows=(row,) * 8, seeds=seeds))
+    assert len({answer.sequences[0].token_ids for answer in drawn}) > 1
+    assert len(set(seeds)) == 8 and None not in seeds
+    assert [each.sequences[0].token_ids for each in again] == [each.sequences[0].token_ids for each in drawn]
+
+
+@pytest.mark.parametrize(
+    "generation",
+    [
+        GenerationSettings(),
+        GenerationSettings(Strategy.SAMPLE, temperature=0.0),
+        GenerationSettings(Strategy.SAMPLE, top_p=0.0),
+        GenerationSettings(Strategy.BEAM),
+    ],
+)
+@on_loop
+async def test_what_draws_nothing_tells_no_seed_even_where_one_was_sent(
+    models: dict[str, Model], folders: dict[str, BundleFolder], generation: GenerationSettings
+) -> None:
+    query = Query((bundles.row(folders["echo"], ids=[4, 5]),) * 2, seeds=(7, None), generation=generation)
+    async with running(1) as engine:
+        answers = await engine.answer(models["echo"], query)
+    assert [each.seed for each in answers] == [None, None]
+    if generation.strategy is not Strategy.BEAM:
+        assert answers[0].sequences[0].token_ids == bundles.echo_answer(np.array([4, 5])).token_ids
+
+
+@on_loop
+async def test_a_forced_target_leaves_nothing_to_draw(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    row = bundles.row(folders["echo"], ids=[4, 5], target_ids=[6, 7])
+    query = Query((row,), seeds=(1,), generation=GenerationSettings(Strategy.SAMPLE))
+    async with running(1) as engine:
+        (answer,) = await engine.answer(models["echo"], query)
+    assert answer.seed is None
 
 
 @on_loop
 async def test_closing_a_stream_ends_the_work(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
-    query = Query((small.row(folders["generator"], token_ids=[3, 4, 5]),))
+    query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
     count = Count()
     async with running(1, count) as engine:
-        async with aclosing(engine.generate(models["generator"], query)) as events:  # type: ignore[type-var]
+        async with aclosing(engine.generate(models["echo"], query)) as events:  # type: ignore[type-var]
             async for _ in events:
                 break
         assert count.calls == 0
-        assert len(await engine.answer(models["generator"], query)) == 1
+        assert len(await engine.answer(models["echo"], query)) == 1
 
 
 @on_loop
@@ -347,5 +386,5 @@ async def test_a_model_that_does_not_generate_says_so(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
     async with running(1) as engine:
-        with pytest.raises(WrongModelError, match="classifier"):
-            await anext(engine.generate(models["classifier"], Query((row_of(folders, 3),))))
+        with pytest.raises(WrongModelError, match="tiny"):
+            await anext(engine.generate(models["tiny"], Query((row_of(folders, 3),))))

@@ -5,26 +5,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import MapWeights
+from bundle.maps import WEIGHTS, MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample
+from limelight.v1.attention_pb2 import QUANTITY_NORMS, QUANTITY_SCORES, QUANTITY_WEIGHTS
 from service.engine.model import Model
 from service.engine.types import Answer, Query
-from tests.service.engine import small
-from tests.service.engine.conftest import run_together
+from tests.service import bundles
+from tests.service.engine.conftest import run_together, weights_of
 
-ids = st.lists(st.integers(1, small.VOCABULARY - 1), min_size=1, max_size=20)
-documents = st.lists(st.lists(st.integers(1, small.VOCABULARY - 1), min_size=1, max_size=6), min_size=1, max_size=5)
+ids = st.lists(st.integers(1, bundles.VOCABULARY - 1), min_size=1, max_size=20)
+documents = st.lists(st.lists(st.integers(1, bundles.VOCABULARY - 1), min_size=1, max_size=6), min_size=1, max_size=5)
 
 
 def assert_answers(answer: Answer, expected: Sample) -> None:
     """Compare a row's whole answer with NumPy's."""
     assert answer.outputs.keys() == expected.outputs.keys()
-    assert answer.maps.keys() == expected.maps.keys()
+    assert answer.maps.keys() == weights_of(*expected.maps)
     for name, array in expected.outputs.items():
         np.testing.assert_allclose(answer.outputs[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
     for name, weights in expected.maps.items():
-        assert_map(answer.maps[name], weights)
+        assert_map(answer.maps[name, WEIGHTS], weights)
 
 
 def assert_map(actual: MapWeights, expected: MapWeights) -> None:
@@ -41,12 +42,12 @@ def assert_map(actual: MapWeights, expected: MapWeights) -> None:
 def test_a_text_is_answered_the_same_alone_and_anywhere_in_a_padded_batch(
     models: dict[str, Model], folders: dict[str, BundleFolder], batch: list[list[int]]
 ) -> None:
-    rows = tuple(small.row(folders["classifier"], token_ids=each) for each in batch)
-    wanted = frozenset({"pool", "encoder.0.self"})
-    answers = run_together(models["classifier"], Query(rows, wanted))
+    rows = tuple(bundles.row(folders["tiny"], ids=each) for each in batch)
+    wanted = weights_of("encoder.0.self", "encoder.1.self", "pool")
+    answers = run_together(models["tiny"], Query(rows, wanted))
     for row, each, answer in zip(rows, batch, answers, strict=True):
-        assert_answers(answer, small.classified(np.array(each)))
-        (alone,) = run_together(models["classifier"], Query((row,), wanted))
+        assert_answers(answer, bundles.tiny_answer(np.array(each)))
+        (alone,) = run_together(models["tiny"], Query((row,), wanted))
         np.testing.assert_allclose(answer.outputs["logits"], alone.outputs["logits"], rtol=1e-4, atol=1e-5)
         assert answer.batch_rows == len(batch)
         assert alone.batch_rows == 1
@@ -57,23 +58,18 @@ def test_a_text_is_answered_the_same_alone_and_anywhere_in_a_padded_batch(
 def test_a_document_is_answered_the_same_in_any_batch(
     models: dict[str, Model], folders: dict[str, BundleFolder], batch: list[list[list[int]]]
 ) -> None:
-    arrays = []
-    for document in batch:
-        array = np.zeros((len(document), max(map(len, document))), np.int64)
-        for place, sentence in enumerate(document):
-            array[place, : len(sentence)] = sentence
-        arrays.append(array)
-    rows = tuple(small.row(folders["ragged"], word_ids=array) for array in arrays)
-    answers = run_together(models["ragged"], Query(rows, frozenset({"word", "sentence"})))
+    arrays = list(map(bundles.padded, batch))
+    rows = tuple(bundles.row(folders["paper"], ids=array) for array in arrays)
+    answers = run_together(models["paper"], Query(rows, weights_of("word", "sentence")))
     for array, answer in zip(arrays, answers, strict=True):
-        assert_answers(answer, small.read(array))
+        assert_answers(answer, bundles.paper_answer(array))
 
 
 def test_only_the_maps_that_a_row_wants_come_back(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
-    model = models["classifier"]
-    row = small.row(folders["classifier"], token_ids=[3, 4])
+    model = models["tiny"]
+    row = bundles.row(folders["tiny"], ids=[3, 4])
     assert run_together(model, Query((row,)))[0].maps == {}
-    assert set(run_together(model, Query((row,), frozenset({"pool"})))[0].maps) == {"pool"}
+    assert set(run_together(model, Query((row,), weights_of("pool")))[0].maps) == weights_of("pool")
 
 
 def test_only_what_is_wanted_is_fetched_from_the_runtime(
@@ -89,38 +85,55 @@ def test_only_what_is_wanted_is_fetched_from_the_runtime(
         return run(self, outputs, feeds)
 
     monkeypatch.setattr(sessions.Session, "run", spy)
-    row = small.row(folders["classifier"], token_ids=[3, 4])
-    run_together(models["classifier"], Query((row,)))
-    run_together(models["classifier"], Query((row,), frozenset({"pool"})))
-    assert fetched == [("logits", "tags"), ("logits", "tags", "pool")]
+    row = bundles.row(folders["tiny"], ids=[3, 4])
+    run_together(models["tiny"], Query((row,)))
+    run_together(models["tiny"], Query((row,), weights_of("pool")))
+    assert fetched == [("logits", "features", "tags"), ("logits", "features", "tags", "pooled")]
+
+
+def test_every_quantity_of_a_map_can_be_asked_for(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
+    texts = [[4, 5, 6], [7]]
+    wanted = frozenset(("encoder.1.self", each) for each in (QUANTITY_WEIGHTS, QUANTITY_SCORES, QUANTITY_NORMS))
+    rows = tuple(bundles.row(folders["tiny"], ids=each) for each in texts)
+    for ids, answer in zip(texts, run_together(models["tiny"], Query(rows, wanted)), strict=True):
+        layer = bundles.tiny_layers(np.array(ids))[1][1]
+        for quantity, name in ((QUANTITY_WEIGHTS, "attention"), (QUANTITY_SCORES, "scores"), (QUANTITY_NORMS, "norms")):
+            np.testing.assert_allclose(
+                answer.maps["encoder.1.self", quantity].weights, layer[name], rtol=1e-4, atol=1e-5
+            )
 
 
 def test_noise_is_neutral_without_a_seed(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
-    (answer,) = run_together(models["noisy"], Query((small.row(folders["noisy"], token_ids=[3, 4]),)))
+    (answer,) = run_together(models["noisy"], Query((bundles.row(folders["noisy"], ids=[3, 4]),)))
     assert answer.outputs["logits"].tolist() == [0, 0, 0]
     assert answer.outputs["first"].tolist() == [0.5, 0.5]
     assert answer.outputs["second"].tolist() == [0, 0]
 
 
-def test_noise_of_a_row_depends_on_seed_and_place_alone(
-    models: dict[str, Model], folders: dict[str, BundleFolder]
-) -> None:
-    short, long = (small.row(folders["noisy"], token_ids=[3] * length) for length in (2, 9))
-    query = Query((short, short, long), seed=11)
-    together = run_together(models["noisy"], query)
-    again = run_together(models["noisy"], Query((short, short), seed=11))
+def test_noise_of_a_row_depends_on_its_seed_alone(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
+    short, long = (bundles.row(folders["noisy"], ids=[4] * length) for length in (2, 9))
+    together = run_together(models["noisy"], Query((long, short, short, short), seeds=(3, 11, 12, None)))
+    (alone,) = run_together(models["noisy"], Query((short,), seeds=(11,)))
+    backwards = run_together(models["noisy"], Query((short, short), seeds=(12, 11)))
     for name in ("logits", "first", "second"):
-        np.testing.assert_array_equal(together[1].outputs[name], again[1].outputs[name])
-        assert not np.array_equal(together[0].outputs[name], together[1].outputs[name])
-    other = run_together(models["noisy"], Query((short,), seed=12))
-    assert not np.array_equal(together[0].outputs["logits"], other[0].outputs["logits"])
+        np.testing.assert_array_equal(together[1].outputs[name], alone.outputs[name])
+        np.testing.assert_array_equal(together[1].outputs[name], backwards[1].outputs[name])
+        assert not np.array_equal(together[1].outputs[name], together[2].outputs[name])
+    assert together[3].outputs["logits"].tolist() == [0, 0, 0]
+
+
+def test_the_seed_that_was_drawn_from_is_told(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
+    rows = tuple(bundles.row(folders[name], ids=[4, 5]) for name in ("noisy", "tiny"))
+    noisy = run_together(models["noisy"], Query((rows[0],) * 2, seeds=(0, None)))
+    assert [each.seed for each in noisy] == [0, None]
+    assert run_together(models["tiny"], Query((rows[1],), seeds=(5,)))[0].seed is None  # it draws nothing
 
 
 def test_noise_has_the_distribution_that_the_bundle_states(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
-    row = small.row(folders["noisy"], token_ids=[3] * small.LONGEST)
-    answers = run_together(models["noisy"], Query((row,) * 200, seed=1))
+    row = bundles.row(folders["noisy"], ids=[3] * bundles.MOST_TOKENS)
+    answers = run_together(models["noisy"], Query((row,) * 200, seeds=tuple(range(200))))
     uniform = np.concatenate([each.outputs["first"] for each in answers])
     normal = np.concatenate([each.outputs["second"] for each in answers])
     gumbel = np.concatenate([each.outputs["logits"] for each in answers])

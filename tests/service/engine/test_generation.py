@@ -2,50 +2,57 @@
 
 import itertools
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
 from bundle.rows import Row
-from service.engine.jobs import Call, Happening
+from limelight.v1.attention_pb2 import QUANTITY_SCORES, QUANTITY_WEIGHTS
+from service.engine.jobs import AdmittedCall, RowEvent
 from service.engine.model import Model
+from service.engine.trace import Trace
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
 from service.errors import DeadlineError
-from tests.service.engine import small
-from tests.service.engine.conftest import run_together
+from tests.service import bundles
+from tests.service.engine.conftest import run_together, weights_of
 from tests.service.engine.test_forward import assert_map
 
-MAPS = frozenset({"cross", "own"})
-LONGEST = 12
-SPECIAL = {0, small.BEGIN, small.END}
-ids = st.lists(st.integers(1, small.VOCABULARY - 1), min_size=1, max_size=10)
+MAPS = weights_of("encoder.0.self", "decoder.0.cross", "decoder.0.self")
+CROSS, OWN = ("decoder.0.cross", WEIGHTS), ("decoder.0.self", WEIGHTS)
+LONGEST = bundles.MOST_NEW_TOKENS
+SPECIAL = {bundles.PAD, bundles.BEGIN, bundles.END}
+ids = st.lists(st.integers(1, bundles.VOCABULARY - 1), min_size=1, max_size=10)
 
 
 @pytest.fixture(scope="session")
 def model(models: dict[str, Model]) -> Model:
     """The model that generates."""
-    return models["generator"]
+    return models["echo"]
 
 
 def rows_of(folders: dict[str, BundleFolder], *batch: list[int]) -> tuple[Row, ...]:
     """Rows of sources."""
-    return tuple(small.row(folders["generator"], token_ids=each) for each in batch)
+    return tuple(bundles.row(folders["echo"], ids=each) for each in batch)
 
 
 def assert_sequence(answer: Answer, source: list[int], sequence: Sequence) -> None:
     """Check probabilities, maps and labels of a sequence against NumPy, whatever chose its tokens."""
     tokens = sequence.token_ids
     for place, (token, found) in enumerate(zip(tokens, sequence.log_probabilities, strict=True)):
-        expected = small.log_probabilities(np.array(source), tokens[:place])[token]
+        expected = bundles.log_probabilities(np.array(source), tokens[:place])[token]
         assert found == pytest.approx(expected, abs=1e-3)
-    for name, weights in small.generated_maps(np.array(source), tokens).items():
-        assert_map(answer.maps[name], weights)
-    labels = answer.labels["steps"]
-    assert labels.size == len(tokens) == len(labels.tokens)
-    assert [each.special for each in labels.tokens] == [token in SPECIAL for token in tokens]
+    for name, weights in bundles.echo_maps(np.array(source), tokens).items():
+        assert_map(answer.maps[name, WEIGHTS], weights)
+    labels = answer.labels["output"]
+    assert labels.size == len(tokens) == len(labels.texts) == len(labels.starts) == len(labels.ends)
+    assert tuple(labels.ids) == tokens
+    special = [token in SPECIAL for token in tokens]
+    assert list(labels.special) == (special if any(special) else [])
 
 
 @settings(max_examples=25, deadline=None)
@@ -54,18 +61,18 @@ def test_greedy_gives_numpys_tokens_and_maps_in_any_batch(
     model: Model, folders: dict[str, BundleFolder], batch: list[list[int]]
 ) -> None:
     for source, answer in zip(batch, run_together(model, Query(rows_of(folders, *batch), MAPS)), strict=True):
-        expected = small.generated(np.array(source), LONGEST)
+        expected = bundles.echo_answer(np.array(source), LONGEST)
         (sequence,) = answer.sequences
         assert sequence.token_ids == expected.token_ids
-        ended = sequence.token_ids[-1] == small.END
+        ended = sequence.token_ids[-1] == bundles.END
         assert sequence.finish_reason is (FinishReason.END if ended else FinishReason.LENGTH)
         assert_sequence(answer, source, sequence)
 
 
 def test_the_small_generator_ends_some_sequences_and_cuts_others() -> None:
     ended = {
-        small.generated(np.array(each), LONGEST).token_ids[-1] == small.END
-        for each in itertools.product(range(1, small.VOCABULARY), repeat=2)
+        bundles.echo_answer(np.array(each), LONGEST).token_ids[-1] == bundles.END
+        for each in itertools.product(range(1, bundles.VOCABULARY), repeat=2)
     }
     assert ended == {True, False}
 
@@ -78,8 +85,9 @@ def test_sampling_and_beams_give_the_same_alone_and_together(
     generation = (
         GenerationSettings(Strategy.BEAM, beams=3, hypotheses=2) if beam else GenerationSettings(Strategy.SAMPLE)
     )
-    together = run_together(model, Query(rows_of(folders, *batch), MAPS, seed, generation))
-    again = run_together(model, Query(rows_of(folders, *batch[::-1]), MAPS, seed, generation))[::-1]
+    seeds = tuple((seed + place) % 2**64 for place in range(len(batch)))
+    together = run_together(model, Query(rows_of(folders, *batch), MAPS, seeds, generation=generation))
+    again = run_together(model, Query(rows_of(folders, *batch[::-1]), MAPS, seeds[::-1], generation=generation))[::-1]
     for index, (source, answer) in enumerate(zip(batch, together, strict=True)):
         assert_sequence(answer, source, answer.sequences[0])
         if beam:
@@ -88,8 +96,39 @@ def test_sampling_and_beams_give_the_same_alone_and_together(
                 [each.score for each in again[index].sequences], abs=1e-4
             )
             assert answer.sequences[0].score >= answer.sequences[-1].score
-    (first,) = run_together(model, Query(rows_of(folders, batch[0]), MAPS, seed, generation))
-    assert first.sequences[0].token_ids == together[0].sequences[0].token_ids
+        else:
+            assert again[index].sequences[0].token_ids == answer.sequences[0].token_ids
+            assert answer.seed == seeds[index]
+    (last,) = run_together(model, Query(rows_of(folders, batch[-1]), MAPS, seeds[-1:], generation=generation))
+    assert last.sequences[0].token_ids == together[-1].sequences[0].token_ids
+
+
+@pytest.mark.parametrize(("sequences", "told"), [(1, 0), (2, 1), (3, 2), (9, 2)])
+def test_the_maps_of_other_hypotheses_are_those_of_their_own_tokens(
+    model: Model, folders: dict[str, BundleFolder], sequences: int, told: int
+) -> None:
+    generation = GenerationSettings(Strategy.BEAM, beams=4, hypotheses=3)
+    query = Query(rows_of(folders, [4, 5], [6, 7, 8, 9]), MAPS, generation=generation, sequences=sequences)
+    for source, answer in zip(([4, 5], [6, 7, 8, 9]), run_together(model, query), strict=True):
+        assert len(answer.sequences) == 3 and len(answer.other_sequences) == told
+        for sequence, other in zip(answer.sequences[1:], answer.other_sequences, strict=False):
+            expected = bundles.echo_maps(np.array(source), sequence.token_ids)
+            assert set(other.maps) == {CROSS, OWN}  # the encoder's are the same for all
+            for name, _ in other.maps:
+                assert_map(other.maps[name, WEIGHTS], expected[name])
+            assert tuple(other.labels["output"].ids) == sequence.token_ids
+
+
+def test_keys_that_were_not_there_yet_have_the_lowest_score(model: Model, folders: dict[str, BundleFolder]) -> None:
+    trace = Trace({}, [])
+    bound = next(each for (name, _), each in model.runner.tracer._maps.items() if name == "decoder.0.self")  # type: ignore[attr-defined]
+    trace.steps = [{"own": np.array([[1.0]], np.float32)}, {"own": np.array([[2.0, 3.0]], np.float32)}]
+    (row,) = rows_of(folders, [4])
+    for quantity, absent in ((QUANTITY_WEIGHTS, 0.0), (QUANTITY_SCORES, np.finfo(np.float32).min)):
+        key = ("decoder.0.self", quantity)
+        trace.maps = {key: replace(bound, quantity=quantity)}
+        found = trace.sequence_maps(frozenset({key}), row, [0, 0])[key]
+        assert found.weights.tolist() == [[[1.0, absent], [2.0, 3.0]]]
 
 
 def test_a_beam_finds_at_least_what_greedy_finds(model: Model, folders: dict[str, BundleFolder]) -> None:
@@ -104,22 +143,22 @@ def test_a_beam_finds_at_least_what_greedy_finds(model: Model, folders: dict[str
 
 def test_a_target_is_followed_with_its_own_attention(model: Model, folders: dict[str, BundleFolder]) -> None:
     source, target = [3, 4, 5], [7, 8, 2, 9]
-    forced = small.row(folders["generator"], token_ids=source, target_ids=target)
-    free = small.row(folders["generator"], token_ids=source)
+    forced = bundles.row(folders["echo"], ids=source, target_ids=target)
+    free = bundles.row(folders["echo"], ids=source)
     answers = run_together(model, Query((forced, free), MAPS))
     (sequence,) = answers[0].sequences
     assert (sequence.token_ids, sequence.finish_reason) == (tuple(target), FinishReason.TARGET)
     assert_sequence(answers[0], source, sequence)
-    assert answers[1].sequences[0].token_ids == small.generated(np.array(source), LONGEST).token_ids
+    assert answers[1].sequences[0].token_ids == bundles.echo_answer(np.array(source), LONGEST).token_ids
 
 
 def test_a_stop_text_is_left_out(model: Model, folders: dict[str, BundleFolder]) -> None:
     source = next(
         list(each)
-        for each in itertools.product(range(3, small.VOCABULARY), repeat=2)
-        if len(set(small.generated(np.array(each), LONGEST).token_ids[:3]) - SPECIAL) == 3
+        for each in itertools.product(range(3, bundles.VOCABULARY), repeat=2)
+        if len(set(bundles.echo_answer(np.array(each), LONGEST).token_ids[:3]) - SPECIAL) == 3
     )
-    expected = small.generated(np.array(source), LONGEST).token_ids[:3]
+    expected = bundles.echo_answer(np.array(source), LONGEST).token_ids[:3]
     (free,) = run_together(model, Query(rows_of(folders, source)))[0].sequences
     words = free.text.split()
     generation = GenerationSettings(stop=("never", words[2]))
@@ -131,8 +170,11 @@ def test_a_stop_text_is_left_out(model: Model, folders: dict[str, BundleFolder])
 def test_labels_point_into_the_text(model: Model, folders: dict[str, BundleFolder]) -> None:
     (answer,) = run_together(model, Query(rows_of(folders, [3, 4])))
     text = answer.sequences[0].text
-    for token in answer.labels["steps"].tokens:
-        assert text[token.start : token.end].strip() == ("" if token.special else token.text)
+    labels = answer.labels["output"]
+    for place, (token, piece) in enumerate(zip(labels.ids, labels.texts, strict=True)):
+        special = token in SPECIAL
+        assert piece == bundles.WORDS[token]
+        assert text[labels.starts[place] : labels.ends[place]] == ("" if special else piece)
 
 
 def test_max_new_tokens_lowers_the_models_limit_and_cannot_raise_it(
@@ -140,8 +182,8 @@ def test_max_new_tokens_lowers_the_models_limit_and_cannot_raise_it(
 ) -> None:
     source = next(
         list(each)
-        for each in itertools.product(range(1, small.VOCABULARY), repeat=2)
-        if small.END not in small.generated(np.array(each), LONGEST).token_ids
+        for each in itertools.product(range(1, bundles.VOCABULARY), repeat=2)
+        if bundles.END not in bundles.echo_answer(np.array(each), LONGEST).token_ids
     )
     for wanted, got in ((3, 3), (0, LONGEST), (1000, LONGEST)):
         query = Query(rows_of(folders, source), generation=GenerationSettings(max_new_tokens=wanted))
@@ -153,37 +195,37 @@ def test_steps_are_told_one_by_one_and_are_the_rows_of_the_answer(
     model: Model, folders: dict[str, BundleFolder]
 ) -> None:
     query = Query(rows_of(folders, [3, 4, 5]), MAPS)
-    call = Call(query, lambda index, event: None, steps=True)
+    call = AdmittedCall(model.seeded(query), lambda index, event: None, steps=True)
     told = [event for happened in model.runner.run(jobs(model, call)) for _, event in happened]
     steps, answer = [each for each in told if isinstance(each, Step)], told[-1]
     assert isinstance(answer, Answer)
     assert tuple(each.token_id for each in steps) == answer.sequences[0].token_ids
     assert [each.index for each in steps] == list(range(len(steps)))
     for place, step in enumerate(steps):
-        np.testing.assert_allclose(step.maps["cross"].weights, answer.maps["cross"].weights[:, place : place + 1])
-        assert step.maps["own"].weights.shape == (1, 1, place + 1)
-        assert step.text == ("" if step.token_id in SPECIAL else answer.labels["steps"].tokens[place].text)
+        np.testing.assert_allclose(step.maps[CROSS].weights, answer.maps[CROSS].weights[:, place : place + 1])
+        assert step.maps[OWN].weights.shape == (1, 1, place + 1)
+        assert step.text == ("" if step.token_id in SPECIAL else answer.labels["output"].texts[place])
 
 
 def test_a_row_whose_deadline_passes_leaves_the_batch_between_two_steps(
     model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = rows_of(folders, [3, 4], [6, 7, 8, 9])
-    late = Call(Query(rows[:1], MAPS, deadline=100.0), lambda index, event: None)
-    other = Call(Query(rows[1:], MAPS), lambda index, event: None)
+    late = AdmittedCall(model.seeded(Query(rows[:1], MAPS, deadline=100.0)), lambda index, event: None)
+    other = AdmittedCall(model.seeded(Query(rows[1:], MAPS)), lambda index, event: None)
     clock = iter([1.0, 2.0, 100.0, *[101.0] * 100])
     monkeypatch.setattr("service.engine.generation.time.monotonic", lambda: next(clock))
     batches = list(model.runner.run([*jobs(model, late), *jobs(model, other)]))
-    told: list[Happening] = [each for happened in batches for each in happened]
+    told: list[RowEvent] = [each for happened in batches for each in happened]
     (error,) = [event for job, event in told if job.call is late]
     assert isinstance(error, DeadlineError)
     assert any(job.call is late for job, _ in batches[3])
     (answer,) = [event for job, event in told if job.call is other]
     assert isinstance(answer, Answer)
-    assert answer.sequences[0].token_ids == small.generated(np.array([6, 7, 8, 9]), LONGEST).token_ids
+    assert answer.sequences[0].token_ids == bundles.echo_answer(np.array([6, 7, 8, 9]), LONGEST).token_ids
     assert_sequence(answer, [6, 7, 8, 9], answer.sequences[0])
 
 
-def jobs(model: Model, call: Call) -> list:  # type: ignore[type-arg]
+def jobs(model: Model, call: AdmittedCall) -> list:  # type: ignore[type-arg]
     """Jobs of a call, admitted now."""
     return model.jobs(call, itertools.count(), time.monotonic_ns())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.plan import LinearCost, ModelQueue, Policy, joined, plan
+from service.engine.plan import LinearCost, ModelQueue, Policy, joined, plan_batches
 from service.engine.shapes import Shape, places
 
 
@@ -34,7 +34,7 @@ def rows(*lengths: int) -> list[Row]:
 
 def chosen(waiting: Sequence[Row], rules: Policy) -> list[int]:
     """Tickets of the one batch that a lane gets."""
-    (batch,) = plan([ModelQueue("m", waiting, rules)], 0.0, idle=1).batches
+    (batch,) = plan_batches([ModelQueue("m", waiting, rules)], 0.0, idle=1).batches
     return [row.ticket for row in batch.rows]
 
 
@@ -60,32 +60,32 @@ def test_only_rows_of_one_group_share_a_batch() -> None:
 
 def test_lanes_share_what_waits() -> None:
     waiting = rows(*[10] * 8)
-    two = plan([ModelQueue("m", waiting, policy(concurrent=2, spread=2))], 0.0, idle=2)
+    two = plan_batches([ModelQueue("m", waiting, policy(concurrent=2, spread=2))], 0.0, idle=2)
     assert [[row.ticket for row in batch.rows] for batch in two.batches] == [[0, 1, 2, 3], [4, 5]]
 
 
 def test_padding_counts_both_axes_of_a_document() -> None:
     documents = [Row(0, ((2, 10),)), Row(1, ((10, 2),)), Row(2, ((2, 10),))]
     assert chosen(documents, policy(max_padding=0.5)) == [0, 2]
-    (batch,) = plan([ModelQueue("m", documents[:2], policy())], 0.0, idle=1).batches
+    (batch,) = plan_batches([ModelQueue("m", documents[:2], policy())], 0.0, idle=1).batches
     assert (batch.shape, batch.real_tokens, batch.padding_tokens) == (((10, 10),), 40, 160)
 
 
 def test_what_is_late_or_abandoned_is_dropped_and_takes_no_place() -> None:
     waiting = [Row(0, ((9,),), deadline=5.0), Row(1, ((9,),), abandoned=True), Row(2, ((9,),), deadline=5.1)]
-    planned = plan([ModelQueue("m", waiting, policy())], 5.0, idle=1)
+    planned = plan_batches([ModelQueue("m", waiting, policy())], 5.0, idle=1)
     assert [row.ticket for row in planned.dropped] == [0, 1]
     assert [row.ticket for row in planned.batches[0].rows] == [2]
-    assert plan([ModelQueue("m", waiting[:2], policy())], 6.0, idle=0).dropped == tuple(waiting[:2])
+    assert plan_batches([ModelQueue("m", waiting[:2], policy())], 6.0, idle=0).dropped == tuple(waiting[:2])
 
 
 def test_a_session_that_runs_one_batch_at_a_time_gets_no_second() -> None:
-    assert not plan([ModelQueue("m", rows(3), policy(concurrent=1), running=1)], 0.0, idle=1).batches
+    assert not plan_batches([ModelQueue("m", rows(3), policy(concurrent=1), running=1)], 0.0, idle=1).batches
 
 
 def test_the_model_that_had_less_time_goes_first_and_an_idle_one_earns_no_claim() -> None:
     old, new = ModelQueue("old", rows(3), policy(), served=2.0), ModelQueue("new", rows(3), policy(), served=1.0)
-    assert [batch.model for batch in plan([old, new], 0.0, idle=2).batches] == ["new", "old"]
+    assert [batch.model for batch in plan_batches([old, new], 0.0, idle=2).batches] == ["new", "old"]
     assert joined(0.0, [7.0, 5.0]) == 5.0
     assert joined(9.0, [5.0]) == 9.0
     assert joined(3.0, []) == 3.0
@@ -127,8 +127,8 @@ def build(drawn: list[tuple[list[tuple[list[int], str, float, bool]], Policy, fl
 @given(queues, st.integers(0, 4))
 def test_rows_are_batched_once_or_dropped_or_wait_and_limits_hold(drawn: list, idle: int) -> None:  # type: ignore[type-arg]
     built = build(drawn)
-    planned = plan(built, 5.0, idle=idle)
-    assert planned == plan(built, 5.0, idle=idle)
+    planned = plan_batches(built, 5.0, idle=idle)
+    assert planned == plan_batches(built, 5.0, idle=idle)
     assert len(planned.batches) <= idle
     seen = [row.ticket for batch in planned.batches for row in batch.rows] + [row.ticket for row in planned.dropped]
     assert len(seen) == len(set(seen))
@@ -159,7 +159,7 @@ def test_everything_runs_in_the_end_and_the_oldest_of_a_model_always_next(drawn:
     rounds = sum(map(len, waiting.values()))
     for _ in range(rounds):
         built = [ModelQueue(name, left, rules[name], LinearCost(), served[name]) for name, left in waiting.items()]
-        for batch in plan(built, 0.0, idle=1).batches:
+        for batch in plan_batches(built, 0.0, idle=1).batches:
             assert batch.rows[0] == waiting[batch.model][0]
             waiting[batch.model] = [row for row in waiting[batch.model] if row not in batch.rows]
             served[batch.model] += batch.seconds
@@ -175,7 +175,7 @@ def test_two_busy_models_get_the_same_time_within_a_batch(first: list[int], seco
         built = [
             ModelQueue(name, left, policy(max_rows=2), LinearCost(), served[name]) for name, left in waiting.items()
         ]
-        (batch,) = plan(built, 0.0, idle=1).batches
+        (batch,) = plan_batches(built, 0.0, idle=1).batches
         waiting[batch.model] = [row for row in waiting[batch.model] if row not in batch.rows]
         served[batch.model] += batch.seconds
         largest = max(largest, batch.seconds)

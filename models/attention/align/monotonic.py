@@ -50,7 +50,7 @@ class HardMonotonic(Align):
     shift_invariant = False
     scale_hardens = False
     key_order = True
-    context_fields = ("previous_weights", "noise")
+    context_fields: tuple[str, ...] = ("previous_weights", "noise")
 
     def __init__(self, *, noise_scale: float = 1.0) -> None:
         super().__init__()

@@ -20,11 +20,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from models.attention import Attention
 from models.attention.context import Context
-from models.attention.core import CombinationError
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import Additive, ScaledDot
-from models.testbed.basic import KERNEL_ALIGN, KERNEL_SCORE, outer, relation
-from models.testbed.parts import ALIGNS, SCALED, SCORES, SOFT, UNIFORM, attention
+from models.catalogue.parts import attention
+from models.catalogue.registry import MECHANISMS
+from models.testbed.taxonomy import SCALED, SOFT
 from models.testbed.text import Texts
 
 RESULTS = Path(__file__).parent / "results" / "attention_cost.json"
@@ -45,20 +45,19 @@ class Fused(nn.Module):
         return self.attention.context_vectors(*inputs)
 
 
+COLUMNS = {"score": "score", "align": "alignment"}
+
+
 def mechanisms(texts: Texts) -> dict[str, nn.Module]:
     """Scores with softmax, alignments with scaled dot products, and what is there to save memory."""
     d = texts.d
     made: dict[str, nn.Module] = {}
-    for name in SCORES:
-        if name not in ("relation-aware", "outer-product", UNIFORM):
-            made[f"score: {name}"] = attention(name, KERNEL_ALIGN.get(name, SOFT), texts)
-    made["score: relation-aware"] = relation(texts)
-    made["score: outer-product"] = outer(texts)
-    for name in ALIGNS:
-        try:
-            made[f"alignment: {name}"] = attention(KERNEL_SCORE.get(name, SCALED), name, texts)
-        except CombinationError:
-            continue
+    for each in MECHANISMS:
+        if each.column in COLUMNS and each.served and each.served.attention:
+            made[f"{COLUMNS[each.column]}: {each.name}"] = each.served.attention(texts)
+    made["score: positive random features"] = attention("positive random features", SOFT, texts)
+    for name in ("hard, straight-through", "tanh"):
+        made[f"alignment: {name}"] = attention(SCALED, name, texts)
     made["multi-head (4 × scaled)"] = MultiHead(attention=Attention(score=ScaledDot()), d_model=d, heads=4)
     made["scaled, weights not asked for"] = Fused()
     made["additive, 64 queries at a time"] = Attention(score=Additive(d_q=d, d_k=d, d_w=d, chunk=64))

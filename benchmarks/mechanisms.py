@@ -24,7 +24,7 @@ from benchmarks.mechanism_study.latency import latencies
 from benchmarks.mechanism_study.measure import measure
 from benchmarks.mechanism_study.page import page
 from benchmarks.mechanism_study.results import Results
-from benchmarks.mechanism_study.training import PLANS, train
+from benchmarks.mechanism_study.training import SCHEDULES, train
 
 SEEDS = (0, 1, 2)
 TOGETHER = 12  # graphs in one trace
@@ -33,7 +33,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "mechanisms.md"
 
 def run(configuration: Configuration, seed: int, results: Results) -> None:
     """Train and measure one configuration with one seed, and file the result."""
-    data, plan = load(configuration.task), PLANS[configuration.task]
+    data, schedule = load(configuration.task), SCHEDULES[configuration.task]
     if reason := refusal(configuration, data.texts):
         results.add("refused", configuration.key, 0, reason=reason)
         return
@@ -41,8 +41,8 @@ def run(configuration: Configuration, seed: int, results: Results) -> None:
     np.random.seed(seed)
     torch.manual_seed(seed)
     model, card = configuration.make(data.texts)
-    seconds = train(model, card, data, plan, seed)
-    found = measure(model, card, data, plan.batch)
+    seconds = train(model, card, data, schedule, seed)
+    found = measure(model, card, data, schedule.batch)
     results.add(
         "run",
         configuration.key,
@@ -52,8 +52,8 @@ def run(configuration: Configuration, seed: int, results: Results) -> None:
         parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
         mechanism_parameters=sum(p.numel() for n, p in model.named_parameters() if not n.startswith("features.")),
         train_cpu_seconds=round(seconds, 3),
-        steps=plan.steps,
-        batch=plan.batch,
+        steps=schedule.steps,
+        batch=schedule.batch,
         entropy={name: value if value is None else round(value, 5) for name, value in found.entropy.items()},
         **({"overlap": asdict(found.overlap)} if found.overlap else {}),
         torch=torch.__version__,
@@ -98,7 +98,7 @@ def main() -> None:
 def time_graphs(results: Results) -> None:
     """File ONNX Runtime's time for every configuration that can be built and has none: a few in one trace."""
     results.read()
-    for task in PLANS:
+    for task in SCHEDULES:
         waiting = [
             each
             for each in measured()

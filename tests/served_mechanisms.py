@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 
 from models.catalogue.registry import MECHANISMS
-from models.testbed.build import RECIPES, Recipe
+from models.testbed.form import ServedForm
 
-SERVED: Mapping[str, Recipe] = {each.name: RECIPES[each.name] for each in MECHANISMS if each.exports}
+SERVED: Mapping[str, ServedForm] = {each.name: each.served for each in MECHANISMS if each.served}
 
 
 def slug(name: str) -> str:

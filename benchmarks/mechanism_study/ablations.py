@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from models.attention.align import Entmax15, Hard, Sigmoid, Sparsemax
 from models.attention.features import Pair
 from models.attention.queries.pool import SelfAttentivePool
-from models.attention.score import Dot, General, ScaledDot
+from models.attention.score import Dot, ScaledDot
 from models.blocks.fixed import Average
-from models.testbed.inputs import COARSE, co, interactive, rotatory
-from models.testbed.levels import document, flat, hierarchical, pool, target_object
-from models.testbed.recipe import Recipe, table
+from models.testbed.aspect_forms import general, rotatory, target_object
+from models.testbed.document_forms import document, flat, hierarchical, pool
+from models.testbed.form import ServedForm
+from models.testbed.pair_forms import COARSE, co, interactive
 from models.testbed.text import Texts
 
 
@@ -35,23 +36,23 @@ def average(texts: Texts) -> SelfAttentivePool:
     return pool(texts, score=Average())
 
 
-PAIRS: Mapping[str, Recipe] = table(
-    co("unweighted averages", interactive(lambda t: Average()), COARSE, score="none"),
-    co("each sentence by itself", Apart, COARSE, score="self-attentive"),
-)
-ASPECTS: Mapping[str, Recipe] = table(
-    rotatory("unweighted averages", 1, lambda t: Average()),
-    Recipe(task="aspect", name="unweighted averages, target-object", make=lambda t: target_object(t, score=Average())),
-    rotatory("rotatory attention, bilinear score", 1, lambda t: General(d_q=t.d, d_k=t.d)),
-)
-DOCUMENTS: Mapping[str, Recipe] = table(
-    hierarchical("unweighted averages, two levels", average, average, score="none"),
-    document("unweighted average, one level", lambda t: flat(t, score=Average()), levels="single-level", score="none"),
-    hierarchical("words weighted, sentences averaged", pool, average),
-    hierarchical("words averaged, sentences weighted", average, pool),
-    document("one level", flat, levels="single-level"),
-    *(
-        hierarchical(f"hierarchical, {name}", make, make, score=name)
+PAIRS: Mapping[str, ServedForm] = {
+    "unweighted averages": co(interactive(lambda t: Average()), COARSE, score="none"),
+    "each sentence by itself": co(Apart, COARSE, score="self-attentive"),
+}
+ASPECTS: Mapping[str, ServedForm] = {
+    "unweighted averages": rotatory(1, lambda t: Average()),
+    "unweighted averages, target-object": target_object(lambda t: Average()),
+    "rotatory attention, bilinear score": rotatory(1, general),
+}
+DOCUMENTS: Mapping[str, ServedForm] = {
+    "unweighted averages, two levels": hierarchical(average, average, score="none"),
+    "unweighted average, one level": document(lambda t: flat(t, score=Average()), levels="single-level", score="none"),
+    "words weighted, sentences averaged": hierarchical(pool, average),
+    "words averaged, sentences weighted": hierarchical(average, pool),
+    "one level": document(flat, levels="single-level"),
+    **{
+        f"hierarchical, {name}": hierarchical(make, make, score=name)
         for name, make in {
             "trained query, dot": lambda t: pool(t, score=Dot()),
             "trained query, scaled dot": lambda t: pool(t, score=ScaledDot()),
@@ -60,8 +61,8 @@ DOCUMENTS: Mapping[str, Recipe] = table(
             "sigmoid": lambda t: pool(t, align=Sigmoid()),
             "hard, straight-through": lambda t: pool(t, align=Hard(straight_through=True)),
         }.items()
-    ),
-)
+    },
+}
 
 GROUPS = {  # of what is more than an ablation, the column that it belongs to
     "rotatory attention, bilinear score": "score",

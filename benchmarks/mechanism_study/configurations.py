@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from benchmarks.mechanism_study.ablations import ASPECTS, DOCUMENTS, GROUPS, PAIRS
 from models.attention import CombinationError
+from models.catalogue.parts import ALIGNS, UNIFORM, combine
 from models.catalogue.registry import MECHANISMS
-from models.testbed.build import EXTRA, RECIPES, Built, combine
-from models.testbed.parts import ADDITIVE, ALIGNS, SCALED, SOFT, UNIFORM
-from models.testbed.readers import Pooled, Reader, Stepwise, TokenToToken
+from models.testbed.form import Built, ServedForm
+from models.testbed.readers import EachToken, Pooled, Reader, Stepwise
+from models.testbed.sentence_forms import VARIANTS
+from models.testbed.taxonomy import ADDITIVE, SCALED, SOFT
 from models.testbed.text import Texts
 
 SAME = {  # rows of the catalogue that are one model here
@@ -21,7 +24,7 @@ SAME = {  # rows of the catalogue that are one model here
     f"{SOFT} × {SCALED}": "sentence / score / scaled multiplicative",
     f"{SOFT} × {ADDITIVE}": "sentence / score / additive",
 }
-FORMS: dict[str, type[Reader]] = {"one look": Pooled, "token to token": TokenToToken, "three looks": Stepwise}
+FORMS: dict[str, type[Reader]] = {"one look": Pooled, "token to token": EachToken, "three looks": Stepwise}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,24 +67,16 @@ def _references() -> Iterator[Configuration]:
 def _columns() -> Iterator[Configuration]:
     """Every mechanism of the registry but the alignments, which are compared with two scores each."""
     for each in MECHANISMS:
-        if each.exports and each.column != "align":
-            recipe = RECIPES[each.name]
-            yield Configuration(
-                task=recipe.task,
-                group=each.column,
-                name=each.name,
-                make=recipe.make,
-                same_as=SAME.get(each.name, ""),
-            )
+        if each.served and each.column != "align":
+            yield _form(each.name, each.served, each.column)
 
 
 def _extra() -> Iterator[Configuration]:
     """Multi-head attention with training signals, and the other tasks' ablations and variants."""
-    for recipe in EXTRA.values():
-        yield Configuration(task=recipe.task, group="queries", name=recipe.name, make=recipe.make)
-    for recipe in (*PAIRS.values(), *ASPECTS.values(), *DOCUMENTS.values()):
-        group = GROUPS.get(recipe.name, "reference")
-        yield Configuration(task=recipe.task, group=group, name=recipe.name, make=recipe.make)
+    for name, form in VARIANTS.items():
+        yield _form(name, form, "queries")
+    for name, form in (*PAIRS.items(), *ASPECTS.items(), *DOCUMENTS.items()):
+        yield _form(name, form, GROUPS.get(name, "reference"))
 
 
 def _alignments() -> Iterator[Configuration]:
@@ -89,7 +84,14 @@ def _alignments() -> Iterator[Configuration]:
         for score in (SCALED, ADDITIVE):
             yield _combination("alignment", f"{align} × {score}", score, align)
     for name in ("kernel ratio", "softmax-free kernel"):  # which neither of the two scores can feed
-        yield Configuration(task="sentence", group="alignment", name=f"{name} × kernel", make=RECIPES[name].make)
+        (found,) = (each for each in MECHANISMS if each.name == name)
+        yield Configuration(task="sentence", group="alignment", name=f"{name} × kernel", make=found.serve)
+
+
+def _form(name: str, form: ServedForm, group: str) -> Configuration:
+    return Configuration(
+        task=form.task, group=group, name=name, make=partial(form.make, name), same_as=SAME.get(name, "")
+    )
 
 
 def _combination(group: str, name: str, score: str, align: str, form: type[Reader] | None = None) -> Configuration:

@@ -17,7 +17,7 @@ from export.graph import Graph
 from export.interface import BATCH
 from export.together import graphs_together
 from models.cards.card import Card
-from models.testbed.build import Built
+from models.testbed.form import Built
 
 TYPICAL = {  # near the median lengths of the held-out parts
     "sentence": {"token": 20},

@@ -6,7 +6,7 @@ from statistics import fmean
 from benchmarks.mechanism_study.configurations import Configuration
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, standing
-from benchmarks.mechanism_study.training import PLANS
+from benchmarks.mechanism_study.training import SCHEDULES
 
 TITLES = {
     "sentence": "Sentence sentiment (mr_polarity)",
@@ -77,7 +77,7 @@ def _section(
     reference = found.get(REFERENCE[task])
     if reference is None:
         return
-    plan = PLANS[task]
+    plan = SCHEDULES[task]
     yield f"\n## {TITLES[task]}\n\n{plan.steps} steps of {plan.batch}, Adam at {plan.rate}; "
     yield f"{reference.held_out:,} held out.\n\n{_reading(present, reference)}\n"
     if task == "document":

@@ -15,7 +15,7 @@ from models.testbed.classifier import SmallModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Schedule:
     """How long and how fast a task is learned; the same for every mechanism of the task."""
 
     steps: int
@@ -23,11 +23,11 @@ class Plan:
     rate: float = 2e-3
 
 
-PLANS = {
-    "sentence": Plan(steps=160, batch=64, rate=8e-3),
-    "pair": Plan(steps=250, batch=64, rate=6e-3),
-    "aspect": Plan(steps=600, batch=64, rate=4e-3),
-    "document": Plan(steps=400, batch=16, rate=4e-3),
+SCHEDULES = {
+    "sentence": Schedule(steps=160, batch=64, rate=8e-3),
+    "pair": Schedule(steps=250, batch=64, rate=6e-3),
+    "aspect": Schedule(steps=600, batch=64, rate=4e-3),
+    "document": Schedule(steps=400, batch=16, rate=4e-3),
 }
 NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed
 
@@ -48,13 +48,13 @@ def with_noise(batch: dict[str, Tensor], card: Card, draw: bool) -> dict[str, Te
     return made
 
 
-def train(model: SmallModel, card: Card, data: TaskData, plan: Plan, seed: int) -> float:
+def train(model: SmallModel, card: Card, data: TaskData, schedule: Schedule, seed: int) -> float:
     """Fit the model; returns the processor seconds that it took."""
     model.train().requires_grad_(True)
     parameters = [p for p in model.parameters() if p.dtype.is_floating_point]
-    optimiser = torch.optim.Adam(parameters, lr=plan.rate, fused=True)
+    optimiser = torch.optim.Adam(parameters, lr=schedule.rate, fused=True)
     began = time.process_time()
-    for index in _steps(data.train, plan, seed):
+    for index in _steps(data.train, schedule, seed):
         batch = with_noise(tensors(data.train, index), card, draw=True)
         loss = model.loss(torch.from_numpy(data.train.labels[index]), **batch)
         optimiser.zero_grad()
@@ -65,11 +65,11 @@ def train(model: SmallModel, card: Card, data: TaskData, plan: Plan, seed: int) 
     return time.process_time() - began
 
 
-def _steps(part: Part, plan: Plan, seed: int) -> Iterator[np.ndarray]:
+def _steps(part: Part, schedule: Schedule, seed: int) -> Iterator[np.ndarray]:
     generator, done = np.random.default_rng(seed), 0
     while True:
-        for index in batches(part, plan.batch, generator):
-            if done == plan.steps:
+        for index in batches(part, schedule.batch, generator):
+            if done == schedule.steps:
                 return
             done += 1
             yield index

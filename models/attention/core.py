@@ -93,9 +93,11 @@ class Attention(nn.Module):
             query = key.new_zeros(()).expand(key.shape[0], key.shape[1], 1, 1)  # one row, for a score that ignores it
         scores = self.score(query, key, context)
         if not self.score.multidimensional:
-            return self.align(scores, mask, context), context
-        # With the feature axis in front, alignments see [..., query, key] as ever and masks broadcast.
-        return self.align(scores.movedim(-1, 0), mask, context).movedim(0, -1), context
+            weights = self.align(scores, mask, context)
+        else:
+            # With the feature axis in front, alignments see [..., query, key] as ever and masks broadcast.
+            weights = self.align(scores.movedim(-1, 0), mask, context).movedim(0, -1)
+        return weights.to(value.dtype), context  # a score may be finer than the features it comes from
 
 
 def check_call(score: Score, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None) -> None:

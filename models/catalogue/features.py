@@ -28,6 +28,8 @@ from models.attention.score import ActivatedGeneral, Additive, General, Score
 from models.catalogue.examples import AXES, Inputs, calling, pair_inputs, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import HEADS, Mechanism, Sizes
+from models.testbed import aspect_forms
+from models.testbed import pair_forms as forms
 
 MAX = 32
 ROTATORY_AXES = {
@@ -101,6 +103,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=Alternating,
         build=lambda: Alternating(over_first=additive(), over_second=additive(), d_query=D),
         outputs=("first", "second", "start_weights", "second_weights", "first_weights"),
+        served=forms.co(forms.alternating, forms.ALTERNATING, score="additive"),
     ),
     pair(
         row="G2",
@@ -108,6 +111,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=Interactive,
         build=lambda: Interactive(over_first=activated(), over_second=activated()),
         outputs=("first", "second", "first_weights", "second_weights"),
+        served=forms.co(forms.interactive(forms.activated), forms.COARSE, score="activated general"),
     ),
     pair(
         row="G3",
@@ -115,6 +119,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=Parallel,
         build=parallel(bilinear, perceptron),
         outputs=FINE,
+        served=forms.fine(forms.bilinear, forms.perceptron, "activated general"),
     ),
     pair(
         row="G3",
@@ -122,8 +127,16 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=Parallel,
         build=parallel(lambda: ConcatProduct(d=D), perceptron),
         outputs=FINE,
+        served=forms.fine(forms.concat_product, forms.perceptron, "concat-product"),
     ),
-    pair(row="G4", name="attentive pooling", module=Pooling, build=parallel(bilinear, Pooling), outputs=FINE),
+    pair(
+        row="G4",
+        name="attentive pooling",
+        module=Pooling,
+        build=parallel(bilinear, Pooling),
+        outputs=FINE,
+        served=forms.fine(forms.bilinear, forms.pooling, "activated general"),
+    ),
     pair(
         row="G5",
         name="multi-grained co-attention",
@@ -135,15 +148,23 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
             fine=parallel(lambda: ConcatProduct(d=D), Pooling)(),
         ),
         outputs=("context", "coarse_first", "coarse_second", "fine_first", "fine_second", "affinity"),
+        served=forms.co(forms.multi_grained, forms.GRAINS, score="general", read=forms.read_grains, pairs=2),
     ),
-    rotatory(name="rotatory attention", build=lambda: Rotatory(rotations=[rotation()])),
-    rotatory(name="rotatory attention, repeated", build=lambda: Rotatory(rotations=[rotation(), rotation()])),
+    rotatory(
+        name="rotatory attention", served=aspect_forms.rotatory(1), build=lambda: Rotatory(rotations=[rotation()])
+    ),
+    rotatory(
+        name="rotatory attention, repeated",
+        build=lambda: Rotatory(rotations=[rotation(), rotation()]),
+        served=aspect_forms.rotatory(aspect_forms.TURNS),
+    ),
     pair(
         row="G7",
         name="aggregation by pooling",
         module=Pooling,
         build=parallel(lambda: General(d_q=D, d_k=D), Pooling),
         outputs=FINE,
+        served=forms.fine(forms.general, forms.pooling, "general"),
     ),
     pair(
         row="G7",
@@ -151,6 +172,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=Perceptron,
         build=parallel(lambda: General(d_q=D, d_k=D), perceptron),
         outputs=FINE,
+        served=forms.fine(forms.general, forms.perceptron, "general"),
     ),
     pair(
         row="G7",
@@ -158,6 +180,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=LinearTransformation,
         build=parallel(bilinear, lambda: LinearTransformation(max_first=MAX, max_second=MAX)),
         outputs=FINE,
+        served=forms.fine(forms.bilinear, forms.linear, "activated general"),
     ),
     pair(
         row="G7",
@@ -165,6 +188,7 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=AttentionOverAttention,
         build=parallel(lambda: General(d_q=D, d_k=D), AttentionOverAttention),
         outputs=FINE,
+        served=forms.fine(forms.general, lambda t: AttentionOverAttention(), "general"),
     ),
     pair(
         row="G7",
@@ -172,25 +196,30 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         module=NestedPerceptron,
         build=parallel(bilinear, lambda: NestedPerceptron(d_first=D, d_second=D, d_w=5)),
         outputs=FINE,
+        served=forms.fine(forms.bilinear, forms.nested, "activated general"),
     ),
     affinity(
         name="bilinear affinity",
         module=TanhBilinear,
         build=lambda: Attention(score=TanhBilinear(d_q=D, d_k=D, heads=HEADS)),
+        served=forms.fine(forms.bilinear, forms.pooling, "activated general"),
     ),
     affinity(
         name="concat-product affinity",
         module=ConcatProduct,
         build=lambda: Attention(score=ConcatProduct(d=D, heads=HEADS)),
+        served=forms.fine(forms.concat_product, forms.pooling, "concat-product"),
     ),
     affinity(
         name="decomposable affinity",
         module=Decomposable,
         build=lambda: Attention(score=Decomposable(d_q=D, d_k=D, d_w=5, heads=HEADS)),
+        served=forms.fine(forms.decomposable, forms.pooling, "decomposable"),
     ),
     affinity(
         name="Hermitian affinity",
         module=Hermitian,
         build=lambda: Attention(score=Hermitian(d_q=D, d_k=D, d_c=4, heads=HEADS)),
+        served=forms.fine(forms.hermitian, forms.pooling, "Hermitian"),
     ),
 )

@@ -11,6 +11,8 @@ from models.attention.general import FeatureAttention, NadarayaWatson, TaskModel
 from models.attention.score import Additive, ScaledDot, SelfAttentive
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
+from models.testbed.form import attended
+from models.testbed.taxonomy import ADDITIVE, SCALED
 
 FEATURE_AXES = {"features": ("batch", "key", None), "query": ("batch", "query", None)}
 
@@ -64,6 +66,7 @@ GENERAL: tuple[Mechanism, ...] = (
         call=call_task,
         outputs=("outputs", "weights"),
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
+        served=attended(lambda t: Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)), score="self-attentive"),
     ),
     Mechanism(
         row="A2",
@@ -74,6 +77,7 @@ GENERAL: tuple[Mechanism, ...] = (
         make_inputs=feature_inputs(with_query=True),
         call=call_feature_attention,
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
+        served=attended(lambda t: Attention(score=Additive(d_q=t.d, d_k=t.d, d_w=t.d)), score=ADDITIVE),
     ),
     Mechanism(
         row="A3",
@@ -81,6 +85,7 @@ GENERAL: tuple[Mechanism, ...] = (
         column="general",
         module=FusionGate,
         build=lambda: Attention(score=ScaledDot(), combine=FusionGate(d=D)),
+        served=attended(lambda t: Attention(score=ScaledDot(), combine=FusionGate(d=t.d)), score=SCALED),
     ),
     Mechanism(
         row="A4",
@@ -88,5 +93,6 @@ GENERAL: tuple[Mechanism, ...] = (
         column="general",
         module=NadarayaWatson,
         build=lambda: NadarayaWatson(bandwidth=0.7),
+        served=attended(lambda t: NadarayaWatson(bandwidth=1.0), score="Gaussian kernel"),
     ),
 )

@@ -9,6 +9,8 @@ from models.attention.score import Additive, General, SelfAttentive
 from models.catalogue.examples import Inputs, calling, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
+from models.testbed import aspect_forms, document_forms
+from models.testbed.form import attended
 
 
 def pool() -> SelfAttentivePool:
@@ -49,6 +51,7 @@ LEVELS: tuple[Mechanism, ...] = (
         column="levels",
         module=Attention,
         build=lambda: Attention(score=General(d_q=D, d_k=D)),
+        served=attended(lambda t: Attention(score=General(d_q=t.d, d_k=t.d)), score="general"),
     ),
     Mechanism(
         row="E2",
@@ -69,6 +72,7 @@ LEVELS: tuple[Mechanism, ...] = (
             "word_mask": ("batch", "query"),
             "character_mask": ("batch", "key"),
         },
+        served=document_forms.document(document_forms.via, levels="attention-via-attention", score="additive"),
     ),
     Mechanism(
         row="E3",
@@ -80,6 +84,7 @@ LEVELS: tuple[Mechanism, ...] = (
         call=calling("words", "word_mask"),
         outputs=("document", "word_weights", "sentence_weights"),
         axes={"words": ("batch", "query", "key", None), "word_mask": ("batch", "query", "key")},
+        served=document_forms.hierarchical(document_forms.pool, document_forms.pool),
     ),
     Mechanism(
         row="E4",
@@ -91,5 +96,6 @@ LEVELS: tuple[Mechanism, ...] = (
         call=calling("text", "span", "text_mask"),
         outputs=("context", "target_weights", "text_weights"),
         axes={"text": ("batch", "key", None), "span": ("batch", "key"), "text_mask": ("batch", "key")},
+        served=aspect_forms.target_object(),
     ),
 )

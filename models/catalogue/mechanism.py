@@ -1,4 +1,4 @@
-"""One entry of the registry: a mechanism, how to build a small one, and what to feed it."""
+"""One entry of the registry: a mechanism, how to build a small one, what to feed it, and the model that serves it."""
 
 import inspect
 import re
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from models.attention.align.base import Align
 from models.attention.context import Context
 from models.attention.score.base import Score
+from models.testbed.form import Built, ServedForm
+from models.testbed.text import Texts
 
 FEATURES = 6  # size of queries, keys and values in the small instances
 HEADS = 2
@@ -99,7 +101,15 @@ class Mechanism:
     call: Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, ...]] = call_attention
     outputs: tuple[str, ...] = ("context", "weights")
     axes: dict[str, Axes] = field(default_factory=dict)
-    exports: bool = True  # False for what is there to train with: nothing of it is in a served graph
+    score: Callable[[Texts], Score] | None = None  # itself at the sizes of a task model, where it is a score
+    align: Callable[[Texts], Align] | None = None  # likewise, where it is an alignment
+    served: ServedForm | None = None  # None for what is there to train with: nothing of it is in a served graph
+
+    def serve(self, texts: Texts) -> Built:
+        """The small task model that serves it, untrained, and its card. Raises: ValueError where it only trains."""
+        if self.served is None:
+            raise ValueError(f"{self.name} is there to train with; no model serves it")
+        return self.served.make(self.name, texts)
 
     def inputs(self, sizes: Sizes, seed: int = 0) -> dict[str, Tensor]:
         """An example of the given sizes."""
@@ -154,6 +164,7 @@ class Mechanism:
             "capabilities": list(self.capabilities),
             "reads": list(self.context_fields),
             "outputs": list(self.outputs),
+            "task": self.served.task if self.served else None,
         }
 
     def explain(self) -> str:

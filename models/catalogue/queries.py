@@ -19,6 +19,10 @@ from models.attention.score import Additive, Dot, ScaledDot, SelfAttentive
 from models.catalogue.examples import AXES, Inputs, calling, feature_inputs, question_inputs
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import HEADS, Mechanism
+from models.testbed import pair_forms
+from models.testbed import sentence_forms as forms
+from models.testbed.form import read_by
+from models.testbed.taxonomy import ADDITIVE
 
 about_features = partial(
     Mechanism, column="queries", make_inputs=feature_inputs, call=calling("features", "mask"), axes=AXES
@@ -53,13 +57,21 @@ def call_self(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 QUERIES: tuple[Mechanism, ...] = (
-    Mechanism(row="H1", name="basic query", column="queries", module=Attention, build=lambda: Attention(score=Dot())),
+    Mechanism(
+        row="H1",
+        name="basic query",
+        column="queries",
+        module=Attention,
+        build=lambda: Attention(score=Dot()),
+        served=forms.last_state(),
+    ),
     asking(
         row="H2",
         name="specialised query, average",
         module=AverageQuery,
         build=lambda: AverageQuery(attention=additive()),
         call=calling("question", "features", "question_mask", "mask"),
+        served=forms.average_query(),
     ),
     about_features(
         row="H3",
@@ -67,6 +79,10 @@ QUERIES: tuple[Mechanism, ...] = (
         module=SelfAttentivePool,
         build=lambda: SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5))),
         call=call_pool,
+        served=read_by(
+            forms.pooled(lambda t: SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)))),
+            score="self-attentive",
+        ),
     ),
     about_features(
         row="H3",
@@ -74,6 +90,10 @@ QUERIES: tuple[Mechanism, ...] = (
         module=SelfAttentivePool,
         build=lambda: SelfAttentivePool(attention=Attention(score=Dot()), d_q=D),
         call=call_pool,
+        served=read_by(
+            forms.pooled(lambda t: SelfAttentivePool(attention=Attention(score=Dot()), d_q=t.d)),
+            score="multiplicative (dot)",
+        ),
     ),
     about_features(
         row="H3",
@@ -81,6 +101,7 @@ QUERIES: tuple[Mechanism, ...] = (
         module=SelfAttention,
         build=lambda: SelfAttention(attention=Attention(score=ScaledDot()), d_f=D, d_q=4, d_k=4, d_v=D, residual=True),
         call=call_self,
+        served=forms.every_token(),
     ),
     asking(
         row="H4",
@@ -88,6 +109,7 @@ QUERIES: tuple[Mechanism, ...] = (
         module=MultiHead,
         build=lambda: MultiHead(attention=Attention(score=ScaledDot()), d_model=D, heads=HEADS),
         call=call_asking,
+        served=forms.heads(),
     ),
     asking(
         row="H5",
@@ -95,6 +117,7 @@ QUERIES: tuple[Mechanism, ...] = (
         module=MultiHop,
         build=lambda: MultiHop(hops=[additive()] * 3),
         call=call_asking,
+        served=forms.hops(lambda t: MultiHop(hops=[forms.additive(t)] * forms.HOPS), forms.HOPS),
     ),
     asking(
         row="H5",
@@ -107,6 +130,7 @@ QUERIES: tuple[Mechanism, ...] = (
             average_first=True,
         ),
         call=call_asking,
+        served=forms.hops(forms.mixing, 2),
     ),
     asking(
         row="H5",
@@ -115,6 +139,7 @@ QUERIES: tuple[Mechanism, ...] = (
         build=lambda: QuestionHops(steps=[(additive(), additive(2 * D))] * 2),
         call=calling("question", "features", "question_mask", "mask"),
         outputs=("context", "question_weights", "weights"),
+        served=pair_forms.reread(),
     ),
     about_features(
         row="H6",
@@ -123,6 +148,7 @@ QUERIES: tuple[Mechanism, ...] = (
         build=lambda: CapsuleAttention(attention=Attention(score=Dot()), classes=LABELS, d_q=D, d_v=D),
         call=call_capsules,
         outputs=("context", "probability", "reconstruction", "weights"),
+        served=read_by(forms.capsules, score="multiplicative (dot)", multiplicity="capsule"),
     ),
     about_features(
         row="H7",
@@ -130,5 +156,6 @@ QUERIES: tuple[Mechanism, ...] = (
         module=LabelWise,
         build=lambda: LabelWise(attention=additive(), labels=LABELS, d_q=D),
         call=call_pool,
+        served=read_by(forms.label_wise, score=ADDITIVE, multiplicity="label-wise"),
     ),
 )

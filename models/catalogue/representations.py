@@ -12,6 +12,9 @@ from models.attention.score import Additive, SelfAttentive
 from models.catalogue.examples import Inputs, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
+from models.testbed import sentence_forms as forms
+from models.testbed.form import attended
+from models.testbed.taxonomy import ADDITIVE
 
 SIZES = (4, 3, 5)
 NAMES = ("large", "small", "characters")
@@ -62,10 +65,16 @@ REPRESENTATIONS: tuple[Mechanism, ...] = (
         column="representations",
         module=Attention,
         build=lambda: Attention(score=Additive(d_q=D, d_k=D, d_w=5)),
+        served=attended(forms.additive, score=ADDITIVE),
     ),
-    meta(name="dynamic meta-embeddings", build=lambda: MetaEmbedding(pool=pool(D), sizes=SIZES, d=D)),
+    meta(
+        name="dynamic meta-embeddings",
+        build=lambda: MetaEmbedding(pool=pool(D), sizes=SIZES, d=D),
+        served=forms.meta(contextualised=False),
+    ),
     meta(
         name="contextualised meta-embeddings",
         build=lambda: MetaEmbedding(pool=pool(2), sizes=SIZES, d=D, encode=Neighbours()),
+        served=forms.meta(contextualised=True),
     ),
 )

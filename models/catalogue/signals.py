@@ -79,7 +79,7 @@ def query_rows(mask: Tensor) -> Tensor:
     return mask.unsqueeze(1)
 
 
-trained = partial(Mechanism, column="signals", make_inputs=signal_inputs, exports=False)
+trained = partial(Mechanism, column="signals", make_inputs=signal_inputs)
 SIGNALS: tuple[Mechanism, ...] = (
     signal("I1", "supervised attention, cross-entropy", signals.gold_cross_entropy, "weights", "gold"),
     signal("I1", "supervised attention, squared error", signals.gold_squared_error, "weights", "gold"),

@@ -56,7 +56,7 @@ def line(row: Row, found: Sequence[Mechanism], evidence: Evidence) -> str:
 
 def mark(found: Sequence[Mechanism], names: Collection[str], *, served_only: bool = False) -> str:
     """Whether all mechanisms of a row are among the names."""
-    meant = [m for m in found if m.exports] if served_only else list(found)
+    meant = [m for m in found if m.served] if served_only else list(found)
     if not found:
         return NO
     if not meant:

@@ -24,7 +24,7 @@ LAYOUTS = {
 }
 
 
-class Context(nn.Module):
+class Surroundings(nn.Module):
     """What a word's surroundings say of one of its representations, for contextualised meta-embeddings.
 
     Two numbers a word, as the two units of the paper's BiLSTM, by a convolution over five words.
@@ -53,7 +53,9 @@ class MetaModel(SmallModel):
         d = texts.d
         self.features = Features(texts)
         self.narrow = nn.Embedding(texts.vocabulary, d // 2, padding_idx=0)
-        self.mix = MetaEmbedding(pool=pool, sizes=(d, d // 2, d), d=d, encode=Context(d=d) if contextualised else None)
+        self.mix = MetaEmbedding(
+            pool=pool, sizes=(d, d // 2, d), d=d, encode=Surroundings(d=d) if contextualised else None
+        )
         self.classify = Classify(texts, d_in=d)
 
     def forward(self, **tensors: Tensor) -> Answer:

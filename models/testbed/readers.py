@@ -102,7 +102,7 @@ class Pooled(Reader):
         return {"log_probability": drawn}
 
 
-class TokenToToken(Reader):
+class EachToken(Reader):
     """Every token looks at the text, and what they saw is averaged (self-attention, BF eq. 35–37, H3).
 
     q_i = W_Q f_i;  c_i, a_i = attention(q_i, W_K F, W_V F);  c = mean_i c_i
@@ -198,5 +198,5 @@ def reader(attention: Attention, *, d: int) -> Reader:
     if needs & {"previous_weights", "coverage", "upper_bounds"}:
         return Stepwise(attention=attention, d=d)
     if needs & {"query_positions", "distances"}:
-        return TokenToToken(attention=attention, d=d)
+        return EachToken(attention=attention, d=d)
     return Pooled(attention=attention, d=d)

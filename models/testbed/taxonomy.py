@@ -3,6 +3,8 @@
 from limelight.v1 import model_pb2
 from models.cards import describe
 
+SCALED, ADDITIVE, SOFT = "scaled multiplicative", "additive", "soft (global)"
+
 
 def taxonomy(
     *,
@@ -21,7 +23,7 @@ def taxonomy(
         levels,
         representations,
         score,
-        "global" if align in ("", "soft (global)") else align,
+        "global" if align in ("", SOFT) else align,
         "multi-dimensional" if multidimensional else "single-dimensional",
         query,
         multiplicity,

@@ -11,6 +11,12 @@ from models.data import tokenizers
 TOKENIZER = "tokenizer.json"
 MAX_CHARACTERS = 20_000
 
+# What the survey leaves open, chosen here once, so that mechanisms are compared on equal terms.
+RADIUS = 3  # of local windows, in words
+FILTERS = 3  # of a Gaussian grid
+OUTPUTS = 3  # rows of an importance matrix
+RANDOM_FEATURES = 64
+
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:

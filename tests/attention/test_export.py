@@ -17,7 +17,7 @@ EXPORTED = Sizes(2, 3, 5)
 OTHERS = [Sizes(1, 1, 1), Sizes(3, 1, 7), Sizes(1, 6, 2), Sizes(4, 7, 9)]
 
 
-EXPORTED_MECHANISMS = [m for m in MECHANISMS if m.exports]
+EXPORTED_MECHANISMS = [m for m in MECHANISMS if m.served]
 GROUPS = {column: [m for m in EXPORTED_MECHANISMS if m.column == column] for column in
           dict.fromkeys(m.column for m in EXPORTED_MECHANISMS)}  # fmt: skip
 

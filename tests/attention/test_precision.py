@@ -9,7 +9,7 @@ from models.catalogue.mechanism import Mechanism, Sizes
 from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import check_masked_keys_get_nothing, run, shaken
 
-EXPORTED = [m for m in MECHANISMS if m.exports]  # training signals are sums in float32
+EXPORTED = [m for m in MECHANISMS if m.served]  # training signals are sums in float32
 each = pytest.mark.parametrize("mechanism", EXPORTED, ids=lambda m: f"{m.row} {m.name}")
 
 

@@ -74,7 +74,7 @@ def test_every_mechanism_is_compared_and_no_two_lines_have_the_same_name() -> No
     assert len({each.key for each in found}) == len(found)
     names = {each.name for each in found}
     for mechanism in MECHANISMS:
-        if mechanism.exports and mechanism.column != "align":
+        if mechanism.served and mechanism.column != "align":
             assert mechanism.name in names
     keys = {each.key for each in measured()}
     assert set(REFERENCE.values()) <= keys

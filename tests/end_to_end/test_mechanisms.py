@@ -32,7 +32,7 @@ PROCESSES = 2
 def trained(name: str) -> TrainedModel:
     """A mechanism's model with weights of its own, larger than fresh ones, so that differences show."""
     torch.manual_seed(list(SERVED).index(name))
-    model, card = SERVED[name].make(texts())
+    model, card = SERVED[name].make(name, texts())
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1.5)

@@ -15,13 +15,15 @@ from export.claims import check_map
 from export.interface import BATCH, output_ports
 from models.attention import CombinationError
 from models.cards.card import Card
+from models.catalogue.parts import ALIGNS, UNIFORM, combine
 from models.catalogue.registry import MECHANISMS
-from models.testbed.build import EXTRA, RECIPES, Built, combine
-from models.testbed.parts import ALIGNS, SCALED, SOFT, UNIFORM
-from models.testbed.readers import Stepwise, TokenToToken
+from models.testbed.form import Built
+from models.testbed.readers import EachToken, Stepwise
+from models.testbed.sentence_forms import VARIANTS
+from models.testbed.taxonomy import SCALED, SOFT
 from tests.models.small_texts import INSTANCES, texts
 
-EVERY = {**RECIPES, **EXTRA}
+EVERY = {**{each.name: each.served for each in MECHANISMS if each.served}, **VARIANTS}
 TARGET = torch.tensor([0, 1, 2])
 
 
@@ -42,11 +44,13 @@ def tensors(card: Card, some: list[Row]) -> dict[str, Tensor]:
 
 def made(name: str) -> Built:
     torch.manual_seed(0)
-    return EVERY[name].make(texts())
+    return EVERY[name].make(name, texts())
 
 
-def test_every_mechanism_that_can_be_served_has_a_task_model() -> None:
-    assert set(RECIPES) == {each.name for each in MECHANISMS if each.exports}
+def test_only_training_signals_have_no_task_model() -> None:
+    assert {each.column for each in MECHANISMS if each.served is None} == {"signals"}
+    with pytest.raises(ValueError, match="train"):
+        next(each for each in MECHANISMS if each.served is None).serve(texts())
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -108,7 +112,7 @@ def test_a_model_learns_three_examples_by_heart(name: str) -> None:
         assert model(**found).outputs["logits"].argmax(-1).equal(TARGET)
 
 
-@pytest.mark.parametrize("form", [None, TokenToToken, Stepwise])
+@pytest.mark.parametrize("form", [None, EachToken, Stepwise])
 def test_the_unweighted_average_gives_every_word_the_same_weight(form: type | None) -> None:
     model, card = combine(UNIFORM, SOFT, texts(), form=form)
     found: Mapping[str, Tensor] = tensors(card, rows(card, "sentence")[:1])
@@ -135,5 +139,4 @@ def test_a_score_that_is_no_kernel_is_refused_with_the_reason() -> None:
 
 
 def test_every_alignment_can_be_built_with_some_score() -> None:
-    recipes = {name for name in ALIGNS if name in RECIPES}
-    assert set(ALIGNS) - recipes == {"hard, straight-through", "tanh"}  # variants that other recipes hold
+    assert set(ALIGNS) - set(EVERY) == {"hard, straight-through", "tanh"}  # variants that other forms hold

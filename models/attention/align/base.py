@@ -1,7 +1,5 @@
 """What every alignment is, and the steps that alignments share."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +7,7 @@ from models.attention.context import Context
 
 
 class Align(nn.Module):
-    """Weights from scores (BF eq. 24; G and C: distribution function).
+    """Weights from scores (BF eq. 3 and 25; G and C: distribution function).
 
     a = align(e)
 
@@ -20,21 +18,24 @@ class Align(nn.Module):
     """
 
     normalised: bool = True  # weights of a query sum to 1 (to 0 where nothing may be attended to)
-    signed: ClassVar[bool] = False  # weights may be negative
-    stochastic: ClassVar[bool] = False  # draws when training, or when the context carries noise
-    sparse: ClassVar[bool] = False  # allowed keys may get exactly 0
-    shift_invariant: ClassVar[bool] = True  # adding a constant to the scores changes nothing
-    scale_hardens: ClassVar[bool] = True  # multiplying the scores tends to all weight on the best key
-    key_order: ClassVar[bool] = False  # reads the order of the keys (positions), so permuting keys matters
-    needs_kernel: ClassVar[bool] = False  # scores must be a kernel, see Score.kernel
-    uses_scores: ClassVar[bool] = True
-    needs_query: ClassVar[bool] = False  # reads the query itself
-    makes_queries: ClassVar[bool] = False  # gives several rows of weights a query
-    context_fields: ClassVar[tuple[str, ...]] = ()
+    signed: bool = False  # weights may be negative
+    stochastic: bool = False  # draws when training, or when the context carries noise
+    sparse: bool = False  # allowed keys may get exactly 0
+    shift_invariant: bool = True  # adding a constant to the scores changes nothing
+    scale_hardens: bool = True  # multiplying the scores tends to all weight on the best key
+    key_order: bool = False  # reads the order of the keys (positions), so permuting keys matters
+    needs_kernel: bool = False  # scores must be a kernel, see Score.kernel
+    uses_scores: bool = True
+    needs_query: bool = False  # reads the query itself
+    makes_queries: bool = False  # gives several rows of weights a query
+    context_fields: tuple[str, ...] = ()  # what it reads of the context besides query, key and mask
     d_q: int | None = None
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         raise NotImplementedError
+
+
+CAPABILITIES = ("d_q", *(name for name, kind in Align.__annotations__.items() if kind is bool))  # what others ask about
 
 
 def fill(scores: Tensor, mask: Tensor | None) -> Tensor:

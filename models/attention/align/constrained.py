@@ -6,25 +6,48 @@ from torch import Tensor
 from models.attention.align.base import Align, fill, keep
 from models.attention.context import Context
 
+HALVINGS = 21  # enough for a million keys
+LARGEST_EXPONENT = 700.0  # of a float64, in round numbers
+
 
 def constrained_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
     """The distribution nearest to softmax(scores), in relative entropy, with no weight above its bound.
 
     a_l = u_l for the keys that saturate, the rest shares what is left as softmax would: a_l = min(u_l, r exp(e_l)).
-    Keys saturate in the order of exp(e_l) / u_l, so one sort finds how many do.
+    Keys saturate in the order of exp(e_l) / u_l. Only differences of scores are exponentiated: where the best keys are
+    bounded, others share what is left however far below they are.
     """
-    odds = (scores - scores.amax(-1, keepdim=True)).exp()
-    order = (scores - bounds.log()).sort(-1, descending=True).indices
-    odds_in_order, bounds_in_order = odds.gather(-1, order), bounds.gather(-1, order)
-    # If the n first saturate, the others share 1 - (their bounds) in proportion to their odds.
-    left = (1 - (bounds_in_order.cumsum(-1) - bounds_in_order)).clamp(min=0)
-    shared = odds_in_order.flip(-1).cumsum(-1).flip(-1)
-    rate = left / torch.where(shared > 0, shared, torch.ones_like(shared))
-    fits = (odds_in_order * rate <= bounds_in_order) & (bounds_in_order > 0)
-    saturated = (fits.int().cumsum(-1) == 0).sum(-1, keepdim=True)
-    all_do = saturated == odds.shape[-1]
-    final = rate.gather(-1, saturated.clamp(max=odds.shape[-1] - 1))
-    return torch.where(all_do, bounds, torch.minimum(bounds, odds * final))
+    with torch.no_grad():
+        order = (scores - bounds.log()).sort(-1, descending=True).indices
+        count = saturated(scores, bounds, order)
+    scores_in_order, bounds_in_order = scores.gather(-1, order), bounds.gather(-1, order)
+    free = torch.arange(scores.shape[-1], device=scores.device) >= count
+    left = 1 - bounds_in_order.masked_fill(free, 0).sum(-1, keepdim=True)
+    odds = fill(scores_in_order, free)
+    best = odds.amax(-1, keepdim=True).detach()
+    # A row in which all keys saturate has no odds; its rate is not used.
+    rate = left.clamp(min=0) / keep((odds - best).exp(), free).sum(-1, keepdim=True).clamp(min=1)
+    # A key that saturates may be far better than any that is free: exp() must not overflow for it.
+    shared = torch.minimum(bounds, rate * (scores - best).clamp(max=LARGEST_EXPONENT).exp())
+    return torch.where(free.any(-1, keepdim=True), shared, bounds)
+
+
+def saturated(scores: Tensor, bounds: Tensor, order: Tensor) -> Tensor:
+    """How many keys have no more than their bounds [..., 1], the first ones in the order of exp(e_l) / u_l.
+
+    At the rate r at which the i-th saturates, Σ_l min(u_l, r exp(e_l)) grows with i: it is found by halving.
+    """
+    levels = (scores - bounds.log()).gather(-1, order)
+    low = torch.zeros_like(order[..., :1])
+    high = torch.full_like(low, scores.shape[-1])
+    for _ in range(HALVINGS):
+        middle = torch.div(low + high, 2, rounding_mode="floor")
+        level = levels.gather(-1, middle.clamp(max=scores.shape[-1] - 1))
+        within = torch.minimum(bounds, (scores - level).exp()).sum(-1, keepdim=True) <= 1
+        open_yet = low < high
+        low = torch.where(open_yet & within, middle + 1, low)
+        high = torch.where(open_yet & ~within, middle, high)
+    return low
 
 
 def constrained_sparsemax(scores: Tensor, bounds: Tensor) -> Tensor:

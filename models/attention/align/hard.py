@@ -19,7 +19,7 @@ def gumbel(noise: Tensor) -> Tensor:
 
 
 class Hard(Align):
-    """Hard alignment: one key drawn from the softmax (Xu et al. 2015, §4.1; survey BF eq. 26–27).
+    """Hard alignment: one key drawn from the softmax (Xu et al. 2015, §4.1; survey BF eq. 26).
 
     m ~ multinomial(softmax(e));  a = one-hot(m)
 

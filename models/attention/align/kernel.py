@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from models.attention.align.base import Align, keep, normalise
+from models.attention.align.base import Align, in_single, keep, normalise
 from models.attention.context import Context
 
 
@@ -21,7 +21,7 @@ class KernelRatio(Align):
     scale_hardens = False
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        return normalise(keep(scores, mask))
+        return normalise(keep(in_single(scores), mask))
 
 
 class KernelWeights(Align):

@@ -14,7 +14,7 @@ def window(centre: Tensor, key_positions: Tensor, radius: float) -> Tensor:
 
 
 class LocalMonotonic(Align):
-    """Local alignment, monotonic: query t looks around key t (Luong et al. 2015, §3.2 local-m; survey BF eq. 28).
+    """Local alignment, monotonic: query t looks around key t (Luong et al. 2015, §3.2 local-m; survey BF eq. 27).
 
     a_l = exp(e_l) / Σ_{j=p-D}^{p+D} exp(e_j), with p the query's position
 
@@ -36,7 +36,7 @@ class LocalMonotonic(Align):
 
 
 class LocalPredictive(Align):
-    """Local alignment, predictive: the query says where to look (Luong et al. 2015, eq. 9–10; survey BF eq. 29–30).
+    """Local alignment, predictive: the query says where to look (Luong et al. 2015, eq. 9–10; survey BF eq. 28–29).
 
     p = S · sigmoid(w_pᵀ tanh(W_p q));  a_l = softmax_window(e)_l · exp(-(l - p)² / 2σ²), σ = D / 2
 

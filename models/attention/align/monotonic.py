@@ -1,7 +1,5 @@
 """Online alignments (C15): hard monotonic, and monotonic chunkwise (MoChA)."""
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -52,7 +50,7 @@ class HardMonotonic(Align):
     shift_invariant = False
     scale_hardens = False
     key_order = True
-    context_fields: ClassVar[tuple[str, ...]] = ("previous_weights", "noise")
+    context_fields: tuple[str, ...] = ("previous_weights", "noise")
 
     def __init__(self, *, noise_scale: float = 1.0) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from models.attention.align.base import Align, both
+from models.attention.align.base import CAPABILITIES, Align, both
 from models.attention.align.soft import Softmax
 from models.attention.context import Context
 from models.attention.masks import Mask
@@ -14,19 +14,22 @@ class PositionalMask(Align):
     a = align(e + M), M_ij = 0 where position i may attend to position j, otherwise -∞
 
     The masks are those of `models.attention.masks`: forward, backward, diagonal_disabled, block, window, …
+    What the alignment inside is, needs and reads (signed, sparse, a kernel, noise, …), this one is, needs and reads.
 
     Shapes: scores [..., query, key], positions from the context (default 0, 1, …) -> weights of the scores' shape.
     """
 
     key_order = True
-    context_fields = ("query_positions", "key_positions")
 
     def __init__(self, *, mask: Mask, align: Align | None = None) -> None:
         super().__init__()
         self.mask = mask
         self.align = Softmax() if align is None else align
-        self.normalised = self.align.normalised
-        self.d_q = self.align.d_q
+        for capability in CAPABILITIES:
+            if capability != "key_order":
+                setattr(self, capability, getattr(self.align, capability))
+        positions = ("query_positions", "key_positions")
+        self.context_fields = tuple(dict.fromkeys((*positions, *self.align.context_fields)))
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         weights: Tensor = self.align(scores, both(mask, self.mask(*context.positions(scores))), context)

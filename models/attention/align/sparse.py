@@ -15,14 +15,15 @@ def sparsemax(scores: Tensor) -> Tensor:
     excess = ranked.cumsum(-1) - 1
     support = (rank * ranked > excess).sum(-1, keepdim=True)
     threshold = excess.gather(-1, support - 1) / support.to(scores.dtype)
-    return (scores - threshold).clamp(min=0)
+    return (scores - threshold).relu()  # unlike clamp, without gradient for a key right at the threshold
 
 
 def centred(scores: Tensor, mask: Tensor | None, depth: float) -> Tensor:
     """Scores from 0 down to -depth, the best allowed key at 0, keys that are not allowed at -depth.
 
-    A projection that gives nothing to keys `depth` or more below the best is not changed by this, and its sums stay
-    exact however large the scores are.
+    A projection that gives nothing to keys less than `depth` below the best is not changed by this, and its sums stay
+    exact however large the scores are. `depth` is twice what the projection needs: a key just there would tie with the
+    threshold of a row whose best key takes all, and rounding would let thousands of them in.
     """
     scores = fill(in_single(scores), mask)
     return (scores - scores.amax(-1, keepdim=True)).clamp(min=-depth)
@@ -39,4 +40,4 @@ class Sparsemax(Align):
     sparse = True
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        return keep(sparsemax(centred(scores, mask, depth=1)).to(scores.dtype), mask)
+        return keep(sparsemax(centred(scores, mask, depth=2)).to(scores.dtype), mask)

@@ -9,7 +9,7 @@ from models.attention.errors import ShapeError, require_features
 
 
 class Score(nn.Module):
-    """Relevance of each key for each query (BF eq. 3 and 23; G: compatibility, C: alignment function).
+    """Relevance of each key for each query (BF eq. 2 and 23; G: compatibility, C: alignment function).
 
     e = score(q, k)
 

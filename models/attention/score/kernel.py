@@ -46,7 +46,8 @@ class RandomFeatures(Score):
     positive (Choromanski et al. 2021, eq. 5): φ(x) = exp(W x̃ - ‖x̃‖² / 2) / √m, x̃ = x / d^¼
     e = φ(q)ᵀ φ(k), with W drawn once, m × d, standard normal
 
-    The trigonometric estimate may be negative; the positive one never is.
+    The trigonometric estimate may be negative; the positive one never is. Positive features are exponentials: scores
+    are float32 at least, whatever the query's type, because half precision ends at 65,504.
 
     Shapes: query [batch, head, query, d], key [batch, head, key, d] -> scores [batch, head, query, key].
     Raises: ShapeError where d differs from what the score was built for.
@@ -63,7 +64,7 @@ class RandomFeatures(Score):
         self.register_buffer("directions", torch.randn(features, d, generator=generator))
 
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        return (self.feature_map(query) @ self.feature_map(key).transpose(-2, -1)).to(query.dtype)
+        return self.feature_map(query) @ self.feature_map(key).transpose(-2, -1)
 
     def feature_map(self, x: Tensor) -> Tensor:
         """φ(x) [batch, head, position, m or 2m], in float32 at least: exp overflows half precision."""

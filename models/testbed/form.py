@@ -1,35 +1,30 @@
-"""A recipe: a mechanism put into a small task model. What the recipes of one task share is here."""
+"""The form in which a mechanism is compared and served: a task, and a small model made for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from models.attention import Attention
 from models.cards.card import Card
 from models.testbed import sentence as sentences
 from models.testbed.classifier import SmallModel
-from models.testbed.parts import SOFT
 from models.testbed.readers import Reader, reader
-from models.testbed.taxonomy import taxonomy
+from models.testbed.taxonomy import SOFT, taxonomy
 from models.testbed.text import Texts
 
 Built = tuple[SmallModel, Card]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """A mechanism in a task model. task: sentence, pair, aspect or document; name: the mechanism's in the registry."""
+class ServedForm:
+    """A mechanism in a small task model.
+
+    task: sentence, pair, aspect or document. make: from a title and what is read to model and card. attention: the
+    `Attention` inside by itself, where the mechanism is one.
+    """
 
     task: str
-    name: str
-    make: Callable[[Texts], Built] = field(repr=False)
-
-
-def table(*recipes: Recipe) -> Mapping[str, Recipe]:
-    """Recipes by name. Raises: ValueError where two have the same."""
-    found = {each.name: each for each in recipes}
-    if len(found) != len(recipes):
-        raise ValueError("two recipes have the same name")
-    return found
+    make: Callable[[str, Texts], Built] = field(repr=False)
+    attention: Callable[[Texts], Attention] | None = field(default=None, repr=False)
 
 
 def sentence(
@@ -49,23 +44,27 @@ def sentence(
 
 
 def read_by(
-    name: str, make: Callable[[Texts], Reader], *, score: str, align: str = SOFT, multiplicity: str = "singular"
-) -> Recipe:
+    make: Callable[[Texts], Reader], *, score: str, align: str = SOFT, multiplicity: str = "singular"
+) -> ServedForm:
     """A mechanism that is a reader of sentences."""
 
-    def built(texts: Texts) -> Built:
-        return sentence(name, make(texts), texts, score=score, align=align, multiplicity=multiplicity)
+    def built(title: str, texts: Texts) -> Built:
+        return sentence(title, make(texts), texts, score=score, align=align, multiplicity=multiplicity)
 
-    return Recipe(task="sentence", name=name, make=built)
+    return ServedForm(task="sentence", make=built)
 
 
 def attended(
-    name: str,
     make: Callable[[Texts], Attention],
     *,
     score: str,
     align: str = SOFT,
     form: Callable[..., Reader] | None = None,
-) -> Recipe:
+) -> ServedForm:
     """A mechanism that is an `Attention`, read by the form that it needs, or by the one given."""
-    return read_by(name, lambda texts: (form or reader)(attention=make(texts), d=texts.d), score=score, align=align)
+
+    def built(title: str, texts: Texts) -> Built:
+        module = (form or reader)(attention=make(texts), d=texts.d)
+        return sentence(title, module, texts, score=score, align=align)
+
+    return ServedForm(task="sentence", make=built, attention=make)

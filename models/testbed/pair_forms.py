@@ -1,4 +1,4 @@
-"""Recipes of co-attention and rotatory attention (catalogue G), and of what reads a question again (H5)."""
+"""Forms of the pair model: co-attention (catalogue G), and what reads a question again (H5)."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,7 +9,6 @@ from models.attention import Attention
 from models.attention.features import (
     Aggregate,
     Alternating,
-    AttentionOverAttention,
     ConcatProduct,
     Decomposable,
     Hermitian,
@@ -20,29 +19,24 @@ from models.attention.features import (
     Parallel,
     Perceptron,
     Pooling,
-    Rotation,
-    Rotatory,
     TanhBilinear,
 )
 from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.specialised import average
 from models.attention.score import ActivatedGeneral, Additive, General, Score
-from models.testbed import aspect, pair
-from models.testbed.aspect import RotatoryModel, rotations
+from models.testbed import pair
+from models.testbed.form import Built, ServedForm
 from models.testbed.layout import Layout
 from models.testbed.pair import AFFINITY, FIRST, ROW_OF_FIRST, ROW_OF_SECOND, SECOND, PairModel, Read
-from models.testbed.recipe import Built, Recipe, table
 from models.testbed.taxonomy import taxonomy
 from models.testbed.text import Texts
 
-TURNS = 3
 COARSE = {"first": ROW_OF_FIRST, "second": ROW_OF_SECOND}
 FINE = {**COARSE, "affinity": AFFINITY}
 CO = "parallel co-attention"
 
 
 def co(
-    name: str,
     make: Callable[[Texts], nn.Module],
     layouts: Mapping[str, Layout],
     *,
@@ -50,15 +44,15 @@ def co(
     read: Read | None = None,
     pairs: int = 1,
     multiplicity: str = "singular",
-) -> Recipe:
+) -> ServedForm:
     """A form of co-attention over two sentences."""
 
-    def built(texts: Texts) -> Built:
+    def built(title: str, texts: Texts) -> Built:
         row = taxonomy(score=score, features=CO, multiplicity=multiplicity)
         model = PairModel(texts, make(texts), layouts, read=read, pairs=pairs).eval()
-        return model, pair.card(texts, layouts, title=name, taxonomy=row)
+        return model, pair.card(texts, layouts, title=title, taxonomy=row)
 
-    return Recipe(task="pair", name=name, make=built)
+    return ServedForm(task="pair", make=built)
 
 
 def additive(texts: Texts, *, contexts: int = 0) -> Attention:
@@ -134,25 +128,6 @@ def hop_rows(keys: str) -> Layout:
     return Layout(queries="hops", keys=keys, names=("hop 1", "hop 2"), label_kind=attention_pb2.LABEL_KIND_HOPS)
 
 
-def rotatory(name: str, count: int, score: Callable[[Texts], Score] = activated) -> Recipe:
-    """Rotatory attention with so many rotations, which share their weights."""
-
-    def built(texts: Texts) -> Built:
-        turn = Rotation(
-            **{part: Attention(score=score(texts)) for part in ("left", "right", "left_target", "right_target")}
-        )
-        layouts = rotations(count)
-        row = taxonomy(
-            score="activated general",
-            features="rotatory",
-            multiplicity="multi-hop" if count > 1 else "singular",
-        )
-        model = RotatoryModel(texts, layouts, Rotatory(rotations=[turn] * count)).eval()
-        return model, aspect.card(texts, layouts, title=name, taxonomy=row)
-
-    return Recipe(task="aspect", name=name, make=built)
-
-
 def alternating(texts: Texts) -> Alternating:
     return Alternating(over_first=additive(texts), over_second=additive(texts), d_query=texts.d)
 
@@ -169,9 +144,9 @@ def nested(texts: Texts) -> Aggregate:
     return NestedPerceptron(d_first=texts.d, d_second=texts.d, d_w=texts.d)
 
 
-def fine(name: str, score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate], named: str) -> Recipe:
+def fine(score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate], named: str) -> ServedForm:
     """A form of parallel co-attention."""
-    return co(name, parallel(score, aggregate), FINE, score=named)
+    return co(parallel(score, aggregate), FINE, score=named)
 
 
 ALTERNATING = {"start": ROW_OF_FIRST, "second": ROW_OF_SECOND, "first": ROW_OF_FIRST}
@@ -179,30 +154,13 @@ GRAINS = {f"coarse.{name}": layout for name, layout in COARSE.items()} | {
     f"fine.{name}": layout for name, layout in FINE.items()
 }
 
-INPUTS = table(
-    co("alternating co-attention", alternating, ALTERNATING, score="additive"),
-    co("interactive co-attention", interactive(activated), COARSE, score="activated general"),
-    fine("parallel co-attention, bilinear affinity", bilinear, perceptron, "activated general"),
-    fine("parallel co-attention, concat-product affinity", concat_product, perceptron, "concat-product"),
-    fine("attentive pooling", bilinear, pooling, "activated general"),
-    co("multi-grained co-attention", multi_grained, GRAINS, score="general", read=read_grains, pairs=2),
-    rotatory("rotatory attention", 1),
-    rotatory("rotatory attention, repeated", TURNS),
-    fine("aggregation by pooling", general, pooling, "general"),
-    fine("aggregation by perceptron", general, perceptron, "general"),
-    fine("aggregation by linear transformation", bilinear, linear, "activated general"),
-    fine("attention over attention", general, lambda t: AttentionOverAttention(), "general"),
-    fine("aggregation by perceptron with nested attention", bilinear, nested, "activated general"),
-    fine("bilinear affinity", bilinear, pooling, "activated general"),
-    fine("concat-product affinity", concat_product, pooling, "concat-product"),
-    fine("decomposable affinity", decomposable, pooling, "decomposable"),
-    fine("Hermitian affinity", hermitian, pooling, "Hermitian"),
-    co(
-        "multi-hop, question reread",
+
+def reread() -> ServedForm:
+    """The second sentence asks the first, and is read again with what was found."""
+    return co(
         question_hops,
         {"question": hop_rows(SECOND), "key": hop_rows(FIRST)},
         score="additive",
         read=read_question,
         multiplicity="multi-hop",
-    ),
-)
+    )

@@ -1,13 +1,12 @@
-"""Recipes of dimensionality, representations and queries in the sentence model (catalogue D, E1, F, H)."""
+"""Forms of the sentence model: dimensionality, representations and queries (catalogue D, F, H), and variants."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import nn
 
 from limelight.v1 import attention_pb2
-from models.attention import Attention, masks
-from models.attention.dimensionality import DirectionalSelfAttention, FeatureWise, SourceToToken
-from models.attention.dimensionality import TokenToToken as TokenToTokenScore
+from models.attention import Attention
+from models.attention.dimensionality import DirectionalSelfAttention, FeatureWise
 from models.attention.masks import Mask
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.label_wise import LabelWise
@@ -19,10 +18,9 @@ from models.attention.queries.specialised import AverageQuery
 from models.attention.queries.transforms import MixContext
 from models.attention.score import Additive, Dot, ScaledDot, Score, SelfAttentive
 from models.testbed import sentence as sentences
-from models.testbed.basic import parts
+from models.testbed.form import Built, ServedForm, read_by
 from models.testbed.layout import Layout
 from models.testbed.meta import LAYOUTS, MetaModel
-from models.testbed.parts import ADDITIVE, SCALED
 from models.testbed.queries import (
     Asked,
     AskedByAverage,
@@ -34,14 +32,12 @@ from models.testbed.queries import (
     fixed,
     self_map,
 )
-from models.testbed.readers import Reader, TokenToToken
-from models.testbed.recipe import Built, Recipe, attended, read_by, table
-from models.testbed.taxonomy import taxonomy
+from models.testbed.readers import Reader
+from models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
 from models.testbed.text import Texts
 
 HEADS, HOPS = 4, 3
 WIDE = 8  # size of a feature's own queries and keys in feature-wise scores
-TRAINED = "self-attentive query, trained"
 
 
 def additive(texts: Texts, *, contexts: int = 0) -> Attention:
@@ -55,10 +51,39 @@ def feature_wise(score: Callable[[], Score]) -> Callable[[Texts], Attention]:
     return lambda t: Attention(score=FeatureWise(score=score(), d_q=t.d, d_k=t.d, d_p=WIDE, d_v=t.d))
 
 
+def narrow_additive() -> Score:
+    """The additive score of one feature."""
+    return Additive(d_q=WIDE, d_k=WIDE, d_w=WIDE)
+
+
 def directional(direction: Mask) -> Callable[[Texts], Reader]:
     """One direction of DiSAN."""
     return lambda t: SelfAttending(
         module=DirectionalSelfAttention(d_f=t.d, d=t.d, direction=direction), layout=self_map(features=t.d)
+    )
+
+
+def heads() -> ServedForm:
+    """The average asks with four heads."""
+    return read_by(
+        lambda t: Asked(module=multi_head(t), d=t.d, layout=Layout(heads=HEADS)),
+        score=SCALED,
+        multiplicity="multi-head",
+    )
+
+
+def last_state() -> ServedForm:
+    """The state at the end of the text asks."""
+    return read_by(
+        lambda t: Asked(module=Attention(score=Dot()), d=t.d, layout=Layout(), last=True),
+        score="multiplicative (dot)",
+    )
+
+
+def average_query() -> ServedForm:
+    """The text's average asks the text."""
+    return read_by(
+        lambda t: AskedByAverage(module=AverageQuery(attention=additive(t)), layout=Layout()), score=ADDITIVE
     )
 
 
@@ -67,22 +92,19 @@ def multi_head(texts: Texts) -> MultiHead:
     return MultiHead(attention=Attention(score=ScaledDot()), d_model=texts.d, heads=HEADS)
 
 
-def disagreeing(by: str) -> Recipe:
+def disagreeing(by: str) -> ServedForm:
     """Multi-head attention, trained to disagree; not a row of its own, but of training signals (H8)."""
     return read_by(
-        f"multi-head, disagreement on {by}",
         lambda t: Disagreeing(module=multi_head(t), d=t.d, layout=Layout(heads=HEADS), by=by),
         score=SCALED,
         multiplicity="multi-head",
     )
 
 
-def hops(name: str, make: Callable[[Texts], MultiHop], count: int) -> Recipe:
+def hops(make: Callable[[Texts], MultiHop], count: int) -> ServedForm:
     """Multi-hop attention over a sentence, its average asking first."""
     layout = fixed(tuple(f"hop {n + 1}" for n in range(count)), attention_pb2.LABEL_KIND_HOPS, name="hops")
-    return read_by(
-        name, lambda t: Asked(module=make(t), d=t.d, layout=layout), score=ADDITIVE, multiplicity="multi-hop"
-    )
+    return read_by(lambda t: Asked(module=make(t), d=t.d, layout=layout), score=ADDITIVE, multiplicity="multi-hop")
 
 
 def mixing(texts: Texts) -> MultiHop:
@@ -99,6 +121,14 @@ def self_attention(texts: Texts, attention: nn.Module, *, maps: bool) -> SelfAtt
     """Self-attention with residual; maps: whether it projects (multi-head attention does so itself)."""
     size = texts.d if maps else None
     return SelfAttention(attention=attention, d_f=texts.d, d_q=size, d_k=size, d_v=size, residual=True)
+
+
+def every_token() -> ServedForm:
+    """Every token asks, by scaled dot products."""
+    return read_by(
+        lambda t: SelfAttending(module=self_attention(t, Attention(score=ScaledDot()), maps=True), layout=self_map()),
+        score=SCALED,
+    )
 
 
 def by_class(texts: Texts) -> Layout:
@@ -123,83 +153,24 @@ def pooled(make: Callable[[Texts], SelfAttentivePool]) -> Callable[[Texts], Read
     return lambda t: SelfPooled(module=make(t), layout=Layout())
 
 
-def meta(name: str, *, contextualised: bool) -> Recipe:
+def meta(*, contextualised: bool) -> ServedForm:
     """Dynamic meta-embeddings; contextualised ones are judged by two numbers of their surroundings."""
 
-    def built(texts: Texts) -> Built:
+    def built(title: str, texts: Texts) -> Built:
         d = 2 if contextualised else texts.d
         pool = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d, d_w=texts.d)))
         row = taxonomy(score="self-attentive", representations="multi-representational", query="self-attentive")
         model = MetaModel(texts, pool, contextualised=contextualised).eval()
-        return model, sentences.card(texts, LAYOUTS, title=name, taxonomy=row)
+        return model, sentences.card(texts, LAYOUTS, title=title, taxonomy=row)
 
-    return Recipe(task="sentence", name=name, make=built)
+    return ServedForm(task="sentence", make=built)
 
 
-MULTIPLE = table(
-    parts("single-dimensional", SCALED),
-    attended(
-        "feature-wise additive",
-        feature_wise(lambda: Additive(d_q=WIDE, d_k=WIDE, d_w=WIDE)),
-        score=ADDITIVE,
-    ),
-    attended("feature-wise scaled dot", feature_wise(ScaledDot), score=SCALED),
-    attended(
-        "token2token",
-        lambda t: Attention(score=TokenToTokenScore(d_q=t.d, d_k=t.d, d_v=t.d)),
-        score=ADDITIVE,
-        form=TokenToToken,
-    ),
-    attended("source2token", lambda t: Attention(score=SourceToToken(d_k=t.d, d_w=t.d, d_v=t.d)), score=ADDITIVE),
-    read_by("directional self-attention, forward", directional(masks.forward), score=ADDITIVE),
-    read_by("directional self-attention, backward", directional(masks.backward), score=ADDITIVE),
-    parts("single-level", "general"),
-    parts("single-representational", ADDITIVE),
-    meta("dynamic meta-embeddings", contextualised=False),
-    meta("contextualised meta-embeddings", contextualised=True),
-    read_by(
-        "basic query",
-        lambda t: Asked(module=Attention(score=Dot()), d=t.d, layout=Layout(), last=True),
-        score="multiplicative (dot)",
-    ),
-    read_by(
-        "specialised query, average",
-        lambda t: AskedByAverage(module=AverageQuery(attention=additive(t)), layout=Layout()),
-        score=ADDITIVE,
-    ),
-    read_by(
-        "self-attentive query, left out",
-        pooled(lambda t: SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)))),
-        score="self-attentive",
-    ),
-    read_by(
-        TRAINED,
-        pooled(lambda t: SelfAttentivePool(attention=Attention(score=Dot()), d_q=t.d)),
-        score="multiplicative (dot)",
-    ),
-    read_by(
-        "self-attentive query, token to token",
-        lambda t: SelfAttending(module=self_attention(t, Attention(score=ScaledDot()), maps=True), layout=self_map()),
-        score=SCALED,
-    ),
-    read_by(
-        "multi-head",
-        lambda t: Asked(module=multi_head(t), d=t.d, layout=Layout(heads=HEADS)),
-        score=SCALED,
-        multiplicity="multi-head",
-    ),
-    hops("multi-hop, shared weights", lambda t: MultiHop(hops=[additive(t)] * HOPS), HOPS),
-    hops("multi-hop, context in the query", mixing, 2),
-    read_by("capsule-based", capsules, score="multiplicative (dot)", multiplicity="capsule"),
-    read_by("label-wise", label_wise, score=ADDITIVE, multiplicity="label-wise"),
-)
-
-EXTRA = table(  # beside the registry's rows: training signals, and multi-head as Transformers have it
-    *(disagreeing(by) for by in ("subspaces", "positions", "outputs")),
-    read_by(
-        "multi-head, token to token",
+VARIANTS: Mapping[str, ServedForm] = {  # no rows of their own: training signals, multi-head as Transformers have it
+    **{f"multi-head, disagreement on {by}": disagreeing(by) for by in ("subspaces", "positions", "outputs")},
+    "multi-head, token to token": read_by(
         lambda t: SelfAttending(module=self_attention(t, multi_head(t), maps=False), layout=self_map(heads=HEADS)),
         score=SCALED,
         multiplicity="multi-head",
     ),
-)
+}

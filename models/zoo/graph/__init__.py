@@ -1,0 +1,1 @@
+"""Networks on graphs: nodes attend to their neighbours."""

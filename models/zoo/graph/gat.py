@@ -1,0 +1,149 @@
+"""Graph attention network, K6 (Veličković et al. 2018): a node is what it makes of its neighbours.
+
+Fig. 1 of the paper: on the left how a node scores a neighbour, on the right several heads that are concatenated, or in
+the last layer averaged. Graphs of a batch are one graph of several parts: no edge leads from one to another.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu, leaky_relu
+
+from models.attention import edges
+from models.network import Answer, Network
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatConfig:
+    """Sizes; the defaults are the paper's for Cora (§3.3).
+
+    hidden_layers: each of `heads` heads of `d_head` features. output_heads: of the last layer.
+    dropout: share of the features, and of the weights, that training leaves out. slope: of LeakyReLU below zero.
+    shares: whether a node's features are divided by the sum of their sizes first, as the authors do with words.
+    """
+
+    features: int
+    classes: int
+    hidden_layers: int = 1
+    heads: int = 8
+    d_head: int = 8
+    output_heads: int = 1
+    dropout: float = 0.6
+    slope: float = 0.2
+    shares: bool = True
+    max_nodes: int = 20_000
+    max_edges: int = 200_000
+
+    @property
+    def layer_heads(self) -> tuple[int, ...]:
+        """Heads of each layer, the last one's behind."""
+        return (self.heads,) * self.hidden_layers + (self.output_heads,)
+
+
+class NeighbourScore(nn.Module):
+    """How important node j is to node i, head by head (paper eq. 1 and 3).
+
+    e_ij = LeakyReLU(aᵀ [W h_i ‖ W h_j])
+
+    The product with `a` is taken in its two halves, once a node and not once an edge.
+
+    Shapes: transformed [node, head, feature], sources (j) and targets (i) int64 [edge] -> scores [edge, head].
+    """
+
+    def __init__(self, *, heads: int, d_head: int, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+        self.target = nn.Parameter(torch.empty(heads, d_head))
+        self.source = nn.Parameter(torch.empty(heads, d_head))
+        nn.init.xavier_uniform_(self.target)
+        nn.init.xavier_uniform_(self.source)
+
+    def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        of_target, of_source = (transformed * self.target).sum(-1), (transformed * self.source).sum(-1)
+        return leaky_relu(of_target[targets] + of_source[sources], self.slope)
+
+
+class SameScore(nn.Module):
+    """The same score for every neighbour: each node is the plain average of its own. What attention is compared with.
+
+    Shapes: as `NeighbourScore`.
+    """
+
+    def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        return transformed.new_zeros(sources.shape[0], transformed.shape[1])
+
+
+class GraphAttention(nn.Module):
+    """One layer (paper eq. 2–6): each head attends to the neighbours, by a linear map of its own.
+
+    a_ij = softmax_j(e_ij);  h'_i = ‖_k Σ_j a_ij^k W^k h_j (concatenated), or the mean over heads k (averaged)
+
+    Shapes: nodes [node, d_in], sources and targets int64 [edge] -> [node, head × feature] concatenated, [node, feature]
+        averaged; weights [edge, head], before dropout.
+    """
+
+    def __init__(
+        self, *, d_in: int, d_head: int, heads: int, score: nn.Module, dropout: float = 0.0, average: bool = False
+    ) -> None:
+        super().__init__()
+        self.heads, self.average = heads, average
+        self.transform = nn.Linear(d_in, heads * d_head, bias=False)
+        nn.init.xavier_uniform_(self.transform.weight)
+        self.score = score
+        self.dropout = nn.Dropout(dropout)
+        self.bias = nn.Parameter(torch.zeros(d_head if average else heads * d_head))
+
+    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        transformed = self.transform(self.dropout(nodes)).unflatten(-1, (self.heads, -1))  # [node, head, feature]
+        scores = self.score(transformed, sources, targets)
+        weights = edges.softmax(scores, targets, nodes.shape[0])
+        attended = edges.weighted_sum(self.dropout(weights), transformed, targets, sources, nodes.shape[0])
+        return (attended.mean(1) if self.average else attended.flatten(1)) + self.bias, weights
+
+
+class GraphAttentionNetwork(Network):
+    """Graph -> a class for each node, with the weight of each edge, in every layer and head.
+
+    score: makes the score of a layer of so many heads of so many features; `SameScore` averages neighbours instead.
+
+    Shapes: nodes float32 [node, feature]; sources, targets int64 [edge], a node's own edge to itself among them
+        -> logits [node, class], maps `layer.<number>` [edge, head].
+    """
+
+    def __init__(self, config: GatConfig, *, score: Callable[[int, int], nn.Module] | None = None) -> None:
+        super().__init__()
+        self.config = config
+        score = score or (lambda heads, d_head: NeighbourScore(heads=heads, d_head=d_head, slope=config.slope))
+        self.layers = nn.ModuleList()
+        d_in = config.features
+        for layer, heads in enumerate(config.layer_heads):
+            last = layer == config.hidden_layers
+            d_head = config.classes if last else config.d_head
+            self.layers.append(
+                GraphAttention(
+                    d_in=d_in,
+                    d_head=d_head,
+                    heads=heads,
+                    score=score(heads, d_head),
+                    dropout=config.dropout,
+                    average=last,
+                )
+            )
+            d_in = heads * d_head
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        nodes, sources, targets = tensors["nodes"], tensors["sources"], tensors["targets"]
+        if self.config.shares:
+            total = nodes.abs().sum(-1, keepdim=True)
+            nodes = nodes / torch.where(total > 0, total, torch.ones_like(total))
+        maps = {}
+        for number, layer in enumerate(self.layers):
+            nodes, maps[f"layer.{number}"] = layer(elu(nodes) if number else nodes, sources, targets)
+        return Answer({"logits": nodes}, maps)
+
+
+def gat_mean(config: GatConfig) -> GraphAttentionNetwork:
+    """The same network with plain averages over neighbours in place of its attention."""
+    return GraphAttentionNetwork(config, score=lambda heads, d_head: SameScore())

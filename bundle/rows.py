@@ -1,6 +1,6 @@
 """One instance as tensors (a row), several rows as a batch, and what the indices along an axis stand for."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -148,6 +148,8 @@ def offsets(rows: Sequence[Row], dimension: str) -> list[int]:
 
 
 def _join(arrays: Sequence[Array], shifts: Sequence[int] | None) -> Array:
+    if len(arrays) == 1:
+        return arrays[0]
     if shifts is None:
         return np.concatenate(arrays)
     return np.concatenate([array + array.dtype.type(shift) for array, shift in zip(arrays, shifts, strict=False)])
@@ -166,3 +168,16 @@ def _stack(arrays: Sequence[Array], pad_value: float) -> Array:
 def cut_output(array: Array, dimensions: Sequence[model_pb2.Dimension], sizes: Mapping[str, int]) -> Array:
     """Cut one row's raw output to its own sizes: axes that vary have the size of the inputs' axis of that name."""
     return array[tuple(slice(None if each.size else sizes.get(each.name)) for each in dimensions)]
+
+
+def cut_outputs(
+    array: Array, dimensions: Sequence[model_pb2.Dimension], rows: Sequence[Row], joined: Collection[str]
+) -> list[Array]:
+    """Take a batch's raw output apart, a part a row, each cut to the row's own sizes.
+
+    joined: the dimensions along which rows are joined; an output whose first axis is one of them has no batch axis.
+    """
+    if not dimensions or dimensions[0].name not in joined:
+        return [cut_output(array[place], dimensions, row.sizes) for place, row in enumerate(rows)]
+    ends = offsets(rows, dimensions[0].name)
+    return [cut_output(array[begin:], dimensions, row.sizes) for begin, row in zip(ends, rows, strict=False)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from bundle.errors import BundleError
 from bundle.maps import BoundMap, MapWeights, bound_maps
-from bundle.rows import Row, bound_tensors, collate, cut_output
+from bundle.rows import Row, bound_tensors, collate, cut_outputs, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import model_pb2
@@ -100,6 +100,7 @@ class Forward:
             (sessions[graph.name], Feeds(bundle, graph), bound_maps(bundle, graph.name, tensors))
             for graph in bundle.graphs
         ]
+        self._joined = joined_dimensions(tensors.values())
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
             raise BundleError(f"the graph {bundle.graphs[0].name} does not put out {sorted(missing)}")
@@ -124,7 +125,8 @@ class Forward:
         runs = self._runs(maps)
         batching = computing = 0
         found: list[dict[MapKey, MapWeights]] = [{} for _ in jobs]
-        outputs: dict[str, Array] = {}
+        rows = [job.row for job in jobs]
+        outputs: dict[str, list[Array]] = {}
         for run in runs:
             before = time.monotonic_ns()
             feeds = run.feeds.batch(jobs)
@@ -132,7 +134,8 @@ class Forward:
             fetched = dict(zip(run.fetched, run.session.run(run.fetched, feeds), strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
-            outputs |= {each.name: fetched[each.name] for each in run.outputs}
+            for each in run.outputs:
+                outputs[each.name] = cut_outputs(fetched[each.name], each.dimensions, rows, self._joined)
             for bound in run.maps:
                 for place, weights in maps_of_rows(bound, fetched, jobs).items():
                     found[place][bound.description.name, bound.quantity] = weights
@@ -143,10 +146,7 @@ class Forward:
             (
                 job,
                 Answer(
-                    outputs={
-                        each.name: cut_output(outputs[each.name][place], each.dimensions, job.row.sizes)
-                        for each in self._outputs
-                    },
+                    outputs={name: parts[place] for name, parts in outputs.items()},
                     maps=found[place],
                     labels=job.row.labels,
                     graph=graph,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
-from bundle.rows import Row, tensor_descriptions
+from bundle.rows import Row, bound_tensors
 from bundle.text import Detokenizer, read_tokenizer
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
@@ -118,7 +118,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
         policy=policy_for(bundle, provider, settings),
-        shape=shape_of(tensor_descriptions(description.inputs)),
+        shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
         runner=_runner(folder, sessions, observer),
     )
 

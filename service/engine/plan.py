@@ -90,12 +90,19 @@ class ModelQueue(Generic[W]):
 
 @dataclass(frozen=True)
 class Batch(Generic[W]):
-    """Rows of one model and group to run together, padded to `shape`, oldest first; expected to take `seconds`."""
+    """Rows of one model and group to run together, padded and joined to `shape`, oldest first; expected to take
+    `seconds`.
+    """
 
     model: str
     rows: tuple[W, ...]
     shape: Shape
     seconds: float
+
+    @property
+    def tokens(self) -> int:
+        """All places, padding included."""
+        return places(self.shape, len(self.rows))
 
     @property
     def real_tokens(self) -> int:
@@ -105,7 +112,7 @@ class Batch(Generic[W]):
     @property
     def padding_tokens(self) -> int:
         """Places that only pad."""
-        return len(self.rows) * places(self.shape) - self.real_tokens
+        return self.tokens - self.real_tokens
 
 
 @dataclass(frozen=True)
@@ -163,18 +170,18 @@ def _batch(queue: ModelQueue[W], live: Sequence[W]) -> Batch[W]:
     most = min(policy.max_rows, ceil(len(live) / policy.spread))
     rows, shape = [anchor], anchor.shape
     if most > 1:
-        real = size = places(shape)
+        real = places(shape)
         for row in _nearest(anchor, live[1 : policy.window]):
             wider = union(shape, row.shape)
-            padded = (size if wider == shape else places(wider)) * (len(rows) + 1)
+            padded = places(wider, len(rows) + 1)
             total = real + places(row.shape)
             if padded <= policy.max_tokens and padded - total <= policy.max_padding * padded:
                 rows.append(row)
-                shape, real, size = wider, total, padded // len(rows)
+                shape, real = wider, total
                 if len(rows) == most:
                     break
         rows.sort(key=lambda row: row.ticket)
-    return Batch(queue.model, tuple(rows), shape, queue.cost.seconds(len(rows), len(rows) * places(shape)))
+    return Batch(queue.model, tuple(rows), shape, queue.cost.seconds(len(rows), places(shape, len(rows))))
 
 
 def _nearest(anchor: W, others: Sequence[W]) -> list[W]:
@@ -183,5 +190,5 @@ def _nearest(anchor: W, others: Sequence[W]) -> list[W]:
     own = places(anchor.shape)
     for row in others:
         if row.shape not in waste:
-            waste[row.shape] = 2 * places(union(anchor.shape, row.shape)) - own - places(row.shape)
+            waste[row.shape] = places(union(anchor.shape, row.shape), 2) - own - places(row.shape)
     return sorted((row for row in others if row.group == anchor.group), key=lambda row: waste[row.shape])

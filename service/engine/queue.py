@@ -91,7 +91,7 @@ class RowQueue:
         line, batch = self._lines[started.model], started.batch
         line.running -= 1
         line.served += seconds - batch.seconds
-        measured = seconds / max(1, len(batch.rows) * places(batch.shape))
+        measured = seconds / max(1, batch.tokens)
         line.cost = LinearCost(line.cost.seconds_per_token + _NEWEST * (measured - line.cost.seconds_per_token))
 
     def expected_seconds(self) -> float:

@@ -47,7 +47,6 @@ LOWEST = np.finfo(np.float32).min
 Floats = NDArray[np.float32]
 
 
-
 def _drawn(random: np.random.Generator, *shape: int, scale: float = 1.0) -> Floats:
     return (scale * random.normal(size=shape)).astype(np.float32)
 

@@ -21,6 +21,9 @@ class Row:
     abandoned: bool = False
 
 
+NINE = Shape(((9,),))
+
+
 def policy(**changes: float) -> Policy:
     """A policy of one lane that batches freely, but for the changes."""
     values = {"max_rows": 8, "max_tokens": 1000, "max_padding": 1.0, "concurrent": 1, "spread": 1, **changes}
@@ -29,7 +32,7 @@ def policy(**changes: float) -> Policy:
 
 def rows(*lengths: int) -> list[Row]:
     """Rows of one axis, in order of arrival."""
-    return [Row(ticket, ((length,),)) for ticket, length in enumerate(lengths)]
+    return [Row(ticket, Shape(((length,),))) for ticket, length in enumerate(lengths)]
 
 
 def chosen(waiting: Sequence[Row], rules: Policy) -> list[int]:
@@ -55,7 +58,7 @@ def test_a_row_larger_than_a_batch_may_be_runs_alone() -> None:
 
 
 def test_only_rows_of_one_group_share_a_batch() -> None:
-    assert chosen([Row(0, ((9,),), "a"), Row(1, ((9,),), "b"), Row(2, ((9,),), "a")], policy()) == [0, 2]
+    assert chosen([Row(0, NINE, "a"), Row(1, NINE, "b"), Row(2, NINE, "a")], policy()) == [0, 2]
 
 
 def test_lanes_share_what_waits() -> None:
@@ -65,14 +68,14 @@ def test_lanes_share_what_waits() -> None:
 
 
 def test_padding_counts_both_axes_of_a_document() -> None:
-    documents = [Row(0, ((2, 10),)), Row(1, ((10, 2),)), Row(2, ((2, 10),))]
+    documents = [Row(ticket, Shape((size,))) for ticket, size in enumerate([(2, 10), (10, 2), (2, 10)])]
     assert chosen(documents, policy(max_padding=0.5)) == [0, 2]
     (batch,) = plan_batches([ModelQueue("m", documents[:2], policy())], 0.0, idle=1).batches
-    assert (batch.shape, batch.real_tokens, batch.padding_tokens) == (((10, 10),), 40, 160)
+    assert (batch.shape, batch.real_tokens, batch.padding_tokens) == (Shape(((10, 10),)), 40, 160)
 
 
 def test_what_is_late_or_abandoned_is_dropped_and_takes_no_place() -> None:
-    waiting = [Row(0, ((9,),), deadline=5.0), Row(1, ((9,),), abandoned=True), Row(2, ((9,),), deadline=5.1)]
+    waiting = [Row(0, NINE, deadline=5.0), Row(1, NINE, abandoned=True), Row(2, NINE, deadline=5.1)]
     planned = plan_batches([ModelQueue("m", waiting, policy())], 5.0, idle=1)
     assert [row.ticket for row in planned.dropped] == [0, 1]
     assert [row.ticket for row in planned.batches[0].rows] == [2]
@@ -93,6 +96,7 @@ def test_the_model_that_had_less_time_goes_first_and_an_idle_one_earns_no_claim(
 
 a_row = st.tuples(
     st.lists(st.integers(1, 12), min_size=2, max_size=2),
+    st.integers(0, 200),
     st.sampled_from("ab"),
     st.sampled_from([1.0, 9.0]),
     st.booleans(),
@@ -109,13 +113,16 @@ policies = st.builds(
 queues = st.lists(st.tuples(st.lists(a_row, max_size=12), policies, st.floats(0, 10)), min_size=1, max_size=3)
 
 
-def build(drawn: list[tuple[list[tuple[list[int], str, float, bool]], Policy, float]]) -> list[ModelQueue[Row]]:
+def build(drawn: list[tuple[list[tuple[list[int], int, str, float, bool]], Policy, float]]) -> list[ModelQueue[Row]]:
     """Queues with tickets that rise over all models."""
     tickets = iter(range(1000))
     return [
         ModelQueue(
             f"m{number}",
-            [Row(next(tickets), (tuple(size),), group, deadline, gone) for size, group, deadline, gone in waiting],
+            [
+                Row(next(tickets), Shape((tuple(size),), edges), group, deadline, gone)
+                for size, edges, group, deadline, gone in waiting
+            ],
             rules,
             LinearCost(),
             served,
@@ -142,9 +149,10 @@ def test_rows_are_batched_once_or_dropped_or_wait_and_limits_hold(drawn: list, i
         assert {row.ticket for row in batch.rows} <= own
         assert len({row.group for row in batch.rows}) == 1
         assert len(batch.rows) <= rules.max_rows
-        assert batch.shape == (tuple(max(row.shape[0][axis] for row in batch.rows) for axis in range(2)),)
+        widest = tuple(max(row.shape.padded[0][axis] for row in batch.rows) for axis in range(2))
+        assert batch.shape == Shape((widest,), sum(row.shape.joined for row in batch.rows))
         if len(batch.rows) > 1:
-            padded = len(batch.rows) * places(batch.shape)
+            padded = places(batch.shape, len(batch.rows))
             assert padded <= rules.max_tokens
             assert batch.padding_tokens <= rules.max_padding * padded + 1e-9
     for name, queue in by_name.items():

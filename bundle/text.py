@@ -1,13 +1,15 @@
-"""Text to tokens and back: tokenizers of the `tokenizers` library, checked, and a rule that splits sentences."""
+"""Text to tokens and back, and a rule that splits sentences."""
 
-import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from bundle.errors import BundleError
+from bundle.tokenizer_files import load_tokenizer
 
 # A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
 # only from the first of several marks: a text of nothing but dots must not take quadratic time.
@@ -17,10 +19,12 @@ _CHARACTER = re.compile(r"\S")
 
 @dataclass(frozen=True)
 class Encoded:
-    """The tokens of one text, in columns; `cut` where tokens over the limit were left out.
+    """The tokens of one sequence, in columns; `cut` where tokens over the limit were left out.
 
     texts: the piece of the text that a token stands for; for a special token, its name in the vocabulary.
     starts, ends: where that piece stands, in code points. special: empty where no token is.
+    segments: the tokenizer's segment ids; parts: which text of a pair a token comes from, a special one counting to the
+    text before it. Both empty for a single text.
     """
 
     ids: Sequence[int]
@@ -28,6 +32,8 @@ class Encoded:
     starts: Sequence[int]
     ends: Sequence[int]
     special: Sequence[bool] = ()
+    segments: Sequence[int] = ()
+    parts: Sequence[int] = ()
     cut: bool = False
 
 
@@ -36,7 +42,7 @@ class Encoder:
 
     tokenizer: text of a tokenizer.json; special_tokens: whether it adds its own; maximum: longest result, special
     tokens included, 0 for no limit.
-    Raises: BundleError where the file is broken or holds a regular expression.
+    Raises: BundleError where the file is broken or holds what `load_tokenizer` refuses.
     """
 
     def __init__(self, tokenizer: str, *, special_tokens: bool = False, maximum: int = 0) -> None:
@@ -52,8 +58,26 @@ class Encoder:
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode each text, cut to the limit."""
-        encodings = self._whole.encode_batch(list(texts), add_special_tokens=self._special_tokens)
-        return [self._encoded(text, encoding) for text, encoding in zip(texts, encodings, strict=True)]
+        return [self._text(text, *found) for text, found in zip(texts, self._encodings(texts), strict=True)]
+
+    def encode_pair(self, first: str, second: str) -> Encoded:
+        """Encode two texts as one sequence, framed as the tokenizer frames pairs; the longer one is cut first."""
+        encoding, cut = self._encodings([(first, second)])[0]
+        texts = (first, second)
+        begun, parts = 0, []
+        for part in encoding.sequence_ids:
+            begun = begun if part is None else part
+            parts.append(begun)
+        offsets = encoding.offsets
+        ends = [end for _, end in offsets]
+        for number, text in enumerate(texts):
+            if not text.isascii():
+                own = [part == number for part in encoding.sequence_ids]
+                _cover_marks(text, offsets, ends, own)
+        starts = [start for start, _ in offsets]
+        pieces = [texts[part][start:end] for part, start, end in zip(parts, starts, ends, strict=True)]
+        special = self._name_special(encoding, pieces)
+        return Encoded(encoding.ids, pieces, starts, ends, special, encoding.type_ids, parts, cut)
 
     def token(self, token_id: int) -> str:
         """Give a token as the vocabulary writes it."""
@@ -64,20 +88,61 @@ class Encoder:
         flags = [token in self._special_ids for token in token_ids]
         return flags if any(flags) else []
 
-    def _encoded(self, text: str, encoding: Any) -> Encoded:
-        ids = encoding.ids  # every attribute of the library is made anew each time it is read
-        cut = bool(self._maximum) and len(ids) > self._maximum
-        if cut:
-            encoding = self._cut.encode(text, add_special_tokens=self._special_tokens)
-            ids = encoding.ids
-        offsets = encoding.offsets
-        texts = [text[start:end] for start, end in offsets]
+    def _encodings(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[tuple[Any, bool]]:
+        """Encode each, and tell whether it was cut."""
+        whole = self._whole.encode_batch(list(texts), add_special_tokens=self._special_tokens)
+        if not self._maximum:
+            return [(each, False) for each in whole]
+        long = [place for place, each in enumerate(whole) if len(each) > self._maximum]
+        cut = self._cut.encode_batch([texts[place] for place in long], add_special_tokens=self._special_tokens)
+        shorter = dict(zip(long, cut, strict=True))
+        return [(shorter.get(place, each), place in shorter) for place, each in enumerate(whole)]
+
+    def _text(self, text: str, encoding: Any, cut: bool) -> Encoded:
+        offsets = encoding.offsets  # every attribute of the library is made anew each time it is read
         starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
-        special: list[bool] = []
-        if self._special_tokens and 1 in (flags := encoding.special_tokens_mask):
-            special = [flag == 1 for flag in flags]
-            texts = [name if flag else piece for name, piece, flag in zip(encoding.tokens, texts, special, strict=True)]
-        return Encoded(ids, texts, starts, ends, special, cut)
+        if text.isascii():
+            texts = [text[start:end] for start, end in offsets]
+        else:
+            own = [flag == 0 for flag in encoding.special_tokens_mask]
+            _cover_marks(text, offsets, ends, own)
+            texts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        return Encoded(encoding.ids, texts, starts, ends, self._name_special(encoding, texts), cut=cut)
+
+    def _name_special(self, encoding: Any, texts: list[str]) -> list[bool]:
+        """Tell which tokens are special, and put their names among the texts; empty where none is."""
+        if not self._special_tokens or 1 not in (flags := encoding.special_tokens_mask):
+            return []
+        ids = encoding.ids
+        for place in compress(range(len(flags)), flags):
+            texts[place] = self.token(ids[place])
+        return list(map(bool, flags))
+
+
+def _cover_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int], own: Sequence[bool]) -> None:
+    """Let each token end behind the marks that compose into its last character.
+
+    A normaliser that composes a letter and its marks, or takes marks away, leaves a token at its end that covers the
+    letter alone. own: which tokens are pieces of this text; of these, the next one's start is never passed.
+    """
+    limit = len(text)
+    for place in range(len(ends) - 1, -1, -1):
+        if own[place]:
+            end = ends[place]
+            while end < limit and _joins(text[end]):
+                end += 1
+            ends[place] = end
+            limit = offsets[place][0]
+
+
+def _joins(character: str) -> bool:
+    """Tell whether a character composes into the one before it: marks, Hangul vowels and finals, voiced kana marks."""
+    return (
+        unicodedata.category(character)[0] == "M"
+        or "\u1161" <= character <= "\u1175"
+        or "\u11a8" <= character <= "\u11c2"
+        or character in "\uff9e\uff9f"
+    )
 
 
 class Detokenizer:
@@ -124,38 +189,12 @@ def _token(tokenizer: Any, token_id: int) -> str:
     return str(tokenizer.id_to_token(token_id) or "") if 0 <= token_id < 2**32 else ""
 
 
-def load_tokenizer(text: str) -> Any:
-    """Load a tokenizer.json without truncation and padding.
-
-    Raises: BundleError where it is broken, or holds a regular expression: those can be made to run for ever.
-    """
-    from tokenizers import Tokenizer
-
-    try:
-        content = json.loads(text)
-        if _has_regex(content):
-            raise BundleError("the tokenizer holds a regular expression, which a bundle may not")
-        content["truncation"] = content["padding"] = None
-        return Tokenizer.from_str(json.dumps(content))
-    except BundleError:
-        raise
-    except Exception as error:  # the library raises bare Exception
-        raise BundleError("the tokenizer file is broken") from error
-
-
 def read_tokenizer(path: Path) -> str:
     """Read a tokenizer.json as text; BundleError where it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise BundleError("the tokenizer file is not UTF-8") from error
-
-
-def _has_regex(content: Any) -> bool:
-    if isinstance(content, dict):
-        # A vocabulary may well hold the word: there, a number stands behind it.
-        return isinstance(content.get("Regex"), str) or any(_has_regex(value) for value in content.values())
-    return isinstance(content, list) and any(_has_regex(value) for value in content)
 
 
 def split_sentences(text: str, max_characters: int = 0) -> list[tuple[int, int]]:

@@ -1,0 +1,125 @@
+"""Tokenizer files: what of the `tokenizers` library a bundle may hold, and loading it.
+
+A file is data, but two of its parts can run for ever or bring the library down: regular expressions, of which only
+those of well-known tokenizers are taken, and SentencePiece's compiled character maps, which are walked through first.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bundle.errors import BundleError
+from bundle.values import Array
+
+# Regular expressions of published tokenizer.json files, letter by letter. All of them take linear time.
+VETTED_PATTERNS = frozenset(
+    {
+        # GPT-2 (Radford et al. 2019), where it is written out instead of being left to ByteLevel.
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        # Llama 3 (cl100k): digits by three.
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        # Qwen 2: digits one by one.
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        # CLIP (Radford et al. 2021), with and without its two special tokens, and its white space.
+        r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+        r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+        r"\s+",
+        # T5 (Raffel et al. 2020), XLM-R (Conneau et al. 2020) and others of SentencePiece: repeated spaces.
+        r" {2,}",
+    }
+)
+# A double array is written in blocks of this many units, so that any byte can be looked up in any state.
+_BLOCK = 256
+
+
+def load_tokenizer(text: str) -> Any:
+    """Load a tokenizer.json without truncation and padding.
+
+    Raises: BundleError where it is broken, or holds a regular expression that is not of a well-known tokenizer, or a
+    character map that would lead the library out of its bounds.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        content = json.loads(text)
+        for pattern in _values(content, "Regex"):
+            if pattern not in VETTED_PATTERNS:
+                raise BundleError("the tokenizer holds a regular expression that is not of a well-known tokenizer")
+        for charsmap in _values(content, "precompiled_charsmap"):
+            check_charsmap(charsmap)
+        content["truncation"] = content["padding"] = None
+        return Tokenizer.from_str(json.dumps(content))
+    except BundleError:
+        raise
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # the library raises bare Exception, and its panics are no Exception at all
+        raise BundleError("the tokenizer file is broken") from error
+
+
+def _values(content: Any, key: str) -> Iterator[str]:
+    """Find every text that stands behind a key. A vocabulary may well hold the key as a word: a number stands there."""
+    if isinstance(content, dict):
+        if isinstance(content.get(key), str):
+            yield content[key]
+        content = list(content.values())
+    if isinstance(content, list):
+        for each in content:
+            yield from _values(each, key)
+
+
+def check_charsmap(charsmap: str) -> None:
+    """Check that no text can lead the library out of a character map: it looks at neither bound.
+
+    The map (SentencePiece's `precompiled_charsmap`, base64) is the size in bytes of a double array, the array in units
+    of four bytes, and the texts that characters are replaced by, each ended by a zero byte. A unit holds a label (bits 0-7
+    and 31), whether its state has a value (bit 8), and the offset of its children (bits 10-30, shifted by 8 where bit 9
+    is set); a value is an index into the texts. Every state that a text can reach is visited once.
+    Raises: BundleError where the map is broken.
+    """
+    try:
+        data = base64.b64decode(charsmap, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BundleError("the tokenizer's character map is not in base64") from error
+    size = int.from_bytes(data[:4], "little")
+    texts = data[4 + size :]
+    if len(data) < 4 or size % 4 or not size or len(data) < 4 + size:
+        raise BundleError("the tokenizer's character map is shorter than it says")
+    try:
+        texts.decode()
+    except UnicodeDecodeError as error:
+        raise BundleError("the tokenizer's character map is not UTF-8") from error
+    units = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64)
+    begins = np.append((np.frombuffer(texts, np.uint8) & 0xC0) != 0x80, True)  # where a character begins, and the end
+    labels = units & 0x800000FF
+    offsets = (units >> 10 & 0x1FFFFF) << ((units & 0x200) >> 6)
+    seen = np.zeros(len(units), dtype=np.bool_)
+    states = offsets[:1]
+    while len(states):
+        if int(states.max()) | (_BLOCK - 1) >= len(units):
+            raise BundleError("the tokenizer's character map leads out of its bounds")
+        seen[states] = True
+        states = _next_states(states, units, labels, offsets, begins)
+        states = np.unique(states[~seen[np.minimum(states, len(units) - 1)] | (states >= len(units))])
+
+
+def _next_states(states: Array, units: Array, labels: Array, offsets: Array, begins: Array) -> Array:
+    """Follow every byte from every state; the values found on the way must be places where a text begins."""
+    found = []
+    for begin in range(0, len(states), 1024):  # a state has 255 places to look at
+        bytes_ = np.arange(1, 256)
+        places = states[begin : begin + 1024, None] ^ bytes_
+        places = places[labels[places] == bytes_]
+        children = places ^ offsets[places]
+        inside = children[(units[places] >> 8 & 1 == 1) & (children < len(units))]
+        values = units[inside] & 0x7FFFFFFF
+        if (values >= len(begins)).any() or not begins[values].all():
+            raise BundleError("the tokenizer's character map has a text outside its bounds")
+        found.append(children)
+    return np.concatenate(found)

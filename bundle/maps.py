@@ -205,11 +205,20 @@ def fixed_labels(description: model_pb2.ModelDescription) -> dict[str, Labels]:
     fixed: dict[str, Labels] = {}
     for each in description.label_sets:
         if each.HasField("grid"):
-            size = len(each.grid.leading) + each.grid.rows * each.grid.columns
-            inputs = (each.input,) if each.input else ()
-            fixed[each.name] = Labels(each.name, each.kind, size, grid=each.grid, inputs=inputs)
+            fixed[each.name] = grid_labels(each)
         elif each.kind == attention_pb2.LABEL_KIND_ONE:
             fixed[each.name] = Labels(each.name, each.kind, 1, tuple(each.names))
         elif each.names:
             fixed[each.name] = Labels(each.name, each.kind, len(each.names), tuple(each.names))
     return fixed
+
+
+def grid_labels(description: model_pb2.LabelSetDescription, region: attention_pb2.Region | None = None) -> Labels:
+    """Give the label set of a grid. region: what its cells cover of the image; None where no image was sent."""
+    grid = attention_pb2.Grid()
+    grid.CopyFrom(description.grid)
+    if region is not None:
+        grid.region.CopyFrom(region)
+    inputs = (description.input,) if description.input else ()
+    size = len(grid.leading) + grid.rows * grid.columns
+    return Labels(description.name, description.kind, size, grid=grid, inputs=inputs)

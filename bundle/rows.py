@@ -54,6 +54,8 @@ class BoundTensor:
     """A tensor of one instance, and how those of several become one of a batch (`TensorBinding` on disk).
 
     joined: along the first axis, unpadded; otherwise they are padded with `pad_value` and stacked.
+    pad_value: what stands behind an instance's own places in a batch. What stands behind a shorter row of one instance
+    is the description's `fill`, which callers see, and which is the same number.
     mask: name of the tensor that is true at real places, empty for none.
     indexes: for a joined tensor of indices, the joined dimension that they index.
     instance_index: for a joined tensor, name of the tensor that tells an entry's instance; empty for none.
@@ -97,6 +99,7 @@ def bound_tensors(
         tensors[binding.tensor] = _bound(tensors[binding.tensor].description, binding)
     dimensions = joined_dimensions(tensors.values())
     for each in tensors.values():
+        _check_fill(each)
         if each.indexes and each.indexes not in dimensions:
             raise BundleError(f"the tensor {each.name!r} indexes {each.indexes!r}, along which nothing is joined")
     return tensors
@@ -114,6 +117,21 @@ def _bound(description: model_pb2.TensorDescription, binding: bundle_pb2.TensorB
     if not joined and (binding.indexes or binding.instance_index):
         raise BundleError(f"the tensor {description.name!r} is stacked: it indexes nothing that is joined")
     return BoundTensor(description, joined, binding.pad_value, binding.mask, binding.indexes, binding.instance_index)
+
+
+def _check_fill(tensor: BoundTensor) -> None:
+    """A fill ends the shorter rows of one instance; the pad value ends whole instances of a batch. Nobody tells them
+    apart in a batch, so that they are the same.
+    """
+    description = tensor.description
+    if not description.HasField("fill"):
+        return
+    if len(description.dimensions) < 2 or tensor.joined:
+        raise BundleError(f"the tensor {tensor.name!r} has a fill, but no rows that differ in length")
+    if tensor.pad_value != description.fill:
+        raise BundleError(
+            f"the tensor {tensor.name!r} is filled with {description.fill:g}, but padded with {tensor.pad_value:g}"
+        )
 
 
 def collate(rows: Sequence[Row], tensors: Iterable[BoundTensor]) -> dict[str, Array]:

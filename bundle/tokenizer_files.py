@@ -78,9 +78,9 @@ def check_charsmap(charsmap: str) -> None:
     """Check that no text can lead the library out of a character map: it looks at neither bound.
 
     The map (SentencePiece's `precompiled_charsmap`, base64) is the size in bytes of a double array, the array in units
-    of four bytes, and the texts that characters are replaced by, each ended by a zero byte. A unit holds a label (bits 0-7
-    and 31), whether its state has a value (bit 8), and the offset of its children (bits 10-30, shifted by 8 where bit 9
-    is set); a value is an index into the texts. Every state that a text can reach is visited once.
+    of four bytes, and the texts that characters are replaced by, each ended by a zero byte. A unit holds a label (bits
+    0-7 and 31), whether its state has a value (bit 8), and the offset of its children (bits 10-30, shifted by 8 where
+    bit 9 is set); a value is an index into the texts. Every state that a text can reach is visited once.
     Raises: BundleError where the map is broken.
     """
     try:

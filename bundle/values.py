@@ -39,11 +39,21 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Graph:
+    """A graph: features [node, feature], edges [2, edge] (sources above targets), edge features [edge, feature]."""
+
+    nodes: Array
+    edges: Array
+    edge_features: Array | None = None
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class TensorValue:
     """A tensor of one instance, without a batch axis."""
 
     array: Array
 
 
-Value = Text | Sentences | Pair | Image | TensorValue
+Value = Text | Sentences | Pair | Image | Graph | TensorValue
 Instance = Mapping[str, Value]

@@ -7,7 +7,7 @@ import numpy as np
 
 from bundle.errors import InputError
 from bundle.rows import Labels
-from bundle.values import Array, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from bundle.values import Array, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight.v1 import attention_pb2, values_pb2
 
 DTYPES: dict[int, np.dtype[Any]] = {
@@ -84,11 +84,19 @@ def value_from_wire(value: values_pb2.Value, field: str) -> Value:
         return Pair(value.pair.first, value.pair.second)
     if kind == "image":
         return Image(value.image)
+    if kind == "graph":
+        return _graph(value.graph, f"{field}.graph")
     if kind == "tensor":
         return TensorValue(to_array(value.tensor, f"{field}.tensor"))
     if kind is None:
-        raise InputError(field, "has no value; set one of text, document, pair, image, tensor")
+        raise InputError(field, "has no value; set one of text, document, pair, image, graph, tensor")
     raise InputError(field, f"is of kind {kind}, which no model here takes")
+
+
+def _graph(graph: values_pb2.Graph, field: str) -> Graph:
+    features = to_array(graph.edge_features, f"{field}.edge_features") if graph.HasField("edge_features") else None
+    nodes, edges = to_array(graph.nodes, f"{field}.nodes"), to_array(graph.edges, f"{field}.edges")
+    return Graph(nodes, edges, features, tuple(graph.node_names))
 
 
 def value_to_wire(value: Value) -> values_pb2.Value:
@@ -102,6 +110,11 @@ def value_to_wire(value: Value) -> values_pb2.Value:
             return values_pb2.Value(pair=values_pb2.Pair(first=first, second=second))
         case Image(data):
             return values_pb2.Value(image=data)
+        case Graph(nodes, edges, features, names):
+            graph = values_pb2.Graph(nodes=to_tensor(nodes), edges=to_tensor(edges), node_names=names)
+            if features is not None:
+                graph.edge_features.CopyFrom(to_tensor(features))
+            return values_pb2.Value(graph=graph)
         case TensorValue(array):
             return values_pb2.Value(tensor=to_tensor(array))
 

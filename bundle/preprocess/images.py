@@ -1,42 +1,127 @@
-"""Image files to arrays."""
+"""Image files to arrays, and arrays to arrays. All of it may run in several threads at once.
+
+`PIL.Image.open` is not used: it fills registries of the process when it meets a format for the first time, and warns of
+large images, which only a change of the process's warnings would silence.
+"""
 
 import io
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from PIL import Image
+from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import Image as Pillow
+from PIL.ImageFile import ImageFile
 
 from bundle.errors import InputError, TooLargeError
 from bundle.values import Array
 
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+# How a file of each format begins, and what reads it.
+_FORMATS: Sequence[tuple[str, Callable[[bytes], bool], Callable[[io.BytesIO], ImageFile]]] = (
+    ("PNG", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
+    ("JPEG", lambda data: data.startswith(b"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),
+    ("BMP", lambda data: data.startswith(b"BM"), BmpImagePlugin.BmpImageFile),
+    ("GIF", lambda data: data.startswith((b"GIF87a", b"GIF89a")), GifImagePlugin.GifImageFile),
+    ("WEBP", lambda data: data.startswith(b"RIFF") and data[8:12] == b"WEBP", WebPImagePlugin.WebPImageFile),
+)
+_ORIENTATION = 0x0112  # EXIF tag
+_TURNS = {
+    2: Pillow.Transpose.FLIP_LEFT_RIGHT,
+    3: Pillow.Transpose.ROTATE_180,
+    4: Pillow.Transpose.FLIP_TOP_BOTTOM,
+    5: Pillow.Transpose.TRANSPOSE,
+    6: Pillow.Transpose.ROTATE_270,
+    7: Pillow.Transpose.TRANSVERSE,
+    8: Pillow.Transpose.ROTATE_90,
+}
+_SWAPPED = (5, 6, 7, 8)  # rows become columns
 
 
-def decode_image(data: bytes, *, channels: int, rows: int, columns: int, max_pixels: int, field: str) -> Array:
-    """Decode an image file to uint8 [row, column, channel].
+def decode_image(
+    data: bytes, *, channels: int, max_pixels: int, field: str, enough: tuple[int, int] | None = None
+) -> tuple[Array, tuple[int, int]]:
+    """Decode an image file to uint8 [row, column, channel], turned as its EXIF orientation says.
 
     The size is read from the header, and an image over `max_pixels` is refused before it is decoded.
+    enough: (rows, columns) of which a JPEG may be decoded at a half, a quarter or an eighth of its size, as long as it
+    keeps twice as many.
+    Returns: the pixels, and the (rows, columns) of the whole image, turned.
     Raises: InputError where it is no image; TooLargeError where it has too many pixels.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is stricter
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-                width, height = image.size
-                if max_pixels and width * height > max_pixels:
-                    raise TooLargeError(field, f"is {width} x {height} pixels; at most {max_pixels} in all are allowed")
-                image.draft("L" if channels == 1 else "RGB", (columns, rows))  # a JPEG can be read smaller
-                converted = image.convert("L" if channels == 1 else "RGB")
-    except Image.DecompressionBombError as error:
-        raise TooLargeError(field, f"has too many pixels; at most {max_pixels} are allowed") from error
-    except TooLargeError:
+        with _open(data, max_pixels, field) as image:
+            orientation = _orientation(image)
+            columns, rows = reversed(image.size) if orientation in _SWAPPED else image.size
+            if enough is not None:
+                wanted = (2 * enough[1], 2 * enough[0])
+                image.draft("L" if channels == 1 else "RGB", wanted[::-1] if orientation in _SWAPPED else wanted)
+            converted = _convert(image, "L" if channels == 1 else "RGB")
+        if orientation in _TURNS:
+            converted = converted.transpose(_TURNS[orientation])
+    except (TooLargeError, MemoryError):
         raise
     except Exception as error:  # Pillow's decoders raise whatever broken data makes them raise
-        raise InputError(field, f"is not an image in one of the formats {', '.join(_FORMATS)}") from error
-    if converted.size != (columns, rows):
-        converted = converted.resize((columns, rows), Image.Resampling.BILINEAR, reducing_gap=3.0)
-    return np.asarray(converted, dtype=np.uint8).reshape(rows, columns, channels)
+        names = ", ".join(name for name, _, _ in _FORMATS)
+        raise InputError(field, f"is not an image in one of the formats {names}") from error
+    return np.asarray(converted, dtype=np.uint8).reshape(converted.height, converted.width, channels), (rows, columns)
+
+
+def _open(data: bytes, max_pixels: int, field: str) -> ImageFile:
+    """Read the header. A WebP's own is read first, since its decoder sets up pixels as soon as it is made."""
+    for name, begins, read in _FORMATS:
+        if begins(data):
+            if name == "WEBP":
+                _check_size(_webp_size(data), max_pixels, field)
+            image = read(io.BytesIO(data))
+            _check_size(image.size, max_pixels, field)
+            return image
+    raise ValueError("of no known format")
+
+
+def _check_size(size: tuple[int, int], max_pixels: int, field: str) -> None:
+    width, height = size
+    if max_pixels and width * height > max_pixels:
+        raise TooLargeError(field, f"is {width} x {height} pixels; at most {max_pixels} in all are allowed")
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """Width and height by the first chunk of a WebP file (RFC 9649, sections 2.5 to 2.7)."""
+    kind, content = data[12:16], data[20:30]
+    if len(content) < 10:
+        raise ValueError("cut")
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(content[4:7], "little"), 1 + int.from_bytes(content[7:10], "little")
+    if kind == b"VP8L":
+        bits = int.from_bytes(content[1:5], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":
+        return int.from_bytes(content[6:8], "little") & 0x3FFF, int.from_bytes(content[8:10], "little") & 0x3FFF
+    raise ValueError("no picture")
+
+
+def _orientation(image: ImageFile) -> int:
+    """Give the EXIF orientation; 1, upright, where there is none that can be read."""
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # broken EXIF data make no difference to a picture
+        return 1
+
+
+def _convert(image: ImageFile, mode: str) -> Pillow.Image:
+    if image.mode.startswith("I;16"):  # 16 bits of grey; Pillow would cut them off at 255
+        grey = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        return grey.convert(mode)
+    if image.mode == "P" and "transparency" in image.info:  # straight to RGB, Pillow warns
+        return image.convert("RGBA").convert(mode)
+    return image.convert(mode)
+
+
+def resize(pixels: Array, rows: int, columns: int, resampling: Pillow.Resampling) -> Array:
+    """Stretch uint8 [row, column, channel] to a size."""
+    if pixels.shape[:2] == (rows, columns):
+        return pixels
+    grey = pixels.shape[2] == 1
+    image = Pillow.fromarray(pixels[:, :, 0] if grey else pixels)
+    return np.asarray(image.resize((columns, rows), resampling)).reshape(rows, columns, pixels.shape[2])
 
 
 def normalise_image(pixels: Array, *, scale: float, mean: Sequence[float], deviation: Sequence[float]) -> Array:

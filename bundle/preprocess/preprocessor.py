@@ -1,18 +1,20 @@
 """From an instance, as a caller sends it, to a row of tensors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from bundle.errors import InputError
+import numpy as np
+
+from bundle.errors import BundleError, InputError, OutOfRangeError
 from bundle.maps import fixed_labels
-from bundle.preprocess.steps import InputSteps, Prepared
-from bundle.preprocess.tensors import check_tensor, real_places
+from bundle.preprocess.forms import Prepared, Setting
+from bundle.preprocess.steps import InputSteps
 from bundle.reader import BundleFolder
-from bundle.rows import Labels, Row, bound_tensors
+from bundle.rows import BoundTensor, Labels, Row, bound_tensors
 from bundle.text import read_tokenizer
 from bundle.v1 import bundle_pb2
-from bundle.values import Array, Instance, TensorValue, Value
+from bundle.values import Array, Instance, TensorValue
 from bundle.wire import input_path
-from limelight.v1 import attention_pb2, model_pb2
+from limelight.v1 import model_pb2
 
 
 class Preprocessor:
@@ -41,15 +43,20 @@ class Preprocessor:
         self._description = bundle.description
         self._fixed_labels = fixed_labels(bundle.description)
         steps = {each.input: each.steps for each in bundle.preprocessing}
+        for name in steps.keys() - {each.name for each in bundle.description.inputs}:
+            raise BundleError(f"there is preprocessing of the input {name!r}, which the model does not have")
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+        self._tensors = tuple(tensors.values())
         self._inputs = {
             each.name: InputSteps(
-                each,
+                Setting(
+                    each,
+                    {tensor.name: tensors[tensor.name] for tensor in each.tensors},
+                    [labels for labels in bundle.description.label_sets if labels.input == each.name],
+                    bundle.description.limits,
+                    tokenizers,
+                ),
                 steps.get(each.name, ()),
-                tokenizers,
-                bundle.description.limits,
-                {tensor.name: tensors[tensor.name] for tensor in each.tensors},
-                bundle.description.label_sets,
             )
             for each in bundle.description.inputs
         }
@@ -68,7 +75,7 @@ class Preprocessor:
                 continue
             sent = {each.name: instance[each.name] for each in steps.description.tensors if each.name in instance}
             if sent:
-                prepared.append(_from_tensors(steps, sent, field))
+                prepared.append(steps.sent(sent, field=field))
             elif not steps.description.optional:
                 raise InputError(input_path(field, name), f"is missing; the model takes {self._expected()}")
         return self._merge(prepared, field)
@@ -107,50 +114,21 @@ class Preprocessor:
                     raise InputError(
                         input_path(field, each.input), f"has {size} for {name} where another input has {sizes[name]}"
                     )
+        _check_indices(tensors, self._tensors, sizes, field)
         return Row(tensors, sizes, labels, any(each.truncated for each in prepared))
 
 
-def _from_tensors(steps: InputSteps, sent: Mapping[str, Value], field: str) -> Prepared:
-    """Check tensors that a caller sent in place of an input."""
-    tensors: dict[str, Array] = {}
-    sizes: dict[str, int] = {}
-    for name, bound in steps.tensors.items():
-        value, path = sent.get(name), input_path(field, name)
-        if value is None:
-            raise InputError(path, "is missing; send all tensors of an input or none")
-        if not isinstance(value, TensorValue):
-            raise InputError(path, "is to be a tensor")
-        check_tensor(value.array, bound.description, f"{path}.tensor")
-        tensors[name] = value.array
-        sizes |= {each.name: size for each, size in zip(bound.description.dimensions, value.array.shape, strict=True)}
-        if bound.mask:
-            tensors[bound.mask] = real_places(value.array, bound.description, f"{path}.tensor")
-    return Prepared(steps.description.name, tensors, sizes, _labels_of_tensors(steps, tensors))
-
-
-def _labels_of_tensors(steps: InputSteps, tensors: Mapping[str, Array]) -> dict[str, Labels]:
-    """Say what can be said of tensors that were sent: tokens have ids, and no places in a text."""
-    labels = {}
-    for each in steps.label_sets:
-        array, bound = tensors[each.tensor], steps.tensors[each.tensor]
-        inputs = steps.parts(each.tensor)
-        mask = tensors.get(bound.mask)
-        if each.kind == attention_pb2.LABEL_KIND_TOKENS and mask is not None and steps.encoder is not None:
-            ids = array[mask].tolist()
-            texts = [steps.encoder.token(token) for token in ids]
-            parents = mask.nonzero()[0].tolist() if each.parent else []
-            labels[each.name] = Labels(
-                each.name,
-                each.kind,
-                len(ids),
-                texts,
-                ids=ids,
-                special=steps.encoder.special(ids),
-                parents=parents,
-                parent=each.parent,
-                inputs=inputs,
-            )
-        else:
-            axis = [dimension.name for dimension in bound.description.dimensions].index(each.dimension)
-            labels[each.name] = Labels(each.name, each.kind, array.shape[axis], parent=each.parent, inputs=inputs)
-    return labels
+def _check_indices(
+    tensors: Mapping[str, Array], bound: Iterable[BoundTensor], sizes: Mapping[str, int], field: str
+) -> None:
+    """Check that what indexes another tensor's entries stays among those of its own instance."""
+    for each in bound:
+        if each.indexes and each.name in tensors:
+            array, count = tensors[each.name], sizes.get(each.indexes, 0)
+            outside = (array < 0) | (array >= count)
+            if outside.any():
+                place = [int(index) for index in np.argwhere(outside)[0]]
+                raise OutOfRangeError(
+                    f"{input_path(field, each.name)}.tensor.data",
+                    f"has {int(array[tuple(place)])} at {place}; there are {count} for {each.indexes}",
+                )

@@ -1,250 +1,206 @@
-"""The steps declared for one input, made ready to run."""
+"""The steps declared for one input: every kind of step, their order checked, and run."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from bundle.errors import BundleError, InputError
-from bundle.preprocess.images import decode_image, normalise_image
-from bundle.rows import BoundTensor, Labels
-from bundle.text import Encoded, Encoder, split_sentences
+from bundle.preprocess.forms import Call, Form, Kind, Prepared, Setting, Step
+from bundle.preprocess.graph_steps import ReadGraph
+from bundle.preprocess.picture_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
+from bundle.preprocess.tensors import check_tensor, real_places
+from bundle.preprocess.text_steps import SplitSentences, Tokenize
+from bundle.rows import Labels
 from bundle.v1 import bundle_pb2
-from bundle.values import Array, Image, Pair, Sentences, TensorValue, Text, Value
-from limelight.v1 import attention_pb2, model_pb2
+from bundle.values import Array, Graph, Image, Pair, Sentences, TensorValue, Text, Value
+from bundle.wire import input_path
+from limelight.v1 import model_pb2
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """What one input was turned into: its part of a row."""
-
-    input: str
-    tensors: Mapping[str, Array]
-    sizes: Mapping[str, int]
-    labels: Mapping[str, Labels] = field(default_factory=dict)
-    truncated: bool = False
+# Every step, by its name in `PreprocessingStep`.
+STEPS: Mapping[str, type[Step]] = MappingProxyType(
+    {
+        "split_sentences": SplitSentences,
+        "tokenize": Tokenize,
+        "decode_image": DecodeImage,
+        "resize_image": ResizeImage,
+        "crop_image": CropImage,
+        "normalise_image": NormaliseImage,
+        "read_graph": ReadGraph,
+    }
+)
+# What each kind of input brings, and as which values.
+_INPUTS: Mapping[int, tuple[Kind, tuple[type, ...]]] = MappingProxyType(
+    {
+        model_pb2.INPUT_KIND_TEXT: (Kind.TEXT, (Text,)),
+        model_pb2.INPUT_KIND_DOCUMENT: (Kind.DOCUMENT, (Text, Sentences)),
+        model_pb2.INPUT_KIND_PAIR: (Kind.PAIR, (Pair,)),
+        model_pb2.INPUT_KIND_IMAGE: (Kind.FILE, (Image,)),
+        model_pb2.INPUT_KIND_GRAPH: (Kind.GRAPH, (Graph,)),
+        model_pb2.INPUT_KIND_TENSOR: (Kind.TENSORS, ()),
+    }
+)
 
 
 class InputSteps:
-    """Runs the steps of one input.
+    """Runs the steps of one input, or checks the tensors that were sent in their place.
 
-    tokenizers: text of each tokenizer file by name. tensors: those of the input, by name.
-    Raises: BundleError where the steps do not fit the kind of the input.
+    Raises: BundleError naming the step that does not fit what comes to it.
     """
 
-    def __init__(
-        self,
-        description: model_pb2.InputDescription,
-        steps: Sequence[bundle_pb2.PreprocessingStep],
-        tokenizers: Mapping[str, str],
-        limits: model_pb2.Limits,
-        tensors: Mapping[str, BoundTensor],
-        label_sets: Iterable[model_pb2.LabelSetDescription] = (),
-    ) -> None:
-        self.description = description
-        self.tensors = tensors
-        self.label_sets = [each for each in label_sets if each.input == description.name and each.tensor]
-        self._limits = limits
-        self._steps = {step.WhichOneof("step"): step for step in steps}
-        self.encoder = self._make_encoder(tokenizers)
-        wanted = {
-            model_pb2.INPUT_KIND_TEXT: {"tokenize"},
-            model_pb2.INPUT_KIND_PAIR: {"tokenize"},
-            model_pb2.INPUT_KIND_DOCUMENT: {"split_sentences", "tokenize"},
-            model_pb2.INPUT_KIND_IMAGE: {"decode_image", "resize_image", "normalise_image"},
-            model_pb2.INPUT_KIND_TENSOR: set[str](),
-        }.get(description.kind)
-        if wanted is None or set(self._steps) != wanted:
-            raise BundleError(f"the preprocessing of the input {description.name!r} does not fit its kind")
-        if "normalise_image" in wanted:
-            self._check_image_steps()
+    def __init__(self, setting: Setting, messages: Sequence[bundle_pb2.PreprocessingStep]) -> None:
+        self.setting = setting
+        self.description = setting.input
+        self._steps = _chain(setting, messages)
+        made = {name for step in self._steps for name in step.tensors}
+        missing = [] if self.is_tensor else [name for name in setting.tensors if name not in made]
+        if missing:
+            raise BundleError(f"no step of the input {setting.input.name!r} puts out its tensor {missing[0]!r}")
+        _check_label_sets(setting)
+        indexed = {each.description.dimensions[0].name for each in setting.tensors.values() if each.indexes}
+        self._may_be_empty = {
+            name
+            for name, each in setting.tensors.items()
+            if each.joined and each.description.dimensions[0].name in indexed
+        }
+
+    @property
+    def is_tensor(self) -> bool:
+        """True where callers send the input as a tensor, and in no other way."""
+        return self.description.kind == model_pb2.INPUT_KIND_TENSOR
 
     @property
     def is_own_tensor(self) -> bool:
-        """True where the input is a tensor already, under its own name."""
-        return any(tensor.name == self.description.name for tensor in self.description.tensors)
-
-    def parts(self, tensor: str) -> tuple[str, ...]:
-        """Name what a tensor's entries come from: the input, or one text of a pair."""
-        if self.description.kind != model_pb2.INPUT_KIND_PAIR:
-            return (self.description.name,)
-        part = "second" if tensor == self._steps["tokenize"].tokenize.second_tensor else "first"
-        return (f"{self.description.name}.{part}",)
+        """True where one of its tensors has the name of the input."""
+        return self.description.name in self.setting.tensors
 
     def run(self, value: Value, *, field: str, truncate: bool) -> Prepared:
         """Convert a value. Raises: InputError where it is of another kind, empty, or too large."""
-        match self.description.kind, value:
-            case model_pb2.INPUT_KIND_TEXT, Text(text):
-                return self._texts([text], [field], truncate)
-            case model_pb2.INPUT_KIND_PAIR, Pair(first, second):
-                return self._texts([first, second], [f"{field}.first", f"{field}.second"], truncate)
-            case model_pb2.INPUT_KIND_DOCUMENT, Text(text):
-                self._check_length(text, field)
-                spans = split_sentences(text, self._steps["split_sentences"].split_sentences.max_characters)
-                return self._document([text[begin:end] for begin, end in spans], spans, field, truncate, split=True)
-            case model_pb2.INPUT_KIND_DOCUMENT, Sentences(texts):
-                self._check_length("".join(texts), field)
-                spans = [(0, len(text)) for text in texts]
-                return self._document(list(texts), spans, field, truncate, split=False)
-            case model_pb2.INPUT_KIND_IMAGE, Image(data):
-                return self._image(data, field)
-        kind = model_pb2.InputKind.Name(self.description.kind).removeprefix("INPUT_KIND_").lower()
-        sent = "a tensor" if isinstance(value, TensorValue) else type(value).__name__.lower()
-        names = ", ".join(repr(tensor.name) for tensor in self.description.tensors)
-        raise InputError(field, f"is {sent}; {kind} is wanted (or tensors under the names {names})")
+        _, values = _INPUTS[self.description.kind]
+        if not isinstance(value, values):
+            raise InputError(field, self._wrong_kind(value))
+        _check_limits(value, self.setting.limits, field)
+        call = Call(field, truncate)
+        current: Any = value
+        for step in self._steps:
+            current = step.run(current, call)
+        prepared: Prepared = current
+        tensors = dict(prepared.tensors)
+        for name, bound in self.setting.tensors.items():
+            if bound.mask and bound.mask not in tensors:
+                tensors[bound.mask] = np.ones(tensors[name].shape, dtype=np.bool_)
+        return replace(prepared, tensors=tensors)
 
-    def _make_encoder(self, tokenizers: Mapping[str, str]) -> Encoder | None:
-        if "tokenize" not in self._steps:
-            return None
-        step = self._steps["tokenize"].tokenize
-        if step.tokenizer not in tokenizers:
-            raise BundleError(f"the tokenizer {step.tokenizer!r} is not there")
-        maximum = self._tensor(step.tensor).description.dimensions[-1].maximum
-        second = step.second_tensor
-        if second and self._tensor(second).description.dimensions[-1].maximum != maximum:
-            raise BundleError(f"the two tensors of the input {self.description.name!r} have different limits")
-        return Encoder(tokenizers[step.tokenizer], special_tokens=step.special_tokens, maximum=maximum)
+    def sent(self, values: Mapping[str, Value], *, field: str) -> Prepared:
+        """Check the tensors of the input that a caller sent. field: the path of the instance.
 
-    def _tensor(self, name: str) -> BoundTensor:
-        if name in self.tensors:
-            return self.tensors[name]
-        raise BundleError(f"the input {self.description.name!r} has no tensor {name!r}")
-
-    def _check_image_steps(self) -> None:
-        decode, normalise = self._steps["decode_image"].decode_image, self._steps["normalise_image"].normalise_image
-        resize = self._steps["resize_image"].resize_image
-        made = [decode.channels, resize.rows, resize.columns]
-        if decode.channels not in (1, 3) or min(made) < 1:
-            raise BundleError(f"the input {self.description.name!r} is decoded to an image of shape {made}")
-        if made != [dimension.size for dimension in self._tensor(normalise.tensor).description.dimensions]:
-            raise BundleError(f"the image {made} is not of the shape of the tensor {normalise.tensor!r}")
-        if len(normalise.mean) != decode.channels or len(normalise.deviation) != decode.channels:
-            raise BundleError(f"the input {self.description.name!r} needs a mean and a deviation for each channel")
-
-    def _check_length(self, text: str, field: str) -> None:
-        most = self._limits.max_characters
-        if most and len(text) > most:
-            raise InputError(field, f"has {len(text)} characters; at most {most} are allowed, truncated or not")
-
-    def _encode(self, texts: Sequence[str], fields: Sequence[str], truncate: bool) -> list[Encoded]:
-        assert self.encoder is not None
-        encoded = self.encoder.encode(texts)
-        for each, path in zip(encoded, fields, strict=True):
-            if each.cut and not truncate:
-                raise InputError(path, f"has more than {len(each.ids)} tokens; shorten it or set truncate")
-        return encoded
-
-    def _texts(self, texts: list[str], fields: list[str], truncate: bool) -> Prepared:
-        for text, path in zip(texts, fields, strict=True):
-            self._check_length(text, path)
-            if not text.strip():
-                raise InputError(path, "is empty")
-        step = self._steps["tokenize"].tokenize
+        Raises: InputError naming the tensor that is missing, or wrong.
+        """
         tensors: dict[str, Array] = {}
+        masks: dict[str, Array] = {}
         sizes: dict[str, int] = {}
-        labels: dict[str, Labels] = {}
-        encoded = self._encode(texts, fields, truncate)
-        for name, each, path in zip((step.tensor, step.second_tensor), encoded, fields, strict=False):
-            if not each.ids:
-                raise InputError(path, "has no token that the model could read")
-            bound = self._tensor(name)
-            tensors[name] = np.array(each.ids, dtype=np.int64)
-            if bound.mask:
-                tensors[bound.mask] = np.ones(len(each.ids), dtype=np.bool_)
-            sizes[bound.description.dimensions[0].name] = len(each.ids)
-            for labelled in self.label_sets:
-                if labelled.tensor == name:
-                    labels[labelled.name] = Labels(
-                        labelled.name,
-                        labelled.kind,
-                        len(each.ids),
-                        each.texts,
-                        each.starts,
-                        each.ends,
-                        each.ids,
-                        each.special,
-                        inputs=self.parts(name),
+        for name, bound in self.setting.tensors.items():
+            value, path = values.get(name), input_path(field, name)
+            if value is None:
+                raise InputError(path, "is missing; send all tensors of an input or none")
+            if not isinstance(value, TensorValue):
+                raise InputError(path, "is to be a tensor")
+            check_tensor(value.array, bound.description, f"{path}.tensor", may_be_empty=name in self._may_be_empty)
+            tensors[name] = value.array
+            for dimension, size in zip(bound.description.dimensions, value.array.shape, strict=True):
+                if sizes.setdefault(dimension.name, size) != size:
+                    other = sizes[dimension.name]
+                    raise InputError(
+                        f"{path}.tensor.shape", f"has {size} for {dimension.name} where another tensor has {other}"
                     )
-        return Prepared(self.description.name, tensors, sizes, labels, any(each.cut for each in encoded))
+            real = real_places(value.array, bound.description, f"{path}.tensor")
+            if bound.mask:
+                masks[bound.mask] = real
+        labels = self._counted(tensors)
+        for step in self._steps:
+            if step.tensors:
+                labels |= step.sent(tensors, Call(field, truncate=False))
+        return Prepared(self.description.name, {**tensors, **masks}, sizes, labels)
 
-    def _document(
-        self, texts: list[str], spans: list[tuple[int, int]], field: str, truncate: bool, *, split: bool
-    ) -> Prepared:
-        """Encode sentences. One without a token is left out where the splitting was ours, else refused."""
-        step = self._steps["tokenize"].tokenize
-        bound = self._tensor(step.tensor)
-        dimensions = bound.description.dimensions
-        most = dimensions[0].maximum
-        paths = [field if split else f"{field}.sentences.texts[{number}]" for number in range(len(texts))]
-        kept = [
-            (each, span)
-            for each, span, path in zip(self._encode(texts, paths, truncate), spans, paths, strict=True)
-            if each.ids or not _refuse_empty(split, path)
-        ]
-        if not kept:
-            raise InputError(field, "is empty")
-        cut = any(each.cut for each, _ in kept)
-        if most and len(kept) > most:
-            if not truncate:
-                raise InputError(
-                    field, f"has {len(kept)} sentences; at most {most} are allowed; shorten it or set truncate"
-                )
-            kept, cut = kept[:most], True
-        encoded = [each for each, _ in kept]
-        ids = np.full((len(kept), max(len(each.ids) for each in encoded)), int(bound.description.fill), dtype=np.int64)
-        for place, each in zip(ids, encoded, strict=True):
-            place[: len(each.ids)] = each.ids
-        mask = np.arange(ids.shape[1]) < np.array([len(each.ids) for each in encoded])[:, None]
-        sizes = {dimension.name: size for dimension, size in zip(dimensions, ids.shape, strict=True)}
-        tensors: dict[str, Array] = {step.tensor: ids, bound.mask: mask}
-        return Prepared(self.description.name, tensors, sizes, self._document_labels(step.tensor, kept), cut)
-
-    def _document_labels(self, tensor: str, kept: Sequence[tuple[Encoded, tuple[int, int]]]) -> dict[str, Labels]:
-        """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence."""
-        inputs = self.parts(tensor)
+    def _counted(self, tensors: Mapping[str, Array]) -> dict[str, Labels]:
+        """Label sets of tensors that were sent, of which nothing is known but how many entries there are."""
         labels = {}
-        for each in self.label_sets:
-            if each.kind == attention_pb2.LABEL_KIND_SENTENCES:
-                starts, ends = zip(*(span for _, span in kept), strict=True)
-                labels[each.name] = Labels(
-                    each.name, each.kind, len(kept), starts=starts, ends=ends, parent=each.parent, inputs=inputs
-                )
-                continue
-            special = [flag for words, _ in kept for flag in words.special or [False] * len(words.ids)]
-            labels[each.name] = Labels(
-                each.name,
-                each.kind,
-                sum(len(words.ids) for words, _ in kept),
-                [text for words, _ in kept for text in words.texts],
-                [begin + start for words, (begin, _) in kept for start in words.starts],
-                [begin + end for words, (begin, _) in kept for end in words.ends],
-                [token for words, _ in kept for token in words.ids],
-                special if any(special) else (),
-                [number for number, (words, _) in enumerate(kept) for _ in words.ids] if each.parent else (),
-                each.parent,
-                inputs,
-            )
+        for each in self.setting.label_sets:
+            if each.tensor:
+                names = [axis.name for axis in self.setting.tensors[each.tensor].description.dimensions]
+                size = tensors[each.tensor].shape[names.index(each.dimension)]
+                inputs = (self.description.name,)
+                labels[each.name] = Labels(each.name, each.kind, size, parent=each.parent, inputs=inputs)
         return labels
 
-    def _image(self, data: bytes, field: str) -> Prepared:
-        decode, normalise = self._steps["decode_image"].decode_image, self._steps["normalise_image"].normalise_image
-        resize = self._steps["resize_image"].resize_image
-        pixels = decode_image(
-            data,
-            channels=decode.channels,
-            rows=resize.rows,
-            columns=resize.columns,
-            max_pixels=self._limits.max_pixels,
-            field=field,
-        )
-        values = normalise_image(pixels, scale=normalise.scale, mean=normalise.mean, deviation=normalise.deviation)
-        names = [dimension.name for dimension in self._tensor(normalise.tensor).description.dimensions]
-        sizes = dict(zip(names, values.shape, strict=True))
-        return Prepared(self.description.name, {normalise.tensor: values}, sizes)
+    def _wrong_kind(self, value: Value) -> str:
+        kind = model_pb2.InputKind.Name(self.description.kind).removeprefix("INPUT_KIND_").lower()
+        sent = "a tensor" if isinstance(value, TensorValue) else type(value).__name__.lower()
+        names = ", ".join(repr(name) for name in self.setting.tensors)
+        return f"is {sent}; {kind} is wanted (or tensors under the names {names})"
 
 
-def _refuse_empty(split: bool, path: str) -> bool:
-    """Leave out an empty sentence of our own splitting (True); refuse one that the caller sent."""
-    if not split:
-        raise InputError(path, "is empty")
-    return True
+def _chain(setting: Setting, messages: Sequence[bundle_pb2.PreprocessingStep]) -> list[Step]:
+    """Make the steps, each fitting what the one before it gives."""
+    name = setting.input.name
+    if setting.input.kind not in _INPUTS:
+        raise BundleError(f"the input {name!r} is of a kind that this release does not read")
+    form = Form(_INPUTS[setting.input.kind][0])
+    steps: list[Step] = []
+    for place, message in enumerate(messages):
+        chosen = message.WhichOneof("step")
+        if chosen is None:
+            raise BundleError(f"the input {name!r}: step {place + 1} is none that this release knows")
+        kind = STEPS[chosen]
+        where = f"the input {name!r}: step {place + 1}, {chosen},"
+        if form.kind not in kind.takes:
+            takes = " or ".join(sorted(each.value for each in kind.takes))
+            raise BundleError(f"{where} takes {takes}; {form.kind.value} comes to it")
+        following = messages[place + 1] if place + 1 < len(messages) else None
+        try:
+            steps.append(kind.make(getattr(message, chosen), setting, form, following))
+        except BundleError as error:
+            raise BundleError(f"{where} {error.message}") from error
+        form = steps[-1].form
+    if form.kind is not Kind.TENSORS:
+        end = f"its steps end with {form.kind.value}" if steps else f"{form.kind.value} has no step"
+        raise BundleError(f"the input {name!r}: {end}, but the model takes tensors")
+    return steps
+
+
+def _check_label_sets(setting: Setting) -> None:
+    for each in setting.label_sets:
+        if each.tensor and each.tensor not in setting.tensors:
+            raise BundleError(f"the label set {each.name!r} is of the tensor {each.tensor!r}, which its input lacks")
+        if each.tensor:
+            axes = [axis.name for axis in setting.tensors[each.tensor].description.dimensions]
+            if each.dimension not in axes:
+                raise BundleError(f"the label set {each.name!r} is of the axis {each.dimension!r}, which is not there")
+
+
+def _check_limits(value: Value, limits: model_pb2.Limits, field: str) -> None:
+    """Refuse texts that are empty or too long before any work is done on them; images are checked by their header."""
+    match value:
+        case Text(text):
+            _check_text(text, limits, field)
+        case Pair(first, second):
+            _check_text(first, limits, f"{field}.first")
+            _check_text(second, limits, f"{field}.second")
+        case Sentences(texts):
+            _check_length(sum(len(text) for text in texts), limits, field)
+            if not texts:
+                raise InputError(field, "is empty")
+
+
+def _check_text(text: str, limits: model_pb2.Limits, field: str) -> None:
+    _check_length(len(text), limits, field)
+    if not text.strip():
+        raise InputError(field, "is empty")
+
+
+def _check_length(length: int, limits: model_pb2.Limits, field: str) -> None:
+    most = limits.max_characters
+    if most and length > most:
+        raise InputError(field, f"has {length} characters; at most {most} are allowed, truncated or not")

@@ -8,9 +8,12 @@ from bundle.wire import DTYPES, data_type_name, data_type_of
 from limelight.v1 import model_pb2
 
 
-def check_tensor(array: Array, description: model_pb2.TensorDescription, field: str) -> None:
+def check_tensor(
+    array: Array, description: model_pb2.TensorDescription, field: str, *, may_be_empty: bool = False
+) -> None:
     """Check a caller's tensor against what the model takes.
 
+    may_be_empty: whether its first axis may have nothing.
     Raises: InputError for type, rank, a fixed or too large axis, an empty axis, or a value that is no finite number;
     OutOfRangeError for an integer outside its range.
     """
@@ -21,10 +24,10 @@ def check_tensor(array: Array, description: model_pb2.TensorDescription, field: 
     if array.ndim != len(dimensions):
         names = ", ".join(dimension.name for dimension in dimensions)
         raise InputError(f"{field}.shape", f"has {array.ndim} axes; [{names}] is wanted, without a batch axis")
-    for dimension, size in zip(dimensions, array.shape, strict=True):
+    for axis, (dimension, size) in enumerate(zip(dimensions, array.shape, strict=True)):
         if dimension.size and size != dimension.size:
             raise InputError(f"{field}.shape", f"has {size} for {dimension.name}, which is always {dimension.size}")
-        if size == 0:
+        if size == 0 and not (may_be_empty and axis == 0):
             raise InputError(f"{field}.shape", f"has nothing along {dimension.name}")
         if dimension.maximum and size > dimension.maximum:
             raise InputError(

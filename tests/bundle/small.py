@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf import json_format
 from onnx import ModelProto, NodeProto, TensorProto, helper
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
@@ -28,6 +28,18 @@ def tokenizer(**vocabulary: int) -> str:
     made = Tokenizer(models.WordLevel(known, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]  # type: ignore[list-item]
+    )
+    return str(made.to_str())
+
+
+def pairs() -> str:
+    """The same, framing one text or two: `[CLS]` is 12, `[SEP]` 13."""
+    made = Tokenizer.from_str(tokenizer())
+    made.add_special_tokens(["[CLS]", "[SEP]"])
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 12), ("[SEP]", 13)],
     )
     return str(made.to_str())
 

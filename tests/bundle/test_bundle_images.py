@@ -145,11 +145,11 @@ def test_no_damage_raises_anything_but_an_input_error(data: bytes, changes: list
     for place, value in changes:
         broken[place % len(broken)] = value
     try:
-        made = decode_image(bytes(broken), channels=3, rows=4, columns=6, max_pixels=10_000, field="x")
+        made, size = decode_image(bytes(broken), channels=3, max_pixels=10_000, field="x")
     except InputError as error:
         assert error.field == "x"
     else:
-        assert made.shape == (4, 6, 3)
+        assert made.shape == (*size, 3)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,9 @@ def test_no_damage_raises_anything_but_an_input_error(data: bytes, changes: list
     [
         ({"mean": [0.5, 0.5]}, "needs a mean and a deviation for each channel"),
         ({"deviation": []}, "needs a mean and a deviation for each channel"),
-        ({"tensor": "image"}, "has no tensor 'image'"),
+        ({"tensor": "image"}, "step 3, normalise_image, puts out the tensor 'image', which the input does not have"),
+        ({"deviation": [0]}, "by which no number can be divided"),
+        ({"scale": float("inf")}, "by which no number can be divided"),
     ],
 )
 def test_steps_that_do_not_fit_the_tensor(change: dict[str, object], reason: str) -> None:
@@ -168,5 +170,5 @@ def test_steps_that_do_not_fit_the_tensor(change: dict[str, object], reason: str
 def test_an_image_of_another_shape_than_the_tensor() -> None:
     wrong = bundle()
     wrong.description.inputs[0].tensors[0].dimensions[1].size = 8
-    with pytest.raises(BundleError, match=r"\[1, 4, 6\] is not of the shape of the tensor 'pixels'"):
+    with pytest.raises(BundleError, match=r"puts out \[1, 4, 6\], which is not the shape \[1, 8, 6\] of the tensor"):
         Preprocessor.from_parts(wrong, {})

@@ -16,7 +16,7 @@ from tests.bundle import small
 
 
 def preprocessor(bundle: bundle_pb2.Bundle) -> Preprocessor:
-    return Preprocessor.from_parts(bundle, {"words.json": small.tokenizer()})
+    return Preprocessor.from_parts(bundle, {"words.json": small.tokenizer(), "pairs.json": small.pairs()})
 
 
 def document_bundle() -> bundle_pb2.Bundle:
@@ -48,6 +48,25 @@ def pair_bundle() -> bundle_pb2.Bundle:
     kind = attention_pb2.LABEL_KIND_TOKENS
     bundle.description.label_sets.add(name="others", kind=kind, input="text", tensor="other", dimension="other_word")
     bundle.preprocessing[0].steps[0].tokenize.second_tensor = "other"
+    return bundle
+
+
+def joined_pair_bundle(*, segments: bool = True) -> bundle_pb2.Bundle:
+    """Two texts in one sequence: [CLS] first [SEP] second [SEP]."""
+    bundle = small.bundle()
+    description = bundle.description.inputs[0]
+    description.kind = model_pb2.INPUT_KIND_PAIR
+    description.tensors[0].maximum = len(small.WORDS) + 1
+    description.tensors[0].dimensions[0].maximum = 7
+    tokenize = bundle.preprocessing[0].steps[0].tokenize
+    tokenize.special_tokens = True
+    tokenize.tokenizer = "pairs.json"
+    if segments:
+        tokenize.segment_tensor = "segments"
+        other = description.tensors.add()
+        other.CopyFrom(description.tensors[0])
+        other.name, other.minimum, other.maximum = "segments", 0, 1
+        bundle.tensors.add(tensor="segments")
     return bundle
 
 
@@ -162,6 +181,63 @@ def test_a_pair() -> None:
     refused(pair_bundle(), {"text": Pair("a a a a a a a", "a")}, 'inputs["text"].first', "more than 6 tokens")
 
 
+def test_a_pair_in_one_sequence() -> None:
+    row = preprocessor(joined_pair_bundle()).row({"text": Pair("the cat", "😀 sat")})
+    assert row.tensors["ids"].tolist() == [12, 5, 3, 13, 10, 4, 13]
+    assert row.tensors["segments"].tolist() == [0, 0, 0, 0, 1, 1, 1]
+    assert row.tensors["ids_mask"].all()
+    assert row.sizes == {"word": 7}
+    words = row.labels["words"]
+    assert words.texts == ["[CLS]", "the", "cat", "[SEP]", "😀", "sat", "[SEP]"]
+    assert words.special == [True, False, False, True, False, False, True]
+    assert words.inputs == ("text.first", "text.second")
+    assert words.input_indices == [0, 0, 0, 0, 1, 1, 1]
+    assert places(row, "words") == [(0, 0), (0, 3), (4, 7), (0, 0), (0, 1), (2, 5), (0, 0)]
+
+
+def test_a_pair_in_one_sequence_is_cut_as_a_whole() -> None:
+    bundle = joined_pair_bundle(segments=False)
+    long = {"text": Pair("a a a a a", "the the")}
+    refused(bundle, long, 'inputs["text"]', "has more than 7 tokens; shorten it or set truncate")
+    row = preprocessor(bundle).row(long, truncate=True)
+    assert row.tensors["ids"].tolist() == [12, 2, 2, 13, 5, 5, 13]
+    assert row.truncated
+
+
+def test_a_pair_in_one_sequence_that_was_sent_as_tensors() -> None:
+    ids = TensorValue(np.array([12, 5, 13, 3, 13]))
+    row = preprocessor(joined_pair_bundle(segments=False)).row({"ids": ids})
+    words = row.labels["words"]
+    assert words.texts == ["[CLS]", "the", "[SEP]", "cat", "[SEP]"]
+    assert words.special == [True, False, True, False, True]
+    assert (words.inputs, words.input_indices) == (("text",), ())
+    segments = TensorValue(np.array([0, 0, 0, 1, 1]))
+    words = preprocessor(joined_pair_bundle()).row({"ids": ids, "segments": segments}).labels["words"]
+    assert (words.inputs, words.input_indices) == (("text.first", "text.second"), [0, 0, 0, 1, 1])
+    other: Instance = {"ids": ids, "segments": TensorValue(np.array([0, 0]))}
+    refused(joined_pair_bundle(), other, 'inputs["segments"].tensor.shape', "has 2 for word where another tensor has 5")
+
+
+def test_a_text_that_holds_the_token_that_fills() -> None:
+    bundle = document_bundle()
+    bundle.description.inputs[0].tensors[0].fill = bundle.tensors[0].pad_value = small.WORDS.index("a")
+    row = preprocessor(bundle).row({"text": Sentences(("the cat sat", "a"))})
+    assert row.tensors["ids"].tolist() == [[5, 3, 4], [2, 2, 2]]
+    assert row.tensors["ids_mask"].tolist() == [[True] * 3, [True, False, False]]
+
+
+def test_sentences_are_counted_and_texts_measured_before_they_are_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = preprocessor(document_bundle())
+    monkeypatch.setattr("bundle.text.Encoder.encode", None)  # would raise a TypeError
+    for sentences, reason in (
+        (("a",) * 4, "has 4 sentences"),
+        (("a" * 61,), "has 61 characters"),
+        (("a", ""), "empty"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            made.row({"text": Sentences(sentences)})
+
+
 @pytest.mark.parametrize("value", [Image(b""), Pair("a", "b"), Sentences(("a",)), TensorValue(np.zeros(2, np.int64))])
 def test_a_value_of_another_kind(value: Image) -> None:
     refused(small.bundle(), {"text": value}, 'inputs["text"]', r"; text is wanted \(or tensors under the names 'ids'\)")
@@ -252,6 +328,27 @@ def test_an_axis_of_fixed_size_and_an_input_that_may_be_left_out() -> None:
     assert "frames" not in preprocessor(tensor_bundle()).row({"text": Text("a")}).tensors
 
 
+@pytest.mark.parametrize(
+    ("fill", "pad_value", "axes", "reason"),
+    [
+        (0, 1, 2, "is filled with 0, but padded with 1"),
+        (0, 0, 1, "has a fill, but no rows that differ in length"),
+        (None, 0, 2, "makes rows of different lengths, but the tensor 'ids' has no fill"),
+    ],
+)
+def test_fill_and_pad_value_that_contradict(fill: int | None, pad_value: int, axes: int, reason: str) -> None:
+    bundle = document_bundle()
+    tensor = bundle.description.inputs[0].tensors[0]
+    bundle.tensors[0].pad_value = pad_value
+    tensor.ClearField("fill")
+    if fill is not None:
+        tensor.fill = fill
+    if axes == 1:
+        del tensor.dimensions[0]
+    with pytest.raises(BundleError, match=reason):
+        preprocessor(bundle)
+
+
 def test_axes_of_one_name_have_one_size() -> None:
     bundle = tensor_bundle()
     bundle.description.inputs[1].tensors[0].dimensions[0].name = "word"
@@ -275,13 +372,64 @@ def another_tokenizer(bundle: bundle_pb2.Bundle) -> None:
     bundle.preprocessing[0].steps[0].tokenize.tokenizer = "../words.json"
 
 
+def another_input(bundle: bundle_pb2.Bundle) -> None:
+    bundle.preprocessing[0].input = "txt"
+
+
+def another_axis(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.label_sets[0].dimension = "letter"
+
+
+def other_labels(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.label_sets[0].tensor = "other"
+
+
+def one_more_tensor(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.inputs[0].tensors.add(name="more", data_type=values_pb2.DATA_TYPE_INT64)
+
+
+def another_type(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.inputs[0].tensors[0].data_type = values_pb2.DATA_TYPE_INT32
+
+
+def one_more_axis(bundle: bundle_pb2.Bundle) -> None:
+    bundle.description.inputs[0].tensors[0].dimensions.add(name="letter")
+
+
+def a_second_tensor(bundle: bundle_pb2.Bundle) -> None:
+    bundle.preprocessing[0].steps[0].tokenize.second_tensor = "ids"
+
+
+def no_step_at_all(bundle: bundle_pb2.Bundle) -> None:
+    bundle.preprocessing[0].steps.add()
+
+
+def split_first(bundle: bundle_pb2.Bundle) -> None:
+    bundle.preprocessing[0].steps.insert(0, bundle_pb2.PreprocessingStep(split_sentences={}))  # type: ignore[arg-type]
+
+
+def split_and_no_more(bundle: bundle_pb2.Bundle) -> None:
+    split_first(bundle)
+    del bundle.preprocessing[0].steps[1]
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (no_steps, "the preprocessing of the input 'text' does not fit its kind"),
-        (another_kind, "does not fit its kind"),
-        (another_tensor, "has no tensor 'words'"),
-        (another_tokenizer, "the tokenizer '../words.json' is not there"),
+        (no_steps, "the input 'text': text has no step, but the model takes tensors"),
+        (another_kind, "step 1, tokenize, takes a pair or sentences or text; an image file comes to it"),
+        (another_tensor, "step 1, tokenize, puts out the tensor 'words', which the input does not have"),
+        (another_tokenizer, "step 1, tokenize, takes the tokenizer '../words.json', which is not there"),
+        (another_input, "there is preprocessing of the input 'txt', which the model does not have"),
+        (another_axis, "the label set 'words' is of the axis 'letter', which is not there"),
+        (other_labels, "the label set 'words' is of the tensor 'other', which its input lacks"),
+        (one_more_tensor, "no step of the input 'text' puts out its tensor 'more'"),
+        (another_type, "puts out the tensor 'ids', which is described as of another type"),
+        (one_more_axis, "puts out the tensor 'ids' with 1 axes, which is described with others"),
+        (a_second_tensor, "has a second tensor, but text comes to it and no pair"),
+        (no_step_at_all, "the input 'text': step 2 is none that this release knows"),
+        (split_first, "'ids' with 2 axes"),
+        (split_and_no_more, "its steps end with sentences, but the model takes tensors"),
     ],
 )
 def test_steps_that_do_not_fit(change: Callable[[bundle_pb2.Bundle], None], reason: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 
 from bundle.errors import InputError
 from bundle.rows import Labels
-from bundle.values import Image, Instance, Pair, Sentences, TensorValue, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, TensorValue, Text
 from bundle.wire import (
     DTYPES,
     data_type_of,
@@ -20,6 +20,7 @@ from bundle.wire import (
     to_array,
     to_tensor,
     value_from_wire,
+    value_to_wire,
 )
 from limelight.v1 import attention_pb2, values_pb2
 
@@ -112,6 +113,19 @@ def test_a_tensor_value_comes_back() -> None:
     np.testing.assert_array_equal(back.array, array)
 
 
+@pytest.mark.parametrize("features", [None, np.ones((3, 2), np.float32)])
+def test_a_graph_comes_back(features: np.ndarray | None) -> None:
+    graph = Graph(np.eye(2, dtype=np.float32), np.array([[0, 1, 1], [0, 0, 1]]), features, ("a", "b"))
+    back = value_from_wire(values_pb2.Value.FromString(value_to_wire(graph).SerializeToString()), "v")
+    assert isinstance(back, Graph)
+    np.testing.assert_array_equal(back.nodes, graph.nodes)
+    np.testing.assert_array_equal(back.edges, graph.edges)
+    assert back.names == ("a", "b")
+    assert (back.edge_features is None) == (features is None)
+    if features is not None:
+        np.testing.assert_array_equal(back.edge_features, features)
+
+
 def test_a_document_is_text_or_sentences() -> None:
     whole = values_pb2.Value(document=values_pb2.Document(text="One. Two."))
     assert value_from_wire(whole, "v") == Text("One. Two.")
@@ -121,7 +135,7 @@ def test_a_document_is_text_or_sentences() -> None:
     ("value", "path", "reason"),
     [
         (values_pb2.Value(), 'instances[3].inputs["x"]', "has no value; set one of text"),
-        (values_pb2.Value(graph=values_pb2.Graph()), 'instances[3].inputs["x"]', "of kind graph, which no model"),
+        (values_pb2.Value(graph=values_pb2.Graph()), 'instances[3].inputs["x"].graph.nodes.data_type', "no known"),
         (values_pb2.Value(audio=values_pb2.Audio()), 'instances[3].inputs["x"]', "of kind audio"),
         (
             values_pb2.Value(tensor=values_pb2.Tensor(data_type=FLOAT, shape=[3])),

@@ -1,0 +1,159 @@
+"""The step that takes a graph apart."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from bundle.errors import BundleError, InputError, OutOfRangeError
+from bundle.preprocess.forms import Call, Form, Kind, Prepared, Setting, Step
+from bundle.preprocess.tensors import check_tensor
+from bundle.rows import BoundTensor, Labels
+from bundle.v1 import bundle_pb2
+from bundle.values import Array, Graph
+from bundle.wire import input_path
+from limelight.v1 import attention_pb2, values_pb2
+
+_INT64 = values_pb2.DATA_TYPE_INT64
+
+
+@dataclass(frozen=True)
+class ReadGraph(Step):
+    """A graph becomes the features of its nodes, the source and the target of each edge, and features of the edges.
+
+    Edges that are added stand after those that were sent: first the opposites, then the loops.
+    """
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.GRAPH})
+    gives: ClassVar[Kind] = Kind.TENSORS
+    setting: Setting
+    nodes: BoundTensor
+    sources: BoundTensor
+    targets: BoundTensor
+    edge_features: BoundTensor | None
+    self_loops: bool
+    both_ways: bool
+    tensors: tuple[str, ...]
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.ReadGraph,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        nodes = setting.tensor(message.nodes_tensor, 2)
+        sources = setting.tensor(message.sources_tensor, 1, _INT64)
+        targets = setting.tensor(message.targets_tensor, 1, _INT64)
+        features = setting.tensor(message.edge_features_tensor, 2) if message.edge_features_tensor else None
+        if features is not None and (message.self_loops or message.both_ways):
+            raise BundleError("adds edges, which would have no features")
+        edge = {each.description.dimensions[0].name for each in (sources, targets, features) if each is not None}
+        if len(edge) > 1 or nodes.description.dimensions[0].name in edge:
+            raise BundleError("puts out edges along different axes, or along that of the nodes")
+        for each in (sources, targets):
+            if each.joined and each.indexes != nodes.description.dimensions[0].name:
+                raise BundleError(f"puts out {each.name!r}, which is joined but does not index the nodes")
+        tensors = tuple(each.name for each in (nodes, sources, targets, features) if each is not None)
+        return cls(setting, nodes, sources, targets, features, message.self_loops, message.both_ways, tensors)
+
+    def run(self, value: Graph, call: Call) -> Prepared:
+        """Check it and take it apart.
+
+        Raises: InputError for a wrong type or shape, no node, NaN, an edge that stands twice, edge features without
+        use, or another number of names than nodes; OutOfRangeError for an edge to a node that is not there.
+        """
+        field = f"{call.field}.graph"
+        check_tensor(value.nodes, self.nodes.description, f"{field}.nodes")
+        count = len(value.nodes)
+        if value.names and len(value.names) != count:
+            raise InputError(f"{field}.node_names", f"has {len(value.names)} names; the graph has {count} nodes")
+        _check_shape(value.edges, f"{field}.edges")
+        _check_edges(value.edges[0], value.edges[1], count, f"{field}.edges.data")
+        sources, targets = self._with_added(value.edges, count)
+        most = self.sources.description.dimensions[0].maximum
+        if most and len(sources) > most:
+            added = "" if len(sources) == value.edges.shape[1] else ", with those that the model adds"
+            raise InputError(f"{field}.edges.shape", f"has {len(sources)} edges{added}; at most {most} are allowed")
+        tensors: dict[str, Array] = {
+            self.nodes.name: value.nodes,
+            self.sources.name: sources,
+            self.targets.name: targets,
+        }
+        if self.edge_features is not None:
+            features = self._features(value.edge_features, len(sources), f"{field}.edge_features")
+            tensors[self.edge_features.name] = features
+        elif value.edge_features is not None:
+            raise InputError(f"{field}.edge_features", "are of no use to the model; leave them out")
+        sizes = {
+            dimension.name: size
+            for name, array in tensors.items()
+            for dimension, size in zip(self.setting.tensors[name].description.dimensions, array.shape, strict=True)
+        }
+        return Prepared(self.setting.input.name, tensors, sizes, self._labels(count, value.names))
+
+    def sent(self, tensors: Mapping[str, Array], call: Call) -> dict[str, Labels]:
+        """Check edges that were sent as tensors; nodes have numbers, but no names."""
+        sources, targets = tensors[self.sources.name], tensors[self.targets.name]
+        count = len(tensors[self.nodes.name])
+        _check_ends(sources, count, f"{input_path(call.field, self.sources.name)}.tensor.data")
+        _check_ends(targets, count, f"{input_path(call.field, self.targets.name)}.tensor.data")
+        _check_twice(sources, targets, count, f"{input_path(call.field, self.targets.name)}.tensor.data")
+        return self._labels(count, ())
+
+    def _with_added(self, edges: Array, count: int) -> tuple[Array, Array]:
+        if self.both_ways:
+            there = edges[0] * count + edges[1]
+            opposite = edges[::-1]
+            edges = np.concatenate([edges, opposite[:, ~np.isin(opposite[0] * count + opposite[1], there)]], axis=1)
+        if self.self_loops:
+            lonely = np.setdiff1d(np.arange(count, dtype=np.int64), edges[0][edges[0] == edges[1]])
+            edges = np.concatenate([edges, np.stack([lonely, lonely])], axis=1)
+        return np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
+
+    def _features(self, features: Array | None, edges: int, field: str) -> Array:
+        assert self.edge_features is not None
+        if features is None:
+            raise InputError(field, "are missing; the model takes features of edges")
+        check_tensor(features, self.edge_features.description, field, may_be_empty=True)
+        if len(features) != edges:
+            raise InputError(f"{field}.shape", f"has {len(features)} rows; the graph has {edges} edges")
+        return features
+
+    def _labels(self, count: int, names: Sequence[str]) -> dict[str, Labels]:
+        return {
+            each.name: Labels(each.name, each.kind, count, names, inputs=(self.setting.input.name,))
+            for each in self.setting.label_sets
+            if each.tensor == self.nodes.name and each.kind == attention_pb2.LABEL_KIND_NODES
+        }
+
+
+def _check_shape(edges: Array, field: str) -> None:
+    if edges.dtype != np.int64:
+        raise InputError(f"{field}.data_type", "is not INT64")
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise InputError(f"{field}.shape", f"is {list(edges.shape)}; [2, edge] is wanted, sources above targets")
+
+
+def _check_edges(sources: Array, targets: Array, count: int, field: str) -> None:
+    for row, ends in enumerate((sources, targets)):
+        _check_ends(ends, count, field, row)
+    _check_twice(sources, targets, count, field)
+
+
+def _check_ends(ends: Array, count: int, field: str, row: int | None = None) -> None:
+    outside = (ends < 0) | (ends >= count)
+    if outside.any():
+        place = int(np.argmax(outside))
+        where = [place] if row is None else [row, place]
+        raise OutOfRangeError(field, f"has {int(ends[place])} at {where}; nodes are 0 to {count - 1}")
+
+
+def _check_twice(sources: Array, targets: Array, count: int, field: str) -> None:
+    found, first = np.unique(sources * count + targets, return_index=True)
+    if len(found) < len(sources):
+        again = int(np.setdiff1d(np.arange(len(sources)), first)[0])
+        raise InputError(field, f"has the edge from {int(sources[again])} to {int(targets[again])} twice")

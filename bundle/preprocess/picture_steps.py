@@ -1,0 +1,243 @@
+"""Steps from an image file to a tensor of pixels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+from PIL.Image import Resampling
+
+from bundle.errors import BundleError, InputError
+from bundle.maps import grid_labels
+from bundle.preprocess.forms import Call, Form, Kind, Picture, Prepared, Setting, Step
+from bundle.preprocess.images import decode_image, normalise_image, resize
+from bundle.v1 import bundle_pb2
+from bundle.values import Image
+from limelight.v1 import attention_pb2, values_pb2
+
+_RESAMPLING: Mapping[int, Resampling] = {
+    bundle_pb2.RESAMPLING_UNSPECIFIED: Resampling.BILINEAR,
+    bundle_pb2.RESAMPLING_NEAREST: Resampling.NEAREST,
+    bundle_pb2.RESAMPLING_BILINEAR: Resampling.BILINEAR,
+    bundle_pb2.RESAMPLING_BICUBIC: Resampling.BICUBIC,
+    bundle_pb2.RESAMPLING_LANCZOS: Resampling.LANCZOS,
+}
+# A picture that covers a size is at most so many times as long.
+_LONGEST = 64
+
+
+def _check_positive(rows: int, columns: int) -> None:
+    if min(rows, columns) < 1:
+        raise BundleError(f"makes a picture of {rows} x {columns} pixels")
+
+
+@dataclass(frozen=True)
+class DecodeImage(Step):
+    """An image file becomes a picture, turned as its EXIF orientation says.
+
+    enough: rows and columns that the next step shrinks it to, so that a JPEG need not be decoded at its full size.
+    """
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.FILE})
+    gives: ClassVar[Kind] = Kind.PICTURE
+    made: Form
+    max_pixels: int
+    enough: tuple[int, int] | None
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.DecodeImage,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        if message.channels not in (1, 3):
+            raise BundleError(f"decodes to {message.channels} channels; 1 and 3 are known")
+        enough = None
+        if following is not None and following.HasField("resize_image"):
+            wanted = following.resize_image
+            if wanted.resampling != bundle_pb2.RESAMPLING_NEAREST:  # of which each pixel is one of the file's
+                enough = wanted.rows, wanted.columns
+        return cls(Form(Kind.PICTURE, message.channels, 1, 1), setting.limits.max_pixels, enough)
+
+    @property
+    def form(self) -> Form:
+        """See `Step.form`."""
+        return self.made
+
+    def run(self, value: Image, call: Call) -> Picture:
+        """Decode. Raises: InputError where it is no image; TooLargeError where it has too many pixels."""
+        pixels, (rows, columns) = decode_image(
+            value.data, channels=self.made.channels, max_pixels=self.max_pixels, field=call.field, enough=self.enough
+        )
+        return Picture(pixels, attention_pb2.Region(left=0, top=0, right=columns, bottom=rows))
+
+
+@dataclass(frozen=True)
+class ResizeImage(Step):
+    """A picture of another size."""
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.PICTURE})
+    gives: ClassVar[Kind] = Kind.PICTURE
+    made: Form
+    rows: int
+    columns: int
+    fit: int
+    resampling: Resampling
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.ResizeImage,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        _check_positive(message.rows, message.columns)
+        if message.resampling not in _RESAMPLING or message.fit not in bundle_pb2.Fit.values():
+            raise BundleError("has a fit or a resampling that this release does not know")
+        exact = message.fit != bundle_pb2.FIT_COVER or (given.exact and _same_shape(given, message))
+        form = replace(given, rows=message.rows, columns=message.columns, exact=exact)
+        return cls(form, message.rows, message.columns, message.fit, _RESAMPLING[message.resampling])
+
+    @property
+    def form(self) -> Form:
+        """See `Step.form`."""
+        return self.made
+
+    def run(self, value: Picture, call: Call) -> Picture:
+        """Resize. Raises: InputError for a picture so narrow that covering the size would take too many pixels."""
+        rows, columns = value.pixels.shape[:2]
+        if self.fit not in (bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN):
+            return Picture(resize(value.pixels, self.rows, self.columns, self.resampling), value.region)
+        down, across = self.rows / rows, self.columns / columns
+        if self.fit == bundle_pb2.FIT_COVER:
+            scale = max(down, across)
+            scaled = max(self.rows, round(rows * scale)), max(self.columns, round(columns * scale))
+            if max(scaled) > _LONGEST * max(self.rows, self.columns):
+                raise InputError(call.field, f"is {columns} x {rows} pixels, which is too narrow for the model")
+            return Picture(resize(value.pixels, *scaled, self.resampling), value.region)
+        scale = min(down, across)
+        scaled = max(1, min(self.rows, round(rows * scale))), max(1, min(self.columns, round(columns * scale)))
+        inside = resize(value.pixels, *scaled, self.resampling)
+        top, left = (self.rows - scaled[0]) // 2, (self.columns - scaled[1]) // 2
+        pixels = np.zeros((self.rows, self.columns, inside.shape[2]), dtype=np.uint8)
+        pixels[top : top + scaled[0], left : left + scaled[1]] = inside
+        return Picture(pixels, _part(value.region, scaled, (-top, -left), (self.rows, self.columns)))
+
+
+def _same_shape(given: Form, message: bundle_pb2.ResizeImage) -> bool:
+    return given.rows * message.columns == given.columns * message.rows
+
+
+@dataclass(frozen=True)
+class CropImage(Step):
+    """The middle of a picture."""
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.PICTURE})
+    gives: ClassVar[Kind] = Kind.PICTURE
+    made: Form
+    rows: int
+    columns: int
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.CropImage,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        _check_positive(message.rows, message.columns)
+        if given.exact and (given.rows < message.rows or given.columns < message.columns):
+            raise BundleError(
+                f"keeps {message.rows} x {message.columns} pixels of a picture of {given.rows} x {given.columns}"
+            )
+        form = replace(given, rows=message.rows, columns=message.columns, exact=True)
+        return cls(form, message.rows, message.columns)
+
+    @property
+    def form(self) -> Form:
+        """See `Step.form`."""
+        return self.made
+
+    def run(self, value: Picture, call: Call) -> Picture:
+        """Crop. Raises: InputError where the picture is smaller."""
+        rows, columns = value.pixels.shape[:2]
+        if rows < self.rows or columns < self.columns:
+            raise InputError(
+                call.field, f"has {rows} rows and {columns} columns; at least {self.rows} and {self.columns} are wanted"
+            )
+        top, left = (rows - self.rows) // 2, (columns - self.columns) // 2
+        pixels = value.pixels[top : top + self.rows, left : left + self.columns]
+        return Picture(pixels, _part(value.region, (rows, columns), (top, left), (self.rows, self.columns)))
+
+
+@dataclass(frozen=True)
+class NormaliseImage(Step):
+    """A picture becomes float32 [channel, row, column]."""
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.PICTURE})
+    gives: ClassVar[Kind] = Kind.TENSORS
+    setting: Setting
+    message: bundle_pb2.NormaliseImage
+    tensors: tuple[str, ...]
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.NormaliseImage,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        dimensions = setting.tensor(message.tensor, 3, values_pb2.DATA_TYPE_FLOAT32).description.dimensions
+        wanted = [each.size for each in dimensions]
+        made = [given.channels, given.rows, given.columns]
+        checked = 3 if given.exact else 1
+        if any(size not in (0, own) for size, own in zip(wanted[:checked], made[:checked], strict=True)):
+            raise BundleError(f"puts out {made}, which is not the shape {wanted} of the tensor {message.tensor!r}")
+        if not given.exact and any(wanted[1:]):
+            raise BundleError(f"gets pictures of any size, but the tensor {message.tensor!r} is always {wanted}")
+        if len(message.mean) != given.channels or len(message.deviation) != given.channels:
+            raise BundleError("needs a mean and a deviation for each channel")
+        if not all(np.isfinite([message.scale, *message.mean, *message.deviation])) or 0 in message.deviation:
+            raise BundleError("has a scale, mean or deviation by which no number can be divided")
+        return cls(setting, message, (message.tensor,))
+
+    def run(self, value: Picture, call: Call) -> Prepared:
+        """Normalise, and tell each grid which part of the image its cells cover.
+
+        Raises: InputError where the picture has more rows or columns than the tensor takes.
+        """
+        message, name = self.message, self.setting.input.name
+        dimensions = self.setting.tensors[message.tensor].description.dimensions
+        for dimension, size in zip(dimensions[1:], value.pixels.shape, strict=False):
+            if dimension.maximum and size > dimension.maximum:
+                raise InputError(
+                    call.field, f"has {size} for {dimension.name}; at most {dimension.maximum} are allowed"
+                )
+        values = normalise_image(value.pixels, scale=message.scale, mean=message.mean, deviation=message.deviation)
+        sizes = {dimension.name: size for dimension, size in zip(dimensions, values.shape, strict=True)}
+        labels = {
+            each.name: grid_labels(each, value.region) for each in self.setting.label_sets if each.HasField("grid")
+        }
+        return Prepared(name, {message.tensor: values}, sizes, labels)
+
+
+def _part(
+    region: attention_pb2.Region, sizes: tuple[int, int], begin: tuple[int, int], kept: tuple[int, int]
+) -> attention_pb2.Region:
+    """Give the region of a part of a picture that shows `region`.
+
+    sizes: (rows, columns) of the picture. begin: (row, column) where the part begins; negative where it reaches beyond.
+    kept: its (rows, columns).
+    """
+    down, across = (region.bottom - region.top) / sizes[0], (region.right - region.left) / sizes[1]
+    top, left = region.top + begin[0] * down, region.left + begin[1] * across
+    return attention_pb2.Region(left=left, top=top, right=left + kept[1] * across, bottom=top + kept[0] * down)

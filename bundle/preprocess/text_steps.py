@@ -1,0 +1,262 @@
+"""Steps that end in token ids."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from bundle.errors import BundleError, InputError
+from bundle.preprocess.forms import Call, Form, Kind, Passages, Prepared, Setting, Step
+from bundle.rows import BoundTensor, Labels
+from bundle.text import Encoded, Encoder, split_sentences
+from bundle.v1 import bundle_pb2
+from bundle.values import Array, Pair, Sentences, Text
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
+
+_INT64 = values_pb2.DATA_TYPE_INT64
+
+
+@dataclass(frozen=True)
+class SplitSentences(Step):
+    """A text becomes its sentences; sentences that were sent stay as they are."""
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT, Kind.DOCUMENT})
+    gives: ClassVar[Kind] = Kind.SENTENCES
+    max_characters: int
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.SplitSentences,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        if message.max_characters < 0:
+            raise BundleError("splits at a negative number of characters")
+        return cls(message.max_characters)
+
+    def run(self, value: Text | Sentences, call: Call) -> Passages:
+        """Split, or name the field of each sentence that was sent."""
+        if isinstance(value, Sentences):
+            spans = [(0, len(text)) for text in value.texts]
+            paths = [f"{call.field}.sentences.texts[{number}]" for number in range(len(spans))]
+            for text, path in zip(value.texts, paths, strict=True):
+                if not text.strip():
+                    raise InputError(path, "is empty")
+            return Passages(value.texts, spans, paths, split=False)
+        spans = split_sentences(value.text, self.max_characters)
+        return Passages([value.text[begin:end] for begin, end in spans], spans, [call.field] * len(spans), split=True)
+
+
+@dataclass(frozen=True)
+class Tokenize(Step):
+    """A text becomes ids [token]; sentences become ids [sentence, token]; a pair becomes two tensors of ids, or one.
+
+    given: which of these comes to it. bound: the tensors of ids. segments: the tensor of segment ids, empty for none.
+    """
+
+    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT, Kind.SENTENCES, Kind.PAIR})
+    gives: ClassVar[Kind] = Kind.TENSORS
+    setting: Setting
+    given: Kind
+    encoder: Encoder
+    bound: tuple[BoundTensor, ...]
+    segments: str
+    tensors: tuple[str, ...]
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.Tokenize,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        axes = 2 if given.kind is Kind.SENTENCES else 1
+        if message.second_tensor and given.kind is not Kind.PAIR:
+            raise BundleError(f"has a second tensor, but {given.kind.value} comes to it and no pair")
+        if message.segment_tensor and (message.second_tensor or given.kind is Kind.SENTENCES):
+            raise BundleError("has a tensor of segments, but puts out no single sequence")
+        names = list(filter(None, (message.tensor, message.second_tensor)))
+        bound = tuple(setting.tensor(name, axes, _INT64) for name in names)
+        if axes == 2 and not bound[0].description.HasField("fill"):
+            raise BundleError(f"makes rows of different lengths, but the tensor {names[0]!r} has no fill")
+        maxima = {each.description.dimensions[-1].maximum for each in bound}
+        if len(maxima) > 1:
+            raise BundleError(f"puts out {names[0]!r} and {names[1]!r}, which have different limits")
+        if message.segment_tensor:
+            segments = setting.tensor(message.segment_tensor, 1, _INT64)
+            if segments.description.dimensions[0] != bound[0].description.dimensions[0]:
+                raise BundleError(f"puts out the segments {segments.name!r}, which have another axis than the tokens")
+        if message.tokenizer not in setting.tokenizers:
+            raise BundleError(f"takes the tokenizer {message.tokenizer!r}, which is not there")
+        encoder = Encoder(
+            setting.tokenizers[message.tokenizer], special_tokens=message.special_tokens, maximum=maxima.pop()
+        )
+        tensors = (*names, *filter(None, (message.segment_tensor,)))
+        return cls(setting, given.kind, encoder, bound, message.segment_tensor, tensors)
+
+    def run(self, value: Text | Pair | Passages, call: Call) -> Prepared:
+        """Encode. Raises: InputError for more tokens than the tensor takes, or none."""
+        name = self.setting.input.name
+        inputs: list[tuple[str, ...]]
+        match value:
+            case Passages():
+                return self._sentences(value, call)
+            case Text(text):
+                encoded, paths = self.encoder.encode([text]), [call.field]
+                inputs = [(name,)]
+            case Pair(first, second) if len(self.bound) == 2:
+                encoded, paths = self.encoder.encode([first, second]), [f"{call.field}.first", f"{call.field}.second"]
+                inputs = [(f"{name}.first",), (f"{name}.second",)]
+            case Pair(first, second):
+                encoded, paths = [self.encoder.encode_pair(first, second)], [call.field]
+                inputs = [(f"{name}.first", f"{name}.second")]
+        tensors: dict[str, Array] = {}
+        sizes: dict[str, int] = {}
+        labels: dict[str, Labels] = {}
+        for bound, each, path, parts in zip(self.bound, encoded, paths, inputs, strict=True):
+            _check(each, path, call.truncate)
+            if not each.ids:
+                raise InputError(path, "has no token that the model could read")
+            tensors[bound.name] = np.array(each.ids, dtype=np.int64)
+            if self.segments:
+                tensors[self.segments] = np.array(each.segments or [0] * len(each.ids), dtype=np.int64)
+            sizes[bound.description.dimensions[0].name] = len(each.ids)
+            for labelled in self._labelled(bound):
+                labels[labelled.name] = _token_labels(labelled, each, parts)
+        return Prepared(name, tensors, sizes, labels, any(each.cut for each in encoded))
+
+    def _sentences(self, passages: Passages, call: Call) -> Prepared:
+        """Encode sentences. One without a token is left out where the splitting was ours, else refused."""
+        bound = self.bound[0]
+        dimensions = bound.description.dimensions
+        most = dimensions[0].maximum
+        if not passages.split:
+            _check_count(len(passages.texts), most, call)  # before they are encoded
+        kept = []
+        encoded = self.encoder.encode(passages.texts)
+        for each, span, path in zip(encoded, passages.spans, passages.paths, strict=True):
+            _check(each, path, call.truncate)
+            if each.ids:
+                kept.append((each, span))
+            elif not passages.split:
+                raise InputError(path, "has no token that the model could read")
+        if not kept:
+            raise InputError(call.field, "is empty")
+        _check_count(len(kept), most, call)
+        cut = any(each.cut for each, _ in kept) or bool(most and len(kept) > most)
+        kept = kept[:most] if most else kept
+        lengths = np.array([len(each.ids) for each, _ in kept])
+        ids = np.full((len(kept), lengths.max()), int(bound.description.fill), dtype=np.int64)
+        for place, (each, _) in zip(ids, kept, strict=True):
+            place[: len(each.ids)] = each.ids
+        sizes = {dimension.name: size for dimension, size in zip(dimensions, ids.shape, strict=True)}
+        tensors: dict[str, Array] = {bound.name: ids}
+        if bound.mask:  # by length: a text may well hold the token that fills
+            tensors[bound.mask] = np.arange(ids.shape[1]) < lengths[:, None]
+        return Prepared(self.setting.input.name, tensors, sizes, self._document_labels(kept), cut)
+
+    def _document_labels(self, kept: Sequence[tuple[Encoded, tuple[int, int]]]) -> dict[str, Labels]:
+        """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence."""
+        labels = {}
+        for each in self._labelled(self.bound[0]):
+            if each.kind == attention_pb2.LABEL_KIND_TOKENS:
+                labels[each.name] = _word_labels(each, kept, self.setting.input.name)
+            else:
+                starts, ends = zip(*(span for _, span in kept), strict=True)
+                labels[each.name] = Labels(
+                    each.name,
+                    each.kind,
+                    len(kept),
+                    starts=starts,
+                    ends=ends,
+                    parent=each.parent,
+                    inputs=(self.setting.input.name,),
+                )
+        return labels
+
+    def sent(self, tensors: Mapping[str, Array], call: Call) -> dict[str, Labels]:
+        """Label token ids that were sent: by the vocabulary, without places in a text."""
+        labels = {}
+        for number, bound in enumerate(self.bound):
+            array = tensors[bound.name]
+            real = array != bound.description.fill if bound.description.HasField("fill") else np.ones_like(array, bool)
+            ids = array[real].tolist()
+            inputs, input_indices = self._sent_parts(tensors, number)
+            for each in self._labelled(bound):
+                if each.kind != attention_pb2.LABEL_KIND_TOKENS:
+                    continue
+                labels[each.name] = Labels(
+                    each.name,
+                    each.kind,
+                    len(ids),
+                    [self.encoder.token(token) for token in ids],
+                    ids=ids,
+                    special=self.encoder.special(ids),
+                    parents=real.nonzero()[0].tolist() if each.parent else (),
+                    parent=each.parent,
+                    inputs=inputs,
+                    input_indices=input_indices,
+                )
+        return labels
+
+    def _sent_parts(self, tensors: Mapping[str, Array], number: int) -> tuple[tuple[str, ...], Sequence[int]]:
+        """What the entries of a tensor that was sent come from: without segments, nobody knows where a text ends."""
+        name = self.setting.input.name
+        if self.given is not Kind.PAIR or (len(self.bound) == 1 and not self.segments):
+            return (name,), ()
+        if len(self.bound) == 2:
+            return (f"{name}.{('first', 'second')[number]}",), ()
+        return (f"{name}.first", f"{name}.second"), np.clip(tensors[self.segments], 0, 1).tolist()
+
+    def _labelled(self, bound: BoundTensor) -> list[model_pb2.LabelSetDescription]:
+        return [each for each in self.setting.label_sets if each.tensor == bound.name]
+
+
+def _check(encoded: Encoded, path: str, truncate: bool) -> None:
+    if encoded.cut and not truncate:
+        raise InputError(path, f"has more than {len(encoded.ids)} tokens; shorten it or set truncate")
+
+
+def _check_count(count: int, most: int, call: Call) -> None:
+    if most and count > most and not call.truncate:
+        raise InputError(call.field, f"has {count} sentences; at most {most} are allowed; shorten it or set truncate")
+
+
+def _token_labels(description: model_pb2.LabelSetDescription, encoded: Encoded, inputs: tuple[str, ...]) -> Labels:
+    return Labels(
+        description.name,
+        description.kind,
+        len(encoded.ids),
+        encoded.texts,
+        encoded.starts,
+        encoded.ends,
+        encoded.ids,
+        encoded.special,
+        inputs=inputs,
+        input_indices=encoded.parts,
+    )
+
+
+def _word_labels(
+    description: model_pb2.LabelSetDescription, kept: Sequence[tuple[Encoded, tuple[int, int]]], name: str
+) -> Labels:
+    special = [flag for words, _ in kept for flag in words.special or [False] * len(words.ids)]
+    return Labels(
+        description.name,
+        description.kind,
+        sum(len(words.ids) for words, _ in kept),
+        [text for words, _ in kept for text in words.texts],
+        [begin + start for words, (begin, _) in kept for start in words.starts],
+        [begin + end for words, (begin, _) in kept for end in words.ends],
+        [token for words, _ in kept for token in words.ids],
+        special if any(special) else (),
+        [number for number, (words, _) in enumerate(kept) for _ in words.ids] if description.parent else (),
+        description.parent,
+        (name,),
+    )

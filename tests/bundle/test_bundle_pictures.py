@@ -1,0 +1,295 @@
+"""Steps from an image file to a tensor: size, shape, orientation, the part that cells cover, and threads."""
+
+import io
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image as Pillow
+
+from bundle.errors import BundleError, InputError, TooLargeError
+from bundle.preprocess import Preprocessor
+from bundle.rows import Row
+from bundle.v1 import bundle_pb2
+from bundle.values import Image, TensorValue
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
+
+COVER, CONTAIN, STRETCH = bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN, bundle_pb2.FIT_STRETCH
+
+
+def bundle(*steps: dict[str, dict[str, object]], rows: int = 4, columns: int = 4, most: int = 0) -> bundle_pb2.Bundle:
+    """The steps between decoding and normalising; pixels stay as they are."""
+    sizes = {"channel": 1, "row": rows, "column": columns}
+    pixels = model_pb2.TensorDescription(
+        name="pixels",
+        data_type=values_pb2.DATA_TYPE_FLOAT32,
+        dimensions=[model_pb2.Dimension(name=name, size=size, maximum=most) for name, size in sizes.items()],
+    )
+    grid = attention_pb2.Grid(rows=2, columns=2, leading=["class"])
+    cells = model_pb2.LabelSetDescription(name="cells", kind=attention_pb2.LABEL_KIND_GRID, grid=grid, input="image")
+    normalise = {"scale": 1, "mean": [0], "deviation": [1], "tensor": "pixels"}
+    every = [{"decode_image": {"channels": 1}}, *steps, {"normalise_image": normalise}]
+    return bundle_pb2.Bundle(
+        description=model_pb2.ModelDescription(
+            inputs=[model_pb2.InputDescription(name="image", kind=model_pb2.INPUT_KIND_IMAGE, tensors=[pixels])],
+            label_sets=[cells],
+            limits=model_pb2.Limits(max_pixels=1_000_000),
+        ),
+        preprocessing=[bundle_pb2.Preprocessing(input="image", steps=every)],  # type: ignore[arg-type]
+    )
+
+
+def resized(rows: int, columns: int, fit: int = STRETCH, resampling: int = 0) -> dict[str, dict[str, object]]:
+    return {"resize_image": {"rows": rows, "columns": columns, "fit": fit, "resampling": resampling}}
+
+
+def cropped(rows: int, columns: int) -> dict[str, dict[str, object]]:
+    return {"crop_image": {"rows": rows, "columns": columns}}
+
+
+def row(made: bundle_pb2.Bundle, pixels: np.ndarray, kind: str = "PNG", **options: object) -> Row:
+    buffer = io.BytesIO()
+    Pillow.fromarray(pixels).save(buffer, kind, **options)
+    return Preprocessor.from_parts(made, {}).row({"image": Image(buffer.getvalue())}, field="instances[0]")
+
+
+def region(made: Row) -> tuple[float, float, float, float]:
+    found = made.labels["cells"].grid
+    assert found is not None and found.HasField("region")
+    return found.region.left, found.region.top, found.region.right, found.region.bottom
+
+
+NUMBERS = np.arange(8 * 12, dtype=np.uint8).reshape(8, 12)
+
+
+def test_a_crop_keeps_the_middle_and_says_where_it_was() -> None:
+    made = row(bundle(cropped(4, 4)), NUMBERS)
+    np.testing.assert_array_equal(made.tensors["pixels"][0], NUMBERS[2:6, 4:8])
+    assert region(made) == (4, 2, 8, 6)
+    assert made.labels["cells"].inputs == ("image",)
+    assert made.labels["cells"].size == 5
+
+
+def test_covering_keeps_the_shape_and_a_crop_after_it_the_middle() -> None:
+    # 8 x 12 covers 4 x 4 as 4 x 6; the middle 4 columns of 6 are 2/12 to 10/12 of the image.
+    made = row(bundle(resized(4, 4, COVER), cropped(4, 4)), NUMBERS)
+    assert made.tensors["pixels"].shape == (1, 4, 4)
+    assert region(made) == pytest.approx((2, 0, 10, 8))
+
+
+def test_what_lies_within_a_size_is_in_the_middle_of_black_and_cells_reach_beyond_the_image() -> None:
+    made = row(bundle(resized(6, 6, CONTAIN), rows=6, columns=6), np.full((8, 12), 200, np.uint8))
+    expected = np.zeros((6, 6))
+    expected[1:5] = 200  # 8 x 12 becomes 4 x 6
+    np.testing.assert_array_equal(made.tensors["pixels"][0], expected)
+    assert region(made) == pytest.approx((0, -2, 12, 10))
+
+
+def test_stretching_covers_the_whole_image() -> None:
+    assert region(row(bundle(resized(4, 4)), NUMBERS)) == (0, 0, 12, 8)
+
+
+def test_a_grid_has_no_region_where_tensors_were_sent() -> None:
+    pixels = TensorValue(np.zeros((1, 4, 4), np.float32))
+    made = Preprocessor.from_parts(bundle(resized(4, 4)), {}).row({"pixels": pixels})
+    grid = made.labels["cells"].grid
+    assert grid is not None and not grid.HasField("region")
+    assert (made.labels["cells"].size, made.labels["cells"].inputs) == (5, ("image",))
+
+
+@given(
+    st.integers(1, 40), st.integers(1, 40), st.sampled_from([STRETCH, COVER, CONTAIN]), st.integers(1, 9),
+    st.integers(1, 9),
+)  # fmt: skip
+def test_a_region_is_where_the_pixels_come_from(rows: int, columns: int, fit: int, high: int, wide: int) -> None:
+    """Pixels that tell their own place in the image are found again at the place that the region says."""
+    down = np.repeat((np.arange(rows) + 0.5)[:, None] * 240 / rows, columns, 1).astype(np.uint8)
+    steps = (resized(high, wide, fit), cropped(high, wide)) if fit == COVER else (resized(high, wide, fit),)
+    made = row(bundle(*steps, rows=high, columns=wide), down)
+    left, top, right, bottom = region(made)
+    seen = made.tensors["pixels"][0]
+    centres = top + (np.arange(high) + 0.5) * (bottom - top) / high
+    inside = (centres > 0) & (centres < rows)
+    across = left + (np.arange(wide) + 0.5) * (right - left) / wide
+    columns_inside = (across > 0) & (across < columns)
+    expected = np.clip(centres, 0.5, rows - 0.5) * 240 / rows
+    # To one pixel of the smaller of the two: rounding of sizes, and the kernel's width.
+    tolerance = 2 + 240 * max(1 / rows, 1 / max(1, inside.sum()))
+    difference = np.abs(seen[inside][:, columns_inside] - expected[inside, None])
+    assert difference.size == 0 or difference.max() <= tolerance
+    assert right > left and bottom > top
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_as_their_orientation_says(kind: str, orientation: int) -> None:
+    upright = np.zeros((16, 24), np.uint8)
+    upright[:8, :12] = 250  # bright upper left,
+    upright[8:, :12] = 120  # grey below it
+    # How a camera stores it: the inverse of how a viewer turns it (EXIF 2.3, 4.6.4 A, Orientation).
+    stored = {
+        1: upright, 2: upright[:, ::-1], 3: upright[::-1, ::-1], 4: upright[::-1], 5: upright.T,
+        6: np.rot90(upright, 1), 7: upright[::-1, ::-1].T, 8: np.rot90(upright, -1),
+    }[orientation]  # fmt: skip
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    made = row(bundle(resized(4, 6), rows=4, columns=6), np.ascontiguousarray(stored), kind, exif=exif, quality=95)
+    np.testing.assert_allclose(made.tensors["pixels"][0][::3, ::5], [[250, 0], [120, 0]], atol=6)
+    assert region(made) == (0, 0, 24, 16), "in the picture as it is seen"
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+def test_broken_exif_data_do_not_matter() -> None:
+    made = row(bundle(resized(4, 4)), NUMBERS, "JPEG", exif=b"Exif\x00\x00MM\x00*\xff\xff\xff\xff broken")
+    assert made.tensors["pixels"].shape == (1, 4, 4)
+
+
+@pytest.mark.parametrize("resampling", [0, *bundle_pb2.Resampling.values()])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_a_large_file_is_resampled_as_pillow_resamples_it(resampling: int, kind: str) -> None:
+    smooth = (np.add.outer(np.sin(np.arange(300) / 40), np.cos(np.arange(400) / 30)) * 60 + 127).astype(np.uint8)
+    made = row(bundle(resized(30, 40, STRETCH, resampling), rows=30, columns=40), smooth, kind, quality=95)
+    name = {1: "NEAREST", 3: "BICUBIC", 4: "LANCZOS"}.get(resampling, "BILINEAR")
+    expected = Pillow.fromarray(smooth).resize((40, 30), Pillow.Resampling[name])
+    # A JPEG that shrinks is decoded at a part of its size, except for `nearest`, whose pixels are the file's.
+    np.testing.assert_allclose(made.tensors["pixels"][0], np.asarray(expected), atol=0 if kind == "PNG" else 4)
+
+
+def test_sixteen_bits_of_grey_are_scaled_and_not_cut_off() -> None:
+    grey = (NUMBERS.astype(np.uint16) * 2) << 8
+    made = row(bundle(cropped(4, 4)), grey)
+    np.testing.assert_array_equal(made.tensors["pixels"][0], NUMBERS[2:6, 4:8] * 2)
+
+
+def test_a_palette_with_transparency_gives_no_warning() -> None:
+    palette = Pillow.fromarray(NUMBERS).convert("P")
+    buffer = io.BytesIO()
+    palette.save(buffer, "PNG", transparency=bytes(range(96)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = Preprocessor.from_parts(bundle(cropped(4, 4)), {}).row({"image": Image(buffer.getvalue())})
+    np.testing.assert_array_equal(made.tensors["pixels"][0], NUMBERS[2:6, 4:8])
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+@pytest.mark.parametrize("alpha", [True, False])
+def test_the_size_of_a_webp_is_read_before_its_decoder_is_made(
+    lossless: bool, alpha: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = io.BytesIO()
+    mode = "RGBA" if alpha else "RGB"
+    Pillow.new(mode, (1200, 900), (9, 9, 9, 100)[: len(mode)]).save(buffer, "WEBP", lossless=lossless)
+    monkeypatch.setattr("PIL._webp.WebPAnimDecoder", None)
+    with pytest.raises(TooLargeError, match="is 1200 x 900 pixels; at most 1000000"):
+        Preprocessor.from_parts(bundle(cropped(4, 4)), {}).row({"image": Image(buffer.getvalue())})
+
+
+def test_no_warning_of_large_images_is_needed() -> None:
+    made = bundle(resized(4, 4))
+    made.description.limits.max_pixels = 200_000_000
+    buffer = io.BytesIO()
+    Pillow.new("1", (10_000, 10_000)).save(buffer, "PNG")  # Pillow warns of over 89,478,485 pixels
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Preprocessor.from_parts(made, {}).row({"image": Image(buffer.getvalue())})
+
+
+def test_pictures_that_are_too_small_or_too_narrow() -> None:
+    with pytest.raises(InputError, match="has 3 rows and 9 columns; at least 4 and 4 are wanted") as caught:
+        row(bundle(cropped(4, 4)), np.zeros((3, 9), np.uint8))
+    assert caught.value.field == 'instances[0].inputs["image"]'
+    with pytest.raises(InputError, match="is 10000 x 1 pixels, which is too narrow"):
+        row(bundle(resized(4, 4, COVER), cropped(4, 4)), np.zeros((1, 10_000), np.uint8))
+    with pytest.raises(InputError, match="has 9 for column; at most 8 are allowed"):
+        row(bundle(rows=0, columns=0, most=8), np.zeros((3, 9), np.uint8))
+
+
+def test_pictures_of_any_size_for_a_tensor_of_any_size() -> None:
+    made = row(bundle(rows=0, columns=0, most=12), NUMBERS)
+    np.testing.assert_array_equal(made.tensors["pixels"][0], NUMBERS)
+    assert made.sizes == {"channel": 1, "row": 8, "column": 12}
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (
+            bundle(),
+            r"step 2, normalise_image, gets pictures of any size, but the tensor 'pixels' is always \[1, 4, 4\]",
+        ),
+        (bundle(resized(4, 4, COVER)), "step 3, normalise_image, gets pictures of any size"),
+        (bundle(resized(4, 6)), r"step 3, normalise_image, puts out \[1, 4, 6\]"),
+        (bundle(resized(3, 9), cropped(4, 4)), "step 3, crop_image, keeps 4 x 4 pixels of a picture of 3 x 9"),
+        (bundle(resized(0, 4)), "step 2, resize_image, makes a picture of 0 x 4 pixels"),
+        (bundle(cropped(4, -1)), "step 2, crop_image, makes a picture of 4 x -1 pixels"),
+        (bundle(resized(4, 4, 9)), "has a fit or a resampling that this release does not know"),
+        (bundle({"decode_image": {"channels": 1}}), "step 2, decode_image, takes an image file; a picture comes to it"),
+        (bundle({"decode_image": {"channels": 2}}), "takes an image file"),
+        (bundle({"tokenize": {"tensor": "pixels"}}), "step 2, tokenize, takes a pair or sentences or text; a picture"),
+    ],
+)
+def test_steps_in_an_order_that_makes_no_sense(made: bundle_pb2.Bundle, reason: str) -> None:
+    with pytest.raises(BundleError, match=reason):
+        Preprocessor.from_parts(made, {})
+
+
+def test_a_step_that_is_out_of_order_is_named() -> None:
+    made = bundle(resized(4, 4))
+    made.description.inputs[0].kind = model_pb2.INPUT_KIND_TEXT
+    del made.preprocessing[0].steps[0]
+    with pytest.raises(BundleError, match="step 1, resize_image, takes a picture; text comes to it"):
+        Preprocessor.from_parts(made, {})
+
+
+FIRST_DECODES = """
+import sys, io, threading, warnings
+sys.path.insert(0, {root!r})
+from tests.bundle.test_bundle_pictures import bundle, resized, Preprocessor, Image
+files = {files!r}
+made = Preprocessor.from_parts(bundle(resized(4, 4)), {{}})
+filters = list(warnings.filters)
+start = threading.Barrier(len(files))
+failed = []
+def decode(data):
+    start.wait()
+    try:
+        made.row({{"image": Image(data)}})
+    except Exception as error:
+        failed.append(error)
+threads = [threading.Thread(target=decode, args=(data,)) for data in files]
+[each.start() for each in threads]
+[each.join() for each in threads]
+assert not failed, failed
+assert warnings.filters == filters
+"""
+
+
+def test_the_first_images_of_a_process_may_come_at_once() -> None:
+    files = []
+    for kind in ("WEBP", "PNG", "GIF", "JPEG", "BMP") * 4:
+        buffer = io.BytesIO()
+        Pillow.fromarray(NUMBERS).save(buffer, kind)
+        files.append(buffer.getvalue())
+    script = FIRST_DECODES.format(root=".", files=files)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_threads_decode_what_one_thread_decodes() -> None:
+    made = Preprocessor.from_parts(bundle(resized(4, 4)), {})
+    chance = np.random.default_rng(0)
+    files = []
+    for number in range(60):
+        buffer = io.BytesIO()
+        pixels = chance.integers(0, 255, (20 + number, 30), np.uint8)
+        Pillow.fromarray(pixels).save(buffer, ("JPEG", "PNG", "WEBP", "GIF", "BMP")[number % 5])
+        files.append(buffer.getvalue())
+    alone = [made.row({"image": Image(data)}).tensors["pixels"] for data in files]
+    with ThreadPoolExecutor(8) as pool:
+        together = pool.map(lambda data: made.row({"image": Image(data)}).tensors["pixels"], files)
+        for one, other in zip(alone, together, strict=True):
+            np.testing.assert_array_equal(one, other)

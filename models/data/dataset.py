@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bundle.errors import LimelightError
-from bundle.values import Image, Instance, Sentences, Text
+from bundle.values import Graph, Image, Instance, Sentences, Text
 
 T = TypeVar("T")
 
@@ -18,10 +18,14 @@ class DataError(LimelightError):
 
 @dataclass(frozen=True)
 class Example:
-    """An instance as a caller would send it, and the class it belongs to (empty where the task has none)."""
+    """An instance as a caller would send it, and the class it belongs to (empty where the task has none).
+
+    tags: for a task that sorts the entries of an instance, a class for each; empty where nothing is to be learned.
+    """
 
     instance: Instance
     label: str = ""
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,7 @@ class Dataset:
 def parts(example: Example) -> Iterator[bytes]:
     """Everything an example says, as bytes."""
     yield example.label.encode()
+    yield from (tag.encode() for tag in example.tags)
     for name in sorted(example.instance):
         yield name.encode()
         match example.instance[name]:
@@ -65,6 +70,11 @@ def parts(example: Example) -> Iterator[bytes]:
                 yield from (text.encode() for text in texts)
             case Image(data):
                 yield data
+            case Graph(nodes, edges, features, names):
+                for array in (nodes, edges, *([] if features is None else [features])):
+                    yield str(array.shape).encode()
+                    yield array.tobytes()
+                yield from (name.encode() for name in names)
             case other:
                 raise TypeError(f"no example holds a {type(other).__name__}")
 

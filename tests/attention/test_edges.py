@@ -116,6 +116,10 @@ def test_onnx_runtime_answers_the_same_at_any_number_of_nodes_and_edges() -> Non
         verbose=False,
     )
     assert program is not None
+    # With a reduction, ONNX Runtime's ScatterND loses parts of sums on several threads: none may be in the graph.
+    assert {node.op_type for node in program.model_proto.graph.node} & {"ScatterElements", "ScatterND"} == {
+        "ScatterElements"
+    }
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     names = [each.name for each in session.get_inputs()]
     for nodes, count in ((1, 1), (4, 0), (9, 30), (200, 1000)):

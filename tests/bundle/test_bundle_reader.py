@@ -135,6 +135,15 @@ def test_an_operator_that_is_not_allowed(folder: Path) -> None:
     refused(folder, r"model.onnx uses the operator ai.onnx.RandomNormalLike, which is not allowed")
 
 
+def test_a_sum_that_is_wrong_on_several_threads(folder: Path) -> None:
+    add = helper.make_node("ScatterND", ["echo", "places", "updates"], ["chosen"], reduction="add")
+    small.change(folder, model=small.graph(add).SerializeToString())
+    refused(folder, "model.onnx uses ScatterND with a reduction")
+    plain = helper.make_node("ScatterND", ["echo", "places", "updates"], ["chosen"])
+    small.change(folder, model=small.graph(plain).SerializeToString())
+    assert read_bundle(folder)
+
+
 def test_an_operator_that_is_not_allowed_in_a_branch_of_a_branch(folder: Path) -> None:
     draw = helper.make_node("RandomNormalLike", ["echo"], ["chosen"])
     small.change(folder, model=small.graph(in_a_branch(in_a_branch(draw))).SerializeToString())

@@ -1,14 +1,19 @@
 """One-pass models: what a row gets is NumPy's answer for it, whatever else is in the batch."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundle.maps import WEIGHTS, MapWeights
+from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.samples import Sample
+from bundle.values import Graph
 from limelight.v1.attention_pb2 import QUANTITY_NORMS, QUANTITY_SCORES, QUANTITY_WEIGHTS
+from service.engine.jobs import AdmittedCall
 from service.engine.model import Model
 from service.engine.types import Answer, Query
 from tests.service import bundles
@@ -141,3 +146,45 @@ def test_noise_has_the_distribution_that_the_bundle_states(
     assert uniform.mean() == pytest.approx(0.5, abs=0.02)
     assert (normal.mean(), normal.std()) == (pytest.approx(0, abs=0.05), pytest.approx(1, abs=0.05))
     assert gumbel.mean() == pytest.approx(np.euler_gamma, abs=0.2)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """One node or several, without edges, with some, with loops."""
+    nodes = draw(st.integers(1, 6))
+    node = st.integers(0, nodes - 1)
+    edges = draw(st.lists(st.tuples(node, node), max_size=12, unique=True))
+    return bundles.drawn_graph(nodes, edges, seed=draw(st.integers(0, 1000)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=st.lists(graphs(), min_size=1, max_size=5), asking=st.integers(0, 4))
+def test_a_graph_is_answered_the_same_alone_and_joined_with_any_others(
+    models: dict[str, Model], folders: dict[str, BundleFolder], batch: list[Graph], asking: int
+) -> None:
+    preprocessor = Preprocessor(folders["web"])
+    rows = tuple(preprocessor.row({"graph": each}, field="instances[0]") for each in batch)
+    answers = run_together(models["web"], Query(rows, weights_of("layer.0")))
+    for each, answer in zip(batch, answers, strict=True):
+        assert_answers(answer, bundles.web_answer(each))
+        assert answer.labels["nodes"].texts == each.names
+        assert answer.batch_rows == len(batch)
+    place = asking % len(batch)
+    (alone,) = run_together(models["web"], Query((rows[place],), weights_of("layer.0")))
+    assert_answers(alone, bundles.web_answer(batch[place]))
+
+
+def test_in_a_batch_of_graphs_only_those_that_ask_get_their_map(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    preprocessor, model = Preprocessor(folders["web"]), models["web"]
+    drawn = [bundles.drawn_graph(3, [(0, 1), (2, 0)], seed=seed) for seed in range(3)]
+    rows = [preprocessor.row({"graph": each}, field="instances[0]") for each in drawn]
+    queries = [Query((row,), weights_of("layer.0") if place == 1 else frozenset()) for place, row in enumerate(rows)]
+    calls = [AdmittedCall(model.seeded(query), lambda index, event: None) for query in queries]
+    jobs = [job for call in calls for job in model.jobs(call, itertools.count(), 0)]
+    ((*happened,),) = model.runner.run(jobs)
+    answers = [answer for _, answer in happened]
+    assert [len(answer.maps) for answer in answers if isinstance(answer, Answer)] == [0, 1, 0]
+    assert isinstance(answers[1], Answer)
+    assert_answers(answers[1], bundles.web_answer(drawn[1]))

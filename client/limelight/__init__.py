@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from limelight.aio import AsyncClient as AsyncClient
     from limelight.attended import Attended as Attended
+    from limelight.attended import SequenceAttention as SequenceAttention
     from limelight.client import Client as Client
     from limelight.descriptions import Model as Model
     from limelight.descriptions import ModelStatus as ModelStatus
@@ -33,16 +34,26 @@ if TYPE_CHECKING:
     from limelight.events import GeneratedToken as GeneratedToken
     from limelight.events import GenerationEnd as GenerationEnd
     from limelight.events import GenerationStart as GenerationStart
+    from limelight.groups import Grouping as Grouping
+    from limelight.groups import Pool as Pool
+    from limelight.groups import TextSpan as TextSpan
     from limelight.labels import Grid as Grid
     from limelight.labels import LabelSet as LabelSet
-    from limelight.labels import Token as Token
+    from limelight.labels import Region as Region
     from limelight.maps import AttentionMap as AttentionMap
     from limelight.maps import Edges as Edges
+    from limelight.predictions import Classification as Classification
     from limelight.predictions import ClassProbability as ClassProbability
+    from limelight.predictions import Embedding as Embedding
     from limelight.predictions import GeneratedSequence as GeneratedSequence
+    from limelight.predictions import Number as Number
     from limelight.predictions import Prediction as Prediction
     from limelight.predictions import Provenance as Provenance
+    from limelight.predictions import Regression as Regression
+    from limelight.predictions import Sequences as Sequences
     from limelight.predictions import Span as Span
+    from limelight.predictions import Spans as Spans
+    from limelight.predictions import Tagging as Tagging
     from limelight.requests import Attention as Attention
     from limelight.requests import Generation as Generation
     from limelight.requests import Selection as Selection
@@ -60,14 +71,18 @@ _ERRORS = (
 )
 _MODULES = {
     "aio": "AsyncClient",
-    "attended": "Attended",
+    "attended": "Attended SequenceAttention",
     "client": "Client",
     "descriptions": "Model ModelStatus",
     "errors": _ERRORS,
     "events": "GeneratedToken GenerationEnd GenerationStart",
-    "labels": "Grid LabelSet Token",
+    "groups": "Grouping Pool TextSpan",
+    "labels": "Grid LabelSet Region",
     "maps": "AttentionMap Edges",
-    "predictions": "ClassProbability GeneratedSequence Prediction Provenance Span",
+    "predictions": (
+        "Classification ClassProbability Embedding GeneratedSequence Number Prediction Provenance Regression Sequences "
+        "Span Spans Tagging"
+    ),
     "requests": "Attention Generation Selection",
     "values": "Audio Document Graph Image Pair",
 }

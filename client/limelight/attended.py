@@ -7,9 +7,29 @@ from typing import Any
 
 from limelight import bertviz
 from limelight.labels import LabelSet, read_label_sets
-from limelight.maps import AttentionMap, read_map
+from limelight.maps import AttentionMap, find, read_map
 from limelight.predictions import Prediction, read_prediction
 from limelight.v1 import service_pb2, values_pb2
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceAttention:
+    """The attention behind one of several sequences: those maps alone that its tokens decide."""
+
+    sequence: int
+    """Its place among `prediction.sequences`."""
+    maps: tuple[AttentionMap, ...]
+    label_sets: Mapping[str, LabelSet]
+    """By name: its own, and those that it shares with the best sequence."""
+
+    def __getitem__(self, name: str) -> AttentionMap:
+        return find(self.maps, name)
+
+    def __iter__(self) -> Iterator[AttentionMap]:
+        return iter(self.maps)
+
+    def __len__(self) -> int:
+        return len(self.maps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,15 +38,14 @@ class Attended:
 
     prediction: Prediction
     maps: tuple[AttentionMap, ...]
-    """In the order of the model's description."""
+    """In the order of the model's description; for a generating model, of the best sequence."""
     label_sets: Mapping[str, LabelSet]
     """By name, whole."""
+    other_sequences: tuple[SequenceAttention, ...] = ()
+    """The maps of the other sequences, as many as `sequences` asked for."""
 
     def __getitem__(self, name: str) -> AttentionMap:
-        for each in self.maps:
-            if each.name == name:
-                return each
-        raise KeyError(f"no map {name!r} in this answer; it has {', '.join(map_.name for map_ in self.maps)}")
+        return find(self.maps, name)
 
     def __iter__(self) -> Iterator[AttentionMap]:
         return iter(self.maps)
@@ -46,4 +65,13 @@ def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) 
         prediction=read_prediction(message.prediction),
         maps=tuple(read_map(each, label_sets) for each in message.maps),
         label_sets=MappingProxyType(label_sets),
+        other_sequences=tuple(_sequence(each, instance, label_sets) for each in message.other_sequences),
     )
+
+
+def _sequence(
+    message: service_pb2.SequenceAttention, instance: values_pb2.Instance, shared: Mapping[str, LabelSet]
+) -> SequenceAttention:
+    label_sets = {**shared, **read_label_sets(message.label_sets, instance, shared)}
+    maps = tuple(read_map(each, label_sets) for each in message.maps)
+    return SequenceAttention(message.sequence, maps, MappingProxyType(label_sets))

@@ -25,7 +25,8 @@ class Client:
     Args:
         target: `host:port`, or any address that gRPC understands.
         timeout: seconds that a call may take, retries included, unless the call says otherwise; None for no limit.
-        max_response_bytes: the largest answer accepted (gRPC's own limit, 4 MiB, is less than many have).
+        max_response_bytes: how much attention an answer may hold (gRPC's own limit, 4 MiB, is less than many have); the
+            whole message may have 1 MiB more.
         attempts: how often a call is tried while no server answers, from 1 to 5; the pauses between grow.
         credentials: for TLS, such as `grpc.ssl_channel_credentials()`; without them the connection is not encrypted.
         metadata: sent with every call.
@@ -79,7 +80,8 @@ class Client:
     ) -> Prediction | list[Prediction]:
         """The prediction for one instance (values by input name), or a list for a list of instances.
 
-        Options: version, truncate, outputs, seed, generation; see `limelight.requests`.
+        Options: version, truncate, outputs, seed, generation, max_classes; see `limelight.requests.PredictOptions`.
+        `timeout` None is the client's own.
         """
         answers = self._call(calls.predict(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
@@ -102,8 +104,8 @@ class Client:
     ) -> Attended | list[Attended]:
         """As `predict`, with the attention weights behind each answer.
 
-        Options: those of `predict`, and the fields of `Attention`: maps, layers, heads, queries, keys, reduce, rollout,
-        top_k, encoding…
+        Options: those of `predict`, and the fields of `Attention`: maps, layers, heads, queries, keys, quantity,
+        reduce, rollout, key_groups, query_groups, pool, top_k, encoding, sequences…
         """
         answers = self._call(calls.attend(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from limelight.enums import name_of
+from limelight.labels import Grid
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
 
@@ -41,6 +42,11 @@ class TensorInfo:
     name: str
     data_type: str
     dimensions: tuple[Dimension, ...]
+    fill: float | None
+    """What stands past the end of a shorter row (the words of a sentence); None where rows cannot differ in length."""
+    minimum: int
+    """Integers are from `minimum` to `maximum`; no limits where both are 0."""
+    maximum: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,36 @@ class OutputInfo:
 
 
 @dataclass(frozen=True)
+class ResultInfo:
+    """A typed result that the model gives. What does not belong to its kind is empty."""
+
+    name: str
+    """In `Prediction.results`."""
+    kind: str
+    """"classes", "embedding", "spans", "sequence" or "regression"."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes, in order."""
+    activation: str = ""
+    """From scores to probabilities: "softmax", "sigmoid" or "identity"."""
+    label_set: str = ""
+    """Tagging: the label set of the entries. Spans: the one that they index. Sequences: that of the tokens put out."""
+    target_input: str = ""
+    """Sequences: name of the optional input that forces the output."""
+    max_new_tokens: int = 0
+    """Sequences: at most so many tokens are put out."""
+    targets: tuple["Target", ...] = ()
+    """Regression: what the numbers are, in order."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number that a regression puts out; `unit` is empty where it has none."""
+
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True)
 class MapInfo:
     """An attention map that the model has."""
 
@@ -80,9 +116,19 @@ class MapInfo:
     query: str
     """Name of the label set of the query axis."""
     key: str
+    """Name of the label set of the key axis."""
+    head_labels: str
+    """Name of the label set of the head axis; empty where heads have only numbers."""
+    feature_labels: str
+    """Name of the label set of the feature axis; empty where there is none, or features have only numbers."""
     form: str
     """"dense" or "edges"."""
     features: int
+    """Size of the feature axis; 0 where there is none."""
+    quantities: tuple[str, ...]
+    """What can be asked for beside weights: "scores", "norms"."""
+    interventions: tuple[str, ...]
+    """How it can be changed for an instance: "head_scales", "weights"."""
     summary: str
 
 
@@ -93,8 +139,15 @@ class LabelSetInfo:
     name: str
     kind: str
     input: str
+    """The input that they come from; empty for output steps and fixed sets."""
+    tensor: str
+    """The tensor of that input, and `dimension` its axis, whose length counts them."""
+    dimension: str
+    grid: Grid | None
     names: tuple[str, ...]
+    """For fixed sets: one name an entry."""
     parent: str
+    """The label set that each entry belongs to one of."""
 
 
 @dataclass(frozen=True)
@@ -151,15 +204,13 @@ class Model:
     inputs: tuple[InputInfo, ...]
     outputs: tuple[OutputInfo, ...]
     maps: tuple[MapInfo, ...]
+    results: tuple[ResultInfo, ...]
+    """The typed results that it gives, the main one first."""
     label_sets: tuple[LabelSetInfo, ...]
-    classes: tuple[str, ...]
-    """Names of the classes, for a model that has some."""
-    target_input: str
-    """Name of the input that forces a generating model's output; empty where there is none."""
-    max_new_tokens: int
-    """Most tokens that a generating model puts out; 0 for other models."""
     max_characters: int
+    """Longest text that it takes, in Unicode code points."""
     max_pixels: int
+    """Most pixels of an image."""
     taxonomy: Mapping[str, tuple[str, ...]]
     """Its row of the survey's table: "features", "levels", "representations", "scoring", "alignment"…"""
     citation: Citation
@@ -176,6 +227,21 @@ class Model:
     def required_inputs(self) -> tuple[InputInfo, ...]:
         """The inputs that may not be left out."""
         return tuple(each for each in self.inputs if not each.optional)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes of the first result that has some; empty for a model without."""
+        return next((each.classes for each in self.results if each.kind == "classes"), ())
+
+    @property
+    def target_input(self) -> str:
+        """Name of the input that forces a generating model's output; empty where there is none."""
+        return next((each.target_input for each in self.results if each.kind == "sequence"), "")
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Most tokens that a generating model puts out; 0 for other models."""
+        return next((each.max_new_tokens for each in self.results if each.kind == "sequence"), 0)
 
 
 def read_status(message: service_pb2.ModelStatus) -> ModelStatus:
@@ -206,10 +272,8 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         inputs=tuple(_input(each) for each in it.inputs),
         outputs=tuple(_output(each) for each in it.outputs),
         maps=tuple(_map(each) for each in it.maps),
+        results=tuple(_result(each) for each in it.results),
         label_sets=tuple(_label_set(each) for each in it.label_sets),
-        classes=tuple(it.result.classes.labels),
-        target_input=it.result.sequence.target_input,
-        max_new_tokens=it.result.sequence.max_new_tokens,
         max_characters=it.limits.max_characters,
         max_pixels=it.limits.max_pixels,
         taxonomy=MappingProxyType(taxonomy),
@@ -227,11 +291,20 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
 
 def _input(message: model_pb2.InputDescription) -> InputInfo:
     kind = name_of(model_pb2.InputKind, message.kind)
-    tensors = (
-        TensorInfo(each.name, name_of(values_pb2.DataType, each.data_type), _dimensions(each.dimensions))
-        for each in message.tensors
+    return InputInfo(
+        message.name, kind, message.optional, message.summary, tuple(_tensor(each) for each in message.tensors)
     )
-    return InputInfo(message.name, kind, message.optional, message.summary, tuple(tensors))
+
+
+def _tensor(message: model_pb2.TensorDescription) -> TensorInfo:
+    return TensorInfo(
+        name=message.name,
+        data_type=name_of(values_pb2.DataType, message.data_type),
+        dimensions=_dimensions(message.dimensions),
+        fill=message.fill if message.HasField("fill") else None,
+        minimum=message.minimum,
+        maximum=message.maximum,
+    )
 
 
 def _output(message: model_pb2.OutputDescription) -> OutputInfo:
@@ -254,15 +327,52 @@ def _map(message: model_pb2.MapDescription) -> MapInfo:
         heads=message.heads,
         query=message.query_labels,
         key=message.key_labels,
+        head_labels=message.head_labels,
+        feature_labels=message.feature_labels,
         form=name_of(model_pb2.MapForm, message.form),
         features=message.features,
+        quantities=tuple(name_of(attention_pb2.Quantity, each) for each in message.quantities),
+        interventions=tuple(name_of(values_pb2.InterventionKind, each) for each in message.interventions),
         summary=message.summary,
     )
 
 
 def _label_set(message: model_pb2.LabelSetDescription) -> LabelSetInfo:
-    kind = name_of(attention_pb2.LabelKind, message.kind)
-    return LabelSetInfo(message.name, kind, message.input, tuple(message.names), message.parent)
+    grid = message.grid
+    return LabelSetInfo(
+        name=message.name,
+        kind=name_of(attention_pb2.LabelKind, message.kind),
+        input=message.input,
+        tensor=message.tensor,
+        dimension=message.dimension,
+        grid=Grid(grid.rows, grid.columns, tuple(grid.leading)) if message.HasField("grid") else None,
+        names=tuple(message.names),
+        parent=message.parent,
+    )
+
+
+def _result(message: model_pb2.ResultDescription) -> ResultInfo:
+    name, kind = message.name, message.WhichOneof("kind") or "unspecified"
+    match kind:
+        case "classes":
+            it = message.classes
+            activation = name_of(model_pb2.Activation, it.activation)
+            return ResultInfo(name, kind, classes=tuple(it.labels), activation=activation, label_set=it.label_set)
+        case "spans":
+            return ResultInfo(name, kind, label_set=message.spans.label_set)
+        case "sequence":
+            made = message.sequence
+            return ResultInfo(
+                name,
+                kind,
+                label_set=made.label_set,
+                target_input=made.target_input,
+                max_new_tokens=made.max_new_tokens,
+            )
+        case "regression":
+            targets = (Target(each.name, each.unit) for each in message.regression.targets)
+            return ResultInfo(name, kind, targets=tuple(targets))
+    return ResultInfo(name, kind)
 
 
 def _metric(message: model_pb2.Metric) -> Metric:

@@ -19,6 +19,8 @@ class GenerationStart:
     """Every label set but that of the output steps, by name."""
     truncated: bool
     """True where the input was cut to the model's limits."""
+    seed: int | None
+    """The seed that was drawn from; None where nothing was drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,8 @@ class GeneratedToken:
     text: str
     """As the vocabulary writes it; empty for a special token."""
     delta: str
-    """What it adds to the text of the sequence; empty while it is part of a character, or special."""
+    """What it adds to the text of the sequence: empty for a special token or part of a character. It can hold a stop
+    text, which the whole sequence leaves out."""
     log_probability: float
     maps: tuple[AttentionMap, ...]
     """One row a map: the query axis has size 1 and is this token."""
@@ -70,8 +73,10 @@ class EventReader:
         """The next event. Raises: ValueError for a message that makes no sense."""
         kind = message.WhichOneof("event")
         if kind == "start":
-            self._label_sets = read_label_sets(message.start.label_sets, self._instance)
-            return GenerationStart(MappingProxyType(self._label_sets), message.start.truncated)
+            start = message.start
+            self._label_sets = read_label_sets(start.label_sets, self._instance)
+            seed = start.seed if start.HasField("seed") else None
+            return GenerationStart(MappingProxyType(self._label_sets), start.truncated, seed)
         if kind == "token":
             token = message.token
             self._tokens.append(token.text)

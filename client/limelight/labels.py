@@ -1,26 +1,41 @@
-"""What stands along the axes of a map: words, sentences, patches, output tokens."""
+"""What stands along the axes of a map: words, sentences, patches, output tokens.
+
+A label set is columns, one value an entry, as it travels: no object is made for a token.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from limelight.enums import name_of
 from limelight.v1 import attention_pb2, values_pb2
 
+Integers = NDArray[np.int32]
+
+
+def _empty() -> Integers:
+    return np.empty(0, np.int32)
+
 
 @dataclass(frozen=True)
-class Token:
-    """A piece of a text."""
+class Region:
+    """A part of an image as it was sent, turned as its EXIF orientation says, in pixels from its upper left corner."""
 
-    text: str
-    """As the model's vocabulary writes it; of a sentence, its text."""
-    start: int
-    """Where it begins in the string as sent, in Unicode code points (Python's own indices)."""
-    end: int
-    """One past its end."""
-    special: bool = False
-    """True for a token that stands for no text."""
-    parent: int = 0
-    """Index of the entry of the parent label set that it belongs to."""
+    left: float
+    top: float
+    right: float
+    """One past the right edge."""
+    bottom: float
+    """One past the lower edge."""
+
+    @property
+    def box(self) -> tuple[float, float, float, float]:
+        """Left, top, right, bottom: what Pillow's `crop` and `rectangle` take."""
+        return self.left, self.top, self.right, self.bottom
 
 
 @dataclass(frozen=True)
@@ -31,51 +46,106 @@ class Grid:
     columns: int
     leading: tuple[str, ...] = ()
     """Names of entries that stand before the cells (a class token)."""
+    region: Region | None = None
+    """The part of the image that the cells cover, which can reach beyond it; None where no image was sent."""
+
+    def cell(self, row: int, column: int) -> Region:
+        """The rectangle of a cell, in pixels of the image as it was sent.
+
+        Raises: IndexError where there is no such cell, ValueError where no image was sent.
+        """
+        if not (0 <= row < self.rows and 0 <= column < self.columns):
+            raise IndexError(f"cell {row}, {column} of a grid of {self.rows} x {self.columns}")
+        if self.region is None:
+            raise ValueError("the cells of this grid have no place: no image was sent")
+        wide = (self.region.right - self.region.left) / self.columns
+        high = (self.region.bottom - self.region.top) / self.rows
+        left, top = self.region.left + column * wide, self.region.top + row * high
+        return Region(left, top, left + wide, top + high)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LabelSet:
-    """The entries along an axis. `labels` has a string for each, whatever they are."""
+    """The entries along an axis. `labels` has a string for each, whatever they are; a column that says nothing of this
+    kind of entry is empty.
+    """
 
     name: str
     kind: str
-    """"tokens", "sentences", "grid", "nodes", "output_steps", "hops", "classes", "one"…"""
+    """"tokens", "sentences", "grid", "nodes", "output_steps", "hops", "classes", "groups", "ranges", "one"…"""
     labels: tuple[str, ...]
-    tokens: tuple[Token, ...] = ()
-    """For tokens, sentences and output steps: one an entry."""
-    grid: Grid | None = None
-    """For a whole grid."""
+    """Of a token the piece of the text that it stands for, of a special one its name in the vocabulary."""
+    starts: Integers = field(default_factory=_empty)
+    """[entry]: where each begins in the text as sent, in Unicode code points (Python's own indices); in a document sent
+    as sentences, in its own sentence. For ranges: the first entry of the set `parent`."""
+    ends: Integers = field(default_factory=_empty)
+    """[entry]: one past its end."""
+    ids: Integers = field(default_factory=_empty)
+    """[entry]: in the vocabulary."""
+    parents: Integers = field(default_factory=_empty)
+    """[entry]: the entry of the set `parent` that each belongs to (the sentence of a word)."""
     parent: str = ""
-    """Name of the label set that `Token.parent` points into; empty where there is none."""
+    """Name of the set that `parents` point into, or whose entries were grouped or pooled; empty where there is none."""
+    flags: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    """[entry]: see `special`, which is never empty."""
+    inputs: tuple[str, ...] = ()
+    """Names of the inputs that the entries come from: "text", or of a pair "text.first" and "text.second"."""
+    input_indices: Integers = field(default_factory=_empty)
+    """[entry]: which of `inputs` each comes from; empty where all come from the first."""
+    grid: Grid | None = None
+    """The grid that the entries are leading entries and cells of."""
     indices: tuple[int, ...] | None = None
     """Which entries of the whole set these are; None for all of it."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    @property
-    def special(self) -> tuple[bool, ...]:
-        """True at entries that stand for no part of the input: special tokens, a grid's leading entries."""
-        if self.tokens:
-            return tuple(token.special for token in self.tokens)
-        leading = len(self.grid.leading) if self.grid else 0
-        return (True,) * leading + (False,) * (len(self) - leading)
+    @cached_property
+    def special(self) -> NDArray[np.bool_]:
+        """[entry]: True where one stands for no part of the input: special tokens, a grid's leading entries."""
+        if len(self.flags) or self.grid is None:
+            return self.flags if len(self.flags) else np.zeros(len(self), np.bool_)
+        return np.asarray(self._numbers() < len(self.grid.leading))
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...]:
-        """Start and end of each token in the string as sent; empty where the entries are no tokens."""
-        return tuple((token.start, token.end) for token in self.tokens)
+        """Start and end of each entry; empty where the entries are no parts of a text."""
+        return tuple(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """The input that each entry comes from; empty where no input decides them."""
+        if not len(self.input_indices):
+            return self.inputs[:1] * len(self)
+        return tuple(self.inputs[index] for index in self.input_indices.tolist())
+
+    def region(self, index: int) -> Region | None:
+        """The rectangle of the entry at `index` along this axis, in pixels of the image as it was sent.
+
+        None where the entry has no place in an image. Raises: IndexError where there is no such entry.
+        """
+        number = int(self._numbers()[index])
+        if self.grid is None or self.grid.region is None or number < len(self.grid.leading):
+            return None
+        return self.grid.cell(*divmod(number - len(self.grid.leading), self.grid.columns))
 
     def take(self, indices: Iterable[int]) -> "LabelSet":
-        """The entries at these indices, in this order. A part of a grid is no grid."""
-        chosen = tuple(indices)
+        """The entries at these places, in this order. `indices` of the result count in the whole set."""
+        places = np.fromiter(indices, np.int64)
+        columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
         return replace(
             self,
-            labels=tuple(self.labels[index] for index in chosen),
-            tokens=tuple(self.tokens[index] for index in chosen) if self.tokens else (),
-            grid=None,
-            indices=chosen,
+            labels=tuple(self.labels[place] for place in places.tolist()),
+            indices=tuple(self._numbers()[places].tolist()),
+            **{name: column[places] if len(column) else column for name, column in columns.items()},
         )
+
+    def _numbers(self) -> NDArray[np.int64]:
+        """Each entry's number in the whole set."""
+        return np.arange(len(self)) if self.indices is None else np.array(self.indices, np.int64)
+
+
+_COLUMNS = ("starts", "ends", "ids", "parents", "flags", "input_indices")
 
 
 def plain(name: str, kind: str, labels: Sequence[str]) -> LabelSet:
@@ -84,44 +154,86 @@ def plain(name: str, kind: str, labels: Sequence[str]) -> LabelSet:
 
 
 def read_label_sets(
-    messages: Iterable[attention_pb2.LabelSet], instance: values_pb2.Instance | None = None
+    messages: Iterable[attention_pb2.LabelSet],
+    instance: values_pb2.Instance | None = None,
+    shared: Mapping[str, LabelSet] | None = None,
 ) -> dict[str, LabelSet]:
-    """Label sets by name, from an answer. The texts of sentences, which no answer repeats, come from `instance`."""
+    """Label sets by name, from an answer.
+
+    The texts of sentences, which no answer repeats, come from `instance`; `shared` are sets read before, which these
+    may belong to. Raises: ValueError for a set whose columns differ in length.
+    """
     found = {message.name: _read(message) for message in messages}
+    known = {**(shared or {}), **found}
     source = _source(instance)
     for name, labels in found.items():
         if labels.kind == "sentences":
-            children = [other for other in found.values() if other.parent == name]
-            found[name] = _with_texts(labels, _sentence_texts(labels, source, children))
+            children = [other for other in known.values() if other.parent == name]
+            found[name] = known[name] = replace(labels, labels=_sentence_texts(labels, source, children))
+    for name, labels in found.items():
+        if labels.kind == "ranges" and labels.parent in known:
+            found[name] = replace(labels, labels=_range_texts(labels, known[labels.parent]))
     return found
 
 
 def read_label_set(message: attention_pb2.LabelSet) -> LabelSet:
-    """One label set, by itself."""
+    """One label set, by itself. Raises: ValueError where its columns differ in length."""
     return _read(message)
 
 
 def _read(message: attention_pb2.LabelSet) -> LabelSet:
-    kind = name_of(attention_pb2.LabelKind, message.kind)
-    tokens = tuple(Token(each.text, each.start, each.end, each.special, each.parent) for each in message.tokens)
-    grid = None
-    if message.HasField("grid"):
-        grid = Grid(message.grid.rows, message.grid.columns, tuple(message.grid.leading))
-    if tokens:
-        labels = tuple(token.text for token in tokens)
-    elif grid:
+    kind, size = name_of(attention_pb2.LabelKind, message.kind), message.size
+    grid = _grid(message.grid) if message.HasField("grid") else None
+    labels = LabelSet(
+        name=message.name,
+        kind=kind,
+        labels=tuple(message.texts) or _counted(message.name, kind, size, grid),
+        starts=np.array(message.starts, np.int32),
+        ends=np.array(message.ends, np.int32),
+        ids=np.array(message.ids, np.int32),
+        parents=np.array(message.parents, np.int32),
+        parent=message.parent,
+        flags=np.array(message.special, np.bool_),
+        inputs=tuple(message.inputs),
+        input_indices=np.array(message.input_indices, np.int32),
+        grid=grid,
+    )
+    _check(labels, size)
+    return labels
+
+
+def _check(labels: LabelSet, size: int) -> None:
+    """Columns that fit each other, and cannot be written."""
+    what = f"label set {labels.name!r}"
+    if len(labels) != size:
+        raise ValueError(f"{what} says it has {size} entries and lists {len(labels)}")
+    for name in _COLUMNS:
+        column = getattr(labels, name)
+        if len(column) not in (0, size):
+            raise ValueError(f"{what} has {size} entries and {len(column)} {name}")
+        column.flags.writeable = False
+    if len(labels.starts) != len(labels.ends):
+        raise ValueError(f"{what} has starts without ends, or ends without starts")
+    if not ((labels.input_indices >= 0) & (labels.input_indices < len(labels.inputs))).all():
+        raise ValueError(f"{what} has entries of an input that it does not name")
+
+
+def _grid(message: attention_pb2.Grid) -> Grid:
+    region = None
+    if message.HasField("region"):
+        region = Region(message.region.left, message.region.top, message.region.right, message.region.bottom)
+    return Grid(message.rows, message.columns, tuple(message.leading), region)
+
+
+def _counted(name: str, kind: str, size: int, grid: Grid | None) -> tuple[str, ...]:
+    """Labels of entries that have no names of their own."""
+    if grid is not None:
         cells = (f"r{row}c{column}" for row in range(grid.rows) for column in range(grid.columns))
-        labels = (*grid.leading, *cells)
-    elif message.names:
-        labels = tuple(message.names)
-    elif message.size == 1:
-        labels = (message.name,)
-    else:
-        noun = kind.removesuffix("s").replace("_", " ")
-        labels = tuple(f"{noun} {index}" for index in range(message.size))
-    if len(labels) != message.size:
-        raise ValueError(f"label set {message.name!r} says it has {message.size} entries and lists {len(labels)}")
-    return LabelSet(message.name, kind, labels, tokens, grid, message.parent)
+        return (*grid.leading, *cells)
+    if size == 1:
+        return (name,)
+    noun = kind.removesuffix("s").replace("_", " ")
+    return tuple(f"{noun} {index}" for index in range(size))
 
 
 def _source(instance: values_pb2.Instance | None) -> str | Sequence[str] | None:
@@ -138,24 +250,30 @@ def _source(instance: values_pb2.Instance | None) -> str | Sequence[str] | None:
     return texts[0] if len(texts) == 1 else None
 
 
-def _sentence_texts(labels: LabelSet, source: str | Sequence[str] | None, children: Sequence[LabelSet]) -> list[str]:
+def _sentence_texts(
+    labels: LabelSet, source: str | Sequence[str] | None, children: Sequence[LabelSet]
+) -> tuple[str, ...]:
+    if isinstance(source, str) and len(labels.starts):
+        texts = [source[start:end] for start, end in labels.offsets]
+    elif source is not None and not isinstance(source, str) and len(source) >= len(labels):
+        # A document that was cut to the model's limits has fewer sentences than were sent: the first ones.
+        texts = list(source[: len(labels)])
+    else:
+        texts = [_words_inside(index, children) for index in range(len(labels))]
+    return tuple(text or f"sentence {index}" for index, text in enumerate(texts))
+
+
+def _words_inside(index: int, children: Sequence[LabelSet]) -> str:
+    words = (
+        child.labels[place] for child in children for place in np.flatnonzero((child.parents == index) & ~child.special)
+    )
+    return " ".join(words)
+
+
+def _range_texts(labels: LabelSet, parent: LabelSet) -> tuple[str, ...]:
+    """The first and last entry of each range."""
     texts = []
-    for index, token in enumerate(labels.tokens):
-        if token.text:
-            text = token.text
-        elif isinstance(source, str):
-            text = source[token.start : token.end]
-        elif source is not None and len(source) == len(labels):
-            text = source[index]
-        else:
-            words = (word for child in children for word in child.tokens if word.parent == index and not word.special)
-            text = " ".join(word.text for word in words)
-        texts.append(text or f"sentence {index}")
-    return texts
-
-
-def _with_texts(labels: LabelSet, texts: Sequence[str]) -> LabelSet:
-    if not texts:
-        return labels
-    tokens = tuple(replace(token, text=text) for token, text in zip(labels.tokens, texts, strict=True))
-    return replace(labels, labels=tuple(texts), tokens=tokens)
+    for start, end in labels.offsets:
+        inside = parent.labels[start:end]
+        texts.append(f"{inside[0]} … {inside[-1]}" if len(inside) > 1 else "".join(inside))
+    return tuple(texts)

@@ -11,6 +11,10 @@ from limelight.labels import LabelSet
 from limelight.tensors import to_array
 from limelight.v1 import attention_pb2
 
+# The score of a place where no attention is possible, and what half precision makes of it.
+_IMPOSSIBLE = np.finfo(np.float32).min
+_IMPOSSIBLE_HALF = float(np.finfo(np.float16).min)
+
 
 @dataclass(frozen=True, eq=False)
 class Edges:
@@ -23,7 +27,7 @@ class Edges:
         return len(self.query_index)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionMap:
     """The weights of one attention for one instance.
 
@@ -34,54 +38,91 @@ class AttentionMap:
 
     name: str
     """Dotted and stable: "encoder.3.self"."""
-    stack: str
-    layer: int | None
+    stack: str = ""
+    layer: int | None = None
     kind: str
     """"self", "cross", "pool", "co", "memory" or "graph"."""
-    normalised: bool
-    """True where the weights of a query sum to 1 over all its keys."""
-    signed: bool
-    """True where weights can be negative."""
+    quantity: str = "weights"
+    """What the numbers are: "weights", "scores" (before alignment; the lowest float32 where no attention is possible)
+    or "norms" of the weighted, transformed values."""
+    normalised: bool = False
+    """True where the numbers of a query are known to sum to 1 over all its keys, those left out included."""
+    signed: bool = False
+    """True where they can be negative."""
     heads: tuple[int, ...]
-    """Indices of the heads that are here; empty after a reduction over heads."""
+    """Indices of the heads that are here, or that went into the reduction."""
+    head_reduction: str | None = None
+    """"mean" or "max" over `heads`, of which the head axis has then one entry; None where they are here themselves."""
     weights: NDArray[np.float32]
     query: LabelSet
     key: LabelSet
     edges: Edges | None = None
+    left_out: NDArray[np.float32] | None = None
+    """[head, query], for a map cut by `top_k`: the sum of what was left out of each row; None for other maps."""
+    head_labels: LabelSet | None = None
+    """What the model's heads stand for; None where they have only numbers. `heads` are indices into it."""
+    feature_labels: LabelSet | None = None
+    """What the entries of the feature axis stand for; None where they have only numbers, or there are none."""
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of the axes of `weights`."""
-        axes = ("head", "edge") if self.edges else ("head", "query", "key")
+        axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
 
-    def dense(self) -> NDArray[np.float32]:
-        """The weights as [head, query, key] (and feature). Where no edge is, they are 0."""
+    def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
+        """The weights as [head, query, key] (and feature), with `absent` at every place where no edge is."""
         if self.edges is None:
             return self.weights
         shape = (self.weights.shape[0], len(self.query), len(self.key), *self.weights.shape[2:])
-        dense = np.zeros(shape, dtype=np.float32)
+        dense = np.full(shape, absent, dtype=np.float32)
         dense[:, self.edges.query_index, self.edges.key_index] = self.weights
         return dense
 
-    def head(self, index: int) -> NDArray[np.float32]:
-        """The weights [query, key] of the model's head `index`, from 0. After a reduction there is head 0 alone.
+    def present(self) -> NDArray[np.bool_]:
+        """[head, query, key]: True where there is a number.
 
-        Raises: IndexError where that head is not here.
+        False where no edge is (none in the model, or left out by `top_k`), and for scores where no attention is
+        possible. Of a multi-dimensional map: True where any feature has one.
         """
-        present = self.heads or (0,)
-        if index not in present:
-            raise IndexError(f"map {self.name!r} has the heads {list(present)} here, not {index}")
-        weights: NDArray[np.float32] = self.dense()[present.index(index)]
+        there: NDArray[np.bool_] = np.ones(self.weights.shape, np.bool_)
+        if self.quantity == "scores":
+            there = np.greater(self.weights, _IMPOSSIBLE)
+        if there.ndim > (3 if self.edges is None else 2):
+            there = np.logical_or.reduce(there, axis=-1)
+        if self.edges is None:
+            return there
+        dense = np.zeros((len(there), len(self.query), len(self.key)), np.bool_)
+        dense[:, self.edges.query_index, self.edges.key_index] = there
+        return dense
+
+    def head(self, index: int) -> NDArray[np.float32]:
+        """The weights [query, key] (and feature) of the model's head `index`, from 0.
+
+        Raises: IndexError where that head is not here, or was reduced with others.
+        """
+        if self.head_reduction is not None and self.heads != (index,):
+            raise IndexError(f"map {self.name!r} has the {self.head_reduction} of the heads {list(self.heads)} alone")
+        if index not in self.heads:
+            raise IndexError(f"map {self.name!r} has the heads {list(self.heads)} here, not {index}")
+        weights: NDArray[np.float32] = self.dense()[self.heads.index(index)]
         return weights
 
     def mean_over_heads(self) -> NDArray[np.float32]:
-        """The mean over heads (and features) [query, key]."""
+        """The mean over what the head axis has (and over features) [query, key]; 0 where no edge is."""
         dense = self.dense()
         if dense.ndim == 4:
             dense = dense.mean(axis=3)
         mean: NDArray[np.float32] = dense.mean(axis=0)
         return mean
+
+
+def find(maps: Sequence[AttentionMap], name: str) -> AttentionMap:
+    """The map of this name. Raises: KeyError where there is none, naming those there are."""
+    for each in maps:
+        if each.name == name:
+            return each
+    raise KeyError(f"no map {name!r} in this answer; it has {', '.join(each.name for each in maps) or 'none'}")
 
 
 def read_map(
@@ -92,10 +133,10 @@ def read_map(
     Raises: ValueError where its parts do not fit each other.
     """
     weights = to_array(message.weights)
-    is_edges = message.HasField("query_index")
     queries = query or _axis(message.query_labels, label_sets, message.queries)
     keys = _axis(message.key_labels, label_sets, message.keys)
-    if is_edges:
+    edges = None
+    if message.HasField("query_index"):
         query_index = to_array(message.query_index).astype(np.int64)
         key_index = to_array(message.key_index).astype(np.int64)
         if weights.ndim < 2 or not weights.shape[1] == len(query_index) == len(key_index):
@@ -107,23 +148,29 @@ def read_map(
         if weights.shape[1:3] != (len(queries), len(keys)):
             axes = f"{len(queries)} of {queries.name!r} and {len(keys)} of {keys.name!r}"
             raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for {axes}")
-        edges = None
-    if message.HasField("scales"):
-        weights = _scaled(weights, to_array(message.scales), len(queries), edges)
-    weights = weights.astype(np.float32, copy=False)
-    weights.flags.writeable = False
+    reduction = None
+    if message.head_reduction:
+        reduction = name_of(attention_pb2.HeadReduction, message.head_reduction)
+    if len(weights) != (1 if reduction else len(message.heads)):
+        raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for the heads {list(message.heads)}")
+    quantity = name_of(attention_pb2.Quantity, message.quantity) if message.quantity else "weights"
     return AttentionMap(
         name=message.name,
         stack=message.stack,
         layer=message.layer if message.HasField("layer") else None,
         kind=name_of(attention_pb2.MapKind, message.kind),
+        quantity=quantity,
         normalised=message.normalised,
         signed=message.signed,
         heads=tuple(message.heads),
-        weights=weights,
+        head_reduction=reduction,
+        weights=_numbers(message, weights, quantity, queries, edges),
         query=queries,
         key=keys,
         edges=edges,
+        left_out=_left_out(message, len(weights), len(queries)),
+        head_labels=label_sets.get(message.head_labels),
+        feature_labels=label_sets.get(message.feature_labels),
     )
 
 
@@ -152,13 +199,41 @@ def _positions(index: NDArray[np.int64], labels: LabelSet) -> NDArray[np.int64]:
     return index
 
 
-def _scaled(
-    weights: NDArray[np.uint8], scales: NDArray[np.float32], queries: int, edges: Edges | None
+def _numbers(
+    message: attention_pb2.AttentionMap,
+    sent: NDArray[np.generic],
+    quantity: str,
+    queries: LabelSet,
+    edges: Edges | None,
 ) -> NDArray[np.float32]:
-    """Weights of uint8 times the scale of their row. Shapes: scales [head, query]."""
+    """The numbers of a map as float32, read-only, whatever their encoding."""
+    weights = sent.astype(np.float32, copy=False)
+    if message.HasField("scales"):
+        weights = _scaled(weights, to_array(message.scales), len(queries), edges)
+    elif quantity == "scores" and sent.dtype == np.float16:
+        weights[weights <= _IMPOSSIBLE_HALF] = _IMPOSSIBLE
+    weights.flags.writeable = False
+    return weights
+
+
+def _scaled(
+    weights: NDArray[np.float32], scales: NDArray[np.float32], queries: int, edges: Edges | None
+) -> NDArray[np.float32]:
+    """Weights sent as uint8 times the scale of their row. Shapes: scales [head, query]."""
     if scales.shape != (len(weights), queries):
         raise ValueError(f"scales {list(scales.shape)} for {len(weights)} heads and {queries} queries")
-    rows = scales[:, edges.query_index] if edges else scales[:, :, None]
+    rows = scales[:, :, None] if edges is None else scales[:, edges.query_index]
     rows = rows.reshape(*rows.shape, *(1,) * (weights.ndim - rows.ndim))
-    scaled: NDArray[np.float32] = weights.astype(np.float32) * rows
+    scaled: NDArray[np.float32] = weights * rows
     return scaled
+
+
+def _left_out(message: attention_pb2.AttentionMap, heads: int, queries: int) -> NDArray[np.float32] | None:
+    if not message.HasField("left_out"):
+        return None
+    left_out = to_array(message.left_out)
+    if left_out.shape != (heads, queries):
+        raise ValueError(
+            f"map {message.name!r} left out {list(left_out.shape)} for {heads} heads and {queries} queries"
+        )
+    return left_out.astype(np.float32, copy=False)

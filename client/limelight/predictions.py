@@ -1,10 +1,11 @@
 """Predictions: typed results beside raw outputs, and what made them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from limelight.enums import name_of
@@ -23,13 +24,68 @@ class ClassProbability:
 
 
 @dataclass(frozen=True)
+class Classification:
+    """The classes of an instance."""
+
+    classes: tuple[ClassProbability, ...]
+    """Most probable first: all, or as many as `max_classes` allows."""
+
+    @property
+    def label(self) -> str | None:
+        """The most probable class."""
+        return self.classes[0].label if self.classes else None
+
+    @property
+    def probability(self) -> float | None:
+        """The probability of `label`."""
+        return self.classes[0].probability if self.classes else None
+
+
+@dataclass(frozen=True, eq=False)
+class Tagging:
+    """The classes of each entry of a label set, in columns; `tagging[3]` are those of entry 3."""
+
+    label_set: str
+    """Name of the label set of the entries; an answer with attention has it among its `label_sets`."""
+    names: tuple[tuple[str, ...], ...]
+    """[entry][class], most probable first: all, or as many as `max_classes` allows."""
+    indices: NDArray[np.int32]
+    """[entry, class]: of the same classes, among the model's."""
+    probabilities: NDArray[np.float32]
+    """[entry, class]: of the same classes."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The most probable class of each entry."""
+        return tuple(names[0] for names in self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, entry: int) -> tuple[ClassProbability, ...]:
+        rows = self.names[entry], self.indices[entry].tolist(), self.probabilities[entry].tolist()
+        return tuple(ClassProbability(*each) for each in zip(*rows, strict=True))
+
+    def __iter__(self) -> Iterator[tuple[ClassProbability, ...]]:
+        return (self[entry] for entry in range(len(self)))
+
+
+@dataclass(frozen=True)
 class Span:
-    """A span of a text, by Unicode code points of the string as sent."""
+    """A span of a text, by Unicode code points of the string as sent. It may be given as a group of an `attend`."""
 
     text: str
     start: int
     end: int
     probability: float
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The best spans."""
+
+    spans: tuple[Span, ...]
+    """Most probable first."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +100,49 @@ class GeneratedSequence:
     """By which beam search ordered it; 0 otherwise."""
     finish_reason: str
     """"end", "length", "stop" or "target"."""
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """What a model put out."""
+
+    sequences: tuple[GeneratedSequence, ...]
+    """Best first: one, or as many as `hypotheses` says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """A vector."""
+
+    vector: NDArray[Any]
+    """[feature]."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a regression puts out."""
+
+    name: str
+    value: float
+    unit: str
+    """Empty where it has none."""
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Numbers, in the order of the model's description; `regression["temperature"]` is the value of one."""
+
+    numbers: tuple[Number, ...]
+
+    def __getitem__(self, name: str) -> float:
+        for each in self.numbers:
+            if each.name == name:
+                return each.value
+        raise KeyError(f"no number {name!r}; there are {', '.join(each.name for each in self.numbers)}")
+
+
+Result: TypeAlias = Classification | Tagging | Spans | Sequences | Embedding | Regression
+Kind = TypeVar("Kind", Classification, Tagging, Spans, Sequences, Embedding, Regression)
 
 
 @dataclass(frozen=True)
@@ -65,53 +164,127 @@ class Provenance:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The answer for one instance. What its model's task does not give is empty."""
+    """The answer for one instance.
 
-    classes: tuple[ClassProbability, ...]
-    """Classification and multi-label: every class, most probable first."""
-    tags: tuple[tuple[ClassProbability, ...], ...]
-    """Tagging: the classes of each entry."""
-    spans: tuple[Span, ...]
-    """Spans: the best ones, most probable first."""
-    sequences: tuple[GeneratedSequence, ...]
-    """Generation: best first."""
-    embedding: NDArray[Any] | None
-    """Embedding: [feature]."""
+    `results` has everything by name. `label`, `classes`, `text` and the rest read the first result of their kind, and
+    are None or empty where the model has none such.
+    """
+
+    results: Mapping[str, Result]
+    """By the name that the model's description gives it, the main one first."""
     outputs: Mapping[str, NDArray[Any]]
     """Raw outputs by name, without padding."""
     truncated: bool
     """True where the input was cut to the model's limits."""
+    seed: int | None
+    """The seed that was drawn from; sent with the same instance it brings this answer again. None where nothing was
+    drawn."""
     provenance: Provenance
 
     @property
     def label(self) -> str | None:
-        """The most probable class; None for a model without classes."""
-        return self.classes[0].label if self.classes else None
+        """Classification: the most probable class."""
+        found = self._first(Classification)
+        return found.label if found else None
 
     @property
     def probability(self) -> float | None:
-        """The probability of `label`."""
-        return self.classes[0].probability if self.classes else None
+        """Classification: the probability of `label`."""
+        found = self._first(Classification)
+        return found.probability if found else None
+
+    @property
+    def classes(self) -> tuple[ClassProbability, ...]:
+        """Classification and multi-label: the classes, most probable first."""
+        found = self._first(Classification)
+        return found.classes if found else ()
+
+    @property
+    def tags(self) -> Tagging | None:
+        """Tagging: the classes of each entry."""
+        return self._first(Tagging)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Spans: the best ones, most probable first."""
+        found = self._first(Spans)
+        return found.spans if found else ()
+
+    @property
+    def sequences(self) -> tuple[GeneratedSequence, ...]:
+        """Generation: the sequences, best first."""
+        found = self._first(Sequences)
+        return found.sequences if found else ()
 
     @property
     def text(self) -> str | None:
-        """The text of the best sequence; None for a model that does not generate."""
+        """Generation: the text of the best sequence."""
         return self.sequences[0].text if self.sequences else None
+
+    @property
+    def embedding(self) -> NDArray[Any] | None:
+        """Embedding: the vector [feature]."""
+        found = self._first(Embedding)
+        return None if found is None else found.vector
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """Regression: the numbers, with names and units."""
+        found = self._first(Regression)
+        return found.numbers if found else ()
+
+    def _first(self, kind: type[Kind]) -> Kind | None:
+        return next((result for result in self.results.values() if isinstance(result, kind)), None)
 
 
 def read_prediction(message: service_pb2.Prediction) -> Prediction:
-    """A prediction from an answer. Raises: ValueError for a tensor that makes no sense."""
-    spans = (Span(span.text, span.start, span.end, span.probability) for span in message.spans.spans)
+    """A prediction from an answer. Raises: ValueError for a tensor or a result that makes no sense."""
     outputs = {name: to_array(message.outputs[name]) for name in sorted(message.outputs)}
+    # A kind that came after this client is left out: its outputs are there all the same.
+    results = {each.name: result for each in message.results if (result := _result(each)) is not None}
     return Prediction(
-        classes=_classes(message.classification),
-        tags=tuple(_classes(entry) for entry in message.tagging.entries),
-        spans=tuple(spans),
-        sequences=tuple(read_sequence(sequence) for sequence in message.sequences.sequences),
-        embedding=to_array(message.embedding.vector) if message.HasField("embedding") else None,
+        results=MappingProxyType(results),
         outputs=MappingProxyType(outputs),
         truncated=message.truncated,
+        seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),
+    )
+
+
+def _result(message: service_pb2.Result) -> Result | None:
+    match message.WhichOneof("kind"):
+        case "classification":
+            classes = (
+                ClassProbability(each.label, each.index, each.probability) for each in message.classification.classes
+            )
+            return Classification(tuple(classes))
+        case "tagging":
+            return _tagging(message.tagging)
+        case "spans":
+            return Spans(tuple(Span(each.text, each.start, each.end, each.probability) for each in message.spans.spans))
+        case "sequences":
+            return Sequences(tuple(read_sequence(each) for each in message.sequences.sequences))
+        case "embedding":
+            return Embedding(to_array(message.embedding.vector))
+        case "regression":
+            return Regression(tuple(Number(each.name, each.value, each.unit) for each in message.regression.numbers))
+    return None
+
+
+def _tagging(message: service_pb2.Tagging) -> Tagging:
+    each, names = message.classes_per_entry, tuple(message.labels)
+    indices, probabilities = np.array(message.indices, np.int32), np.array(message.probabilities, np.float32)
+    whole = each > 0 and len(names) % each == 0 if names else True
+    if not (whole and len(names) == len(indices) == len(probabilities)):
+        columns = f"{len(names)} labels, {len(indices)} indices and {len(probabilities)} probabilities"
+        raise ValueError(f"tagging has {columns} at {each} an entry")
+    # A text without a token has no entries: one column, whatever the message says.
+    each = max(each, 1)
+    return Tagging(
+        label_set=message.label_set,
+        names=tuple(names[at : at + each] for at in range(0, len(names), each)),
+        indices=indices.reshape(-1, each),
+        probabilities=probabilities.reshape(-1, each),
     )
 
 
@@ -140,7 +313,3 @@ def read_provenance(message: service_pb2.Provenance) -> Provenance:
         preprocess_seconds=message.preprocess_nanoseconds / 1e9,
         encode_seconds=message.encode_nanoseconds / 1e9,
     )
-
-
-def _classes(message: service_pb2.Classification) -> tuple[ClassProbability, ...]:
-    return tuple(ClassProbability(each.label, each.index, each.probability) for each in message.classes)

@@ -5,11 +5,13 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict
 
 from limelight.enums import number_of
+from limelight.groups import Groupings, Pool, grouping_messages
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight.values import Inputs, to_instance
 
 Strings = str | Sequence[str]
 Integers = int | Sequence[int]
+Seeds = int | Sequence[int | None] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +38,33 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(Selection):
-    """Which weights to return, and in which form: a selection, then reduction over heads, rollout, top k, encoding."""
+    """Which weights to return, and in which form: a selection, then, in this order, reduction over heads, rollout,
+    groups or pool, top k, encoding.
+    """
 
     selections: Sequence[Selection] = ()
     """Several selections, of which the union is returned; in place of the fields for one."""
+    quantity: Literal["weights", "scores", "norms"] = "weights"
+    """What the numbers are: weights, scores before alignment, or norms of the weighted, transformed values. A model's
+    description says which maps offer more than weights (`MapInfo.quantities`)."""
     reduce: Literal["mean", "max"] | None = None
     """Over heads."""
     rollout: bool = False
     """One map `<stack>.rollout` in place of the self maps of each stack."""
+    key_groups: Groupings = ()
+    """Sums of weights over named keys (see `limelight.groups`): `{"subject": TextSpan(0, 12), "rest": slice(5, None)}`,
+    or a `Grouping` for each of several label sets. The new label set is `<label set>.key_groups`."""
+    query_groups: Groupings = ()
+    """Means of weights over named queries. The new label set is `<label set>.query_groups`."""
+    pool: int | Pool | None = None
+    """Shrinks maps to at most so many queries and keys each, for a picture; the largest weight of a cell is kept unless
+    a `Pool` says otherwise. Not together with groups."""
     top_k: int = 0
-    """Keeps the k largest weights of each row, as edges; 0 for all."""
+    """Keeps the k largest weights of each row, as edges; 0 for all. `AttentionMap.left_out` is the sum of the rest."""
     encoding: Literal["float32", "float16", "uint8"] = "float32"
     """On the wire; the client's arrays are float32 whatever this is."""
+    sequences: int = 0
+    """For models that generate: maps of so many of the sequences answered, best first; 0 means 1."""
     max_response_bytes: int = 0
     """Refuses a larger answer before it is computed; 0 for the server's own limit, which it cannot raise."""
 
@@ -59,13 +76,18 @@ class Attention(Selection):
                 raise ValueError("either `selections`, or the fields of one selection")
             selections = [one]
         reduction = number_of(attention_pb2.HeadReduction, self.reduce, what="reduce") if self.reduce else None
-        encoding = number_of(attention_pb2.Encoding, self.encoding, what="encoding")
+        pool = Pool(self.pool) if isinstance(self.pool, int) else self.pool
         return attention_pb2.AttentionOptions(
             selections=selections,
+            quantity=number_of(attention_pb2.Quantity, self.quantity, what="quantity"),
             reduce_heads=reduction,
             rollout=self.rollout,
+            query_groups=grouping_messages(self.query_groups),
+            key_groups=grouping_messages(self.key_groups),
+            pool=pool.message() if pool else None,
             top_k=self.top_k,
-            encoding=encoding,
+            encoding=number_of(attention_pb2.Encoding, self.encoding, what="encoding"),
+            sequences=self.sequences,
             max_response_bytes=self.max_response_bytes,
         )
 
@@ -75,19 +97,22 @@ class Generation:
     """How a generating model puts out a sequence; what is not set is the server's default."""
 
     strategy: Literal["greedy", "sample", "beam"] = "greedy"
-    temperature: float = 0.0
-    """Divides the scores before sampling; 0 means 1."""
+    temperature: float | None = None
+    """Divides the scores before sampling: None means 1, 0 takes the most probable token."""
     top_k: int = 0
     """Samples among the k most probable tokens; 0 for all."""
-    top_p: float = 0.0
-    """Samples among the most probable tokens that together have this probability; 0 means 1."""
+    top_p: float | None = None
+    """Samples among the fewest most probable tokens that together have at least this probability: None means 1, 0 takes
+    the most probable token."""
     max_new_tokens: int = 0
-    """0 for the model's own limit."""
+    """The end token not counted; 0 for the model's own limit, which it cannot raise."""
     stop: Strings = ()
-    """Ends the sequence once its text ends with one of these."""
+    """Ends the sequence once one of these appears in its text, which is cut there."""
     beams: int = 0
-    """0 means 4."""
+    """Kept by beam search; 0 means 4."""
     length_penalty: float | None = None
+    """Beam search orders hypotheses by their log-probability divided by their length to this power: None means 1, 0
+    leaves the log-probability as it is."""
     hypotheses: int = 0
     """Returned by beam search; 0 means 1."""
 
@@ -104,20 +129,26 @@ class CallOptions(TypedDict, total=False):
 
     version: of the model; 0 for the default, which is the highest that loaded.
     truncate: cuts inputs over the model's limits instead of refusing them.
-    outputs: which raw outputs to return; empty for all.
-    seed: for models that draw at random.
     """
 
     version: int
     truncate: bool
-    seed: int | None
 
 
 class PredictOptions(CallOptions, total=False):
-    """Those of `predict`; `generation` is for models that generate."""
+    """Those of `predict`.
+
+    outputs: which raw outputs to return; empty for all.
+    seed: for models that draw at random, and for sampling: one for every instance, or a list of one each, None where an
+        instance has none. An instance that brings its own keeps it where this is None.
+    generation: for models that generate.
+    max_classes: most classes of an instance (of an entry, for tagging), most probable first; 0 for all.
+    """
 
     outputs: Strings
+    seed: Seeds
     generation: Generation | None
+    max_classes: int
 
 
 class AttendOptions(PredictOptions, total=False):
@@ -129,21 +160,27 @@ class AttendOptions(PredictOptions, total=False):
     queries: Integers
     keys: Integers
     selections: Sequence[Selection]
+    quantity: Literal["weights", "scores", "norms"]
     reduce: Literal["mean", "max"] | None
     rollout: bool
+    key_groups: Groupings
+    query_groups: Groupings
+    pool: int | Pool | None
     top_k: int
     encoding: Literal["float32", "float16", "uint8"]
+    sequences: int
     max_response_bytes: int
 
 
 class GenerateOptions(CallOptions, total=False):
-    """Those of `generate`: the fields of `Generation`, and `attention` for weights with each token."""
+    """Those of `generate`: the fields of `Generation`, `seed`, and `attention` for weights with each token."""
 
+    seed: int | None
     attention: Attention | None
     strategy: Literal["greedy", "sample", "beam"]
-    temperature: float
+    temperature: float | None
     top_k: int
-    top_p: float
+    top_p: float | None
     max_new_tokens: int
     stop: Strings
     beams: int
@@ -161,17 +198,18 @@ def predict_request(
     version: int = 0,
     truncate: bool = False,
     outputs: Strings = (),
-    seed: int | None = None,
+    seed: Seeds = None,
     generation: Generation | None = None,
+    max_classes: int = 0,
 ) -> service_pb2.PredictRequest:
     """A request for predictions."""
     return service_pb2.PredictRequest(
         model=model_message(model, version),
-        instances=_instances(inputs),
+        instances=_instances(inputs, seed),
         truncate=truncate,
         outputs=_strings(outputs),
         generation=generation.message() if generation else None,
-        seed=seed,
+        max_classes=max_classes,
     )
 
 
@@ -182,18 +220,19 @@ def attend_request(
     version: int = 0,
     truncate: bool = False,
     outputs: Strings = (),
-    seed: int | None = None,
+    seed: Seeds = None,
     generation: Generation | None = None,
+    max_classes: int = 0,
     **attention: Any,
 ) -> service_pb2.AttendRequest:
     """A request for predictions with attention; `attention` are fields of `Attention`."""
     return service_pb2.AttendRequest(
         model=model_message(model, version),
-        instances=_instances(inputs),
+        instances=_instances(inputs, seed),
         truncate=truncate,
         outputs=_strings(outputs),
         generation=generation.message() if generation else None,
-        seed=seed,
+        max_classes=max_classes,
         attention=Attention(**attention).options(),
     )
 
@@ -211,10 +250,9 @@ def generate_request(
     """A request for one sequence; `generation` are fields of `Generation`."""
     return service_pb2.GenerateRequest(
         model=model_message(model, version),
-        instance=to_instance(inputs),
+        instance=_seeded(to_instance(inputs), seed),
         truncate=truncate,
         generation=Generation(**generation).message(),
-        seed=seed,
         attention=attention.options() if attention else None,
     )
 
@@ -229,12 +267,26 @@ def is_one(inputs: Instances) -> bool:
     return not isinstance(inputs, Sequence)
 
 
-def _instances(inputs: Instances) -> list[values_pb2.Instance]:
+def _instances(inputs: Instances, seed: Seeds) -> list[values_pb2.Instance]:
     if isinstance(inputs, str | bytes):
         raise TypeError('inputs go by name: {"text": …}; `Client.model` says which a model takes')
-    if isinstance(inputs, Sequence):
-        return [to_instance(each) for each in inputs]
-    return [to_instance(inputs)]
+    instances = [to_instance(each) for each in inputs] if isinstance(inputs, Sequence) else [to_instance(inputs)]
+    seeds = seed if isinstance(seed, Sequence) else [seed] * len(instances)
+    if len(seeds) != len(instances):
+        raise ValueError(
+            f"{len(seeds)} seeds for {len(instances)} instances: give one, or as many as there are instances"
+        )
+    return [_seeded(*each) for each in zip(instances, seeds, strict=True)]
+
+
+def _seeded(instance: values_pb2.Instance, seed: int | None) -> values_pb2.Instance:
+    """The instance with a seed; its own where there is none. The caller's own message is not changed."""
+    if seed is None:
+        return instance
+    seeded = values_pb2.Instance()
+    seeded.CopyFrom(instance)
+    seeded.seed = seed
+    return seeded
 
 
 def _strings(value: Strings) -> Sequence[str]:

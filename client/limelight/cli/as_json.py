@@ -1,4 +1,4 @@
-"""Answers as JSON. The shape is an interface: fields are added, never renamed."""
+"""Answers as JSON. The shape is an interface: once released, fields are added, never renamed."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.labels import LabelSet
 from limelight.maps import AttentionMap
-from limelight.predictions import Prediction
+from limelight.predictions import Prediction, Result
 
 # Kept out of a model's description: bytes that belong to no JSON document.
 _HIDDEN = {"examples"}
@@ -45,28 +45,58 @@ def model(description: Model) -> dict[str, Any]:
 
 
 def prediction(answer: Prediction) -> dict[str, Any]:
-    """A prediction: what the model's task does not give is null or empty."""
-    return {"label": answer.label, "probability": answer.probability, "text": answer.text, **plain(answer)}
+    """A prediction: its results by name, and the first class and text, which are null for a model without."""
+    return {
+        "label": answer.label,
+        "probability": answer.probability,
+        "text": answer.text,
+        "results": {name: result(each) for name, each in answer.results.items()},
+        "outputs": plain(answer.outputs),
+        "truncated": answer.truncated,
+        "seed": answer.seed,
+        "provenance": plain(answer.provenance),
+    }
+
+
+def result(each: Result) -> dict[str, Any]:
+    """A result: `kind`, and what it holds."""
+    return {"kind": type(each).__name__.lower(), **plain(each)}
 
 
 def attended(answer: Attended) -> dict[str, Any]:
-    """`{"prediction": ..., "label_sets": {name: ...}, "maps": [...]}`."""
+    """`{"prediction": ..., "label_sets": {name: ...}, "maps": [...], "other_sequences": [...]}`."""
+    others = [
+        {
+            "sequence": other.sequence,
+            # Those that it shares with the best one stand above, once.
+            "label_sets": {
+                name: label_set(each)
+                for name, each in other.label_sets.items()
+                if each is not answer.label_sets.get(name)
+            },
+            "maps": [attention_map(each) for each in other.maps],
+        }
+        for other in answer.other_sequences
+    ]
     return {
         "prediction": prediction(answer.prediction),
         "label_sets": {name: label_set(each) for name, each in answer.label_sets.items()},
         "maps": [attention_map(each) for each in answer.maps],
+        "other_sequences": others,
     }
 
 
 def label_set(labels: LabelSet) -> dict[str, Any]:
-    """A label set: a label for each entry, and for tokens their offsets, special flags and parents."""
+    """A label set in columns: a label for each entry, and what is known of this kind of entry, else null."""
     return {
         "kind": labels.kind,
         "labels": list(labels.labels),
         "offsets": plain(labels.offsets) or None,
-        "special": list(labels.special),
-        "parents": [token.parent for token in labels.tokens] if labels.parent else None,
+        "ids": labels.ids.tolist() or None,
+        "special": labels.special.tolist(),
+        "parents": labels.parents.tolist() or None,
         "parent": labels.parent or None,
+        "inputs": list(labels.origins) or None,
         "grid": plain(labels.grid),
     }
 
@@ -86,17 +116,22 @@ def attention_map(each: AttentionMap) -> dict[str, Any]:
         "stack": each.stack,
         "layer": each.layer,
         "kind": each.kind,
+        "quantity": each.quantity,
         "normalised": each.normalised,
         "signed": each.signed,
         "query": each.query.name,
         "key": each.key.name,
-        "heads": list(each.heads) or None,
+        "head_labels": each.head_labels.name if each.head_labels else None,
+        "feature_labels": each.feature_labels.name if each.feature_labels else None,
+        "heads": list(each.heads),
+        "head_reduction": each.head_reduction,
         "queries": plain(each.query.indices),
         "keys": plain(each.key.indices),
         "axes": list(each.axes),
         "shape": list(each.weights.shape),
         "edges": edges,
         "weights": each.weights.tolist(),
+        "left_out": plain(each.left_out),
     }
 
 
@@ -105,7 +140,7 @@ def event(each: GenerationEvent) -> dict[str, Any]:
     match each:
         case GenerationStart():
             sets = {name: label_set(labels) for name, labels in each.label_sets.items()}
-            return {"event": "start", "truncated": each.truncated, "label_sets": sets}
+            return {"event": "start", "truncated": each.truncated, "seed": each.seed, "label_sets": sets}
         case GeneratedToken():
             maps = [attention_map(map_) for map_ in each.maps]
             token = {"index": each.index, "id": each.id, "text": each.text, "delta": each.delta}

@@ -1,7 +1,7 @@
 """`limelight attend`."""
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,12 +11,19 @@ from rich.console import Console
 from limelight.attended import Attended
 from limelight.cli import as_json, options
 from limelight.cli.inputs import read_instance
+from limelight.cli.places import read_groups
 from limelight.cli.predict import headline
 from limelight.cli.render_terminal import print_blocks
 from limelight.cli.views import Block, blocks
+from limelight.requests import Generation
 from limelight.v1 import values_pb2
 
-Png = Annotated[Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file.")]
+# The server's own number of beams: fewer would make another best sequence.
+_BEAMS = 4
+
+Png = Annotated[
+    Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file, whose folder is made.")
+]
 
 
 def attend(
@@ -27,13 +34,20 @@ def attend(
     example: options.Example = None,
     truncate: options.Truncate = False,
     seed: options.Seed = None,
+    max_classes: options.MaxClasses = 0,
     maps: options.Maps = None,
     layers: options.Layers = None,
     heads: options.Heads = None,
     queries: options.Queries = None,
-    top_k: options.TopK = 0,
+    quantity: options.Numbers = options.Quantity.weights,
     reduce: options.ReduceHeads = None,
     rollout: options.Rollout = False,
+    groups: options.KeyGroups = None,
+    query_groups: options.QueryGroups = None,
+    label_set: options.GroupedSet = "",
+    pool: options.PoolSize = 0,
+    top_k: options.TopK = 0,
+    sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
     png: Png = None,
     as_document: options.Json = False,
@@ -46,12 +60,18 @@ def attend(
     A terminal shades the words or patches by their weight; a pipe gets text with numbers. Of a map with several heads
     it shows the mean unless --head chooses some, and of one with many queries the mean and the strongest pairs unless
     --query does.
+
+    A group is a part of the text, by its characters (--group subject=0:12, in a pair first:0:12), entries by number
+    (#0:3 or #0,-1), or an input (--group question=pair.first).
     """
     # People get the mean over heads: the server computes it, and sends that much less.
     shown_alone = not as_document and not heads and not rollout
     reduction: Literal["mean", "max"] | None = "mean" if shown_alone else None
     if reduce is not None:
         reduction = reduce.value
+    several = None
+    if sequences > 1:
+        several = Generation(strategy="beam", beams=max(_BEAMS, sequences), hypotheses=sequences)
     with options.connect(target, timeout) as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
@@ -61,27 +81,40 @@ def attend(
             version=version,
             truncate=truncate,
             seed=seed,
+            max_classes=max_classes,
+            generation=several,
             maps=maps or (),
             layers=layers or (),
             heads=heads or (),
             queries=queries or (),
-            top_k=top_k,
+            quantity=quantity.value,
             reduce=reduction,
             rollout=rollout,
+            key_groups=read_groups(groups or (), label_set),
+            query_groups=read_groups(query_groups or (), label_set),
+            pool=pool or None,
+            top_k=top_k,
+            sequences=sequences,
             encoding=encoding.value,
         )
-    several = {each.name: each.heads for each in description.maps if each.heads > 1}
-    of = {name: f"{reduction} of {number} heads" for name, number in several.items()}
+    pictures = _pictures(answer, each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
     if png is not None:
         render_png = importlib.import_module("limelight.cli.render_png")  # Pillow is imported for this alone
-        pictures = blocks(answer, each_head=bool(heads), each_query=bool(queries), matrices=True, reduced=of)
         render_png.save(pictures, png, image=_image(instance))
     if as_document:
         as_json.write(as_json.attended(answer))
     elif png is None:
-        _show(answer, blocks(answer, each_head=bool(heads), each_query=bool(queries), reduced=of))
+        _show(answer, pictures)
     else:
         print(png)
+
+
+def _pictures(answer: Attended, *, each_head: bool, each_query: bool, matrices: bool) -> Iterator[Block]:
+    """Those of the best sequence, or of the only answer, and then those of the others."""
+    yield from blocks(answer.maps, each_head=each_head, each_query=each_query, matrices=matrices)
+    for other in answer.other_sequences:
+        of = f"sequence {other.sequence}: {answer.prediction.sequences[other.sequence].text}"
+        yield from blocks(other.maps, each_head=each_head, each_query=each_query, matrices=matrices, of=of)
 
 
 def _show(answer: Attended, pictures: Iterable[Block]) -> None:
@@ -91,6 +124,8 @@ def _show(answer: Attended, pictures: Iterable[Block]) -> None:
     console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
     if answer.prediction.truncated:
         console.print("(the input was cut to the model's limits)", highlight=False)
+    if answer.prediction.seed is not None:
+        console.print(f"(drawn at random: --seed {answer.prediction.seed} brings it again)", highlight=False)
     print_blocks(pictures, console)
 
 

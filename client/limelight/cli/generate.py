@@ -14,10 +14,13 @@ from limelight.requests import Attention
 
 StrategyName = Annotated[options.Strategy, typer.Option("--strategy", help="How tokens are chosen.")]
 Temperature = Annotated[
-    float, typer.Option("--temperature", min=0.0, help="Divides the scores before sampling; 0 means 1.")
+    float | None,
+    typer.Option("--temperature", min=0.0, help="Divides the scores before sampling; 0: the most probable token."),
 ]
 TopTokens = Annotated[int, typer.Option("--top-k", min=0, help="Sample among the k most probable tokens; 0 for all.")]
-TopP = Annotated[float, typer.Option("--top-p", min=0.0, max=1.0, help="Sample among the tokens of this probability.")]
+TopP = Annotated[
+    float | None, typer.Option("--top-p", min=0.0, max=1.0, help="Sample among the tokens of this probability.")
+]
 Beams = Annotated[int, typer.Option("--beams", min=0, help="Beams of beam search; 0 means 4.")]
 Hypotheses = Annotated[int, typer.Option("--hypotheses", min=0, help="Sequences that beam search returns; 0 means 1.")]
 MaxNewTokens = Annotated[
@@ -35,9 +38,9 @@ def generate(
     example: options.Example = None,
     truncate: options.Truncate = False,
     strategy: StrategyName = options.Strategy.greedy,
-    temperature: Temperature = 0.0,
+    temperature: Temperature = None,
     top_k: TopTokens = 0,
-    top_p: TopP = 0.0,
+    top_p: TopP = None,
     beams: Beams = 0,
     hypotheses: Hypotheses = 0,
     max_new_tokens: MaxNewTokens = 0,

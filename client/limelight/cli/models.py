@@ -61,14 +61,17 @@ def _print_model(model: Model) -> None:
             table.add_row(*map(Text, (each.name, each.kind + (", optional" if each.optional else ""), each.summary)))
         _print(table)
     if model.maps:
-        table = _table("attention map", "kind", "heads", "query", "key", "form", "")
+        table = _table("attention map", "kind", "heads", "query", "key", "form", "also", "")
         for map_ in model.maps:
-            row = (map_.name, map_.kind, str(map_.heads), map_.query, map_.key, map_.form, map_.summary)
+            also = ", ".join(map_.quantities)
+            row = (map_.name, map_.kind, str(map_.heads), map_.query, map_.key, map_.form, also, map_.summary)
             table.add_row(*map(Text, row))
         _print(table)
     if model.classes:
         shown = ", ".join(model.classes[:20])
         print(f"classes: {shown}{', …' if len(model.classes) > 20 else ''} ({len(model.classes)})")
+    for target in (target for result in model.results for target in result.targets):
+        print(f"number: {target.name}{f' in {target.unit}' if target.unit else ''}")
     for metric in model.metrics:
         baseline = (
             f" ({metric.baseline_name or 'baseline'}: {metric.baseline:.4g})" if metric.baseline is not None else ""

@@ -23,6 +23,14 @@ class Reduce(StrEnum):
     max = "max"
 
 
+class Quantity(StrEnum):
+    """What the numbers of a map are."""
+
+    weights = "weights"
+    scores = "scores"
+    norms = "norms"
+
+
 class Encoding(StrEnum):
     """How weights travel."""
 
@@ -57,7 +65,8 @@ Example = Annotated[
 Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut what is over the model's limits instead of refusing it.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For models that draw at random.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Draw at random with this seed.")]
+MaxClasses = Annotated[int, typer.Option("--max-classes", min=0, help="Most classes, the best first; 0 for all.")]
 Target = Annotated[str, typer.Option("--target", envvar="LIMELIGHT_TARGET", metavar="HOST:PORT", help="The server.")]
 Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default one.")]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
@@ -69,6 +78,22 @@ Layers = Annotated[list[int] | None, typer.Option("--layer", help="Layers, from 
 Heads = Annotated[list[int] | None, typer.Option("--head", help="Heads, from 0; -1 is the last. Repeatable.")]
 Queries = Annotated[list[int] | None, typer.Option("--query", help="Queries, from 0; -1 is the last. Repeatable.")]
 TopK = Annotated[int, typer.Option("--top-k", min=0, help="Keep the k largest weights of each query; 0 for all.")]
+Numbers = Annotated[Quantity, typer.Option("--quantity", help="What to show, of maps that offer more than weights.")]
+KeyGroups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="NAME=PLACE", help="Sum the weights of keys: a part of the text. Repeatable."),
+]
+QueryGroups = Annotated[
+    list[str] | None,
+    typer.Option("--query-group", metavar="NAME=PLACE", help="The mean over queries, as --group. Repeatable."),
+]
+GroupedSet = Annotated[
+    str, typer.Option("--label-set", metavar="NAME", help="What to group, where axes have several label sets.")
+]
+PoolSize = Annotated[int, typer.Option("--pool", min=0, help="Shrink maps to so many queries and keys; 0 for all.")]
+SequenceMaps = Annotated[
+    int, typer.Option("--sequences", min=1, max=16, help="Show the maps of so many sequences, by beam search.")
+]
 ReduceHeads = Annotated[Reduce | None, typer.Option("--reduce", help="Reduce the heads to one.")]
 Rollout = Annotated[bool, typer.Option("--rollout", help="One map for all self-attention layers of a stack.")]
 WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="How weights travel.")]

@@ -2,7 +2,17 @@
 
 from limelight.cli import as_json, options
 from limelight.cli.inputs import read_instance
-from limelight.predictions import ClassProbability, Prediction
+from limelight.predictions import (
+    Classification,
+    ClassProbability,
+    Embedding,
+    Prediction,
+    Regression,
+    Result,
+    Sequences,
+    Spans,
+    Tagging,
+)
 
 # Raw outputs of at most so many numbers fit into a headline.
 _FEW = 8
@@ -16,6 +26,7 @@ def predict(
     example: options.Example = None,
     truncate: options.Truncate = False,
     seed: options.Seed = None,
+    max_classes: options.MaxClasses = 0,
     as_document: options.Json = False,
     target: options.Target = options.TARGET,
     version: options.Version = 0,
@@ -25,7 +36,7 @@ def predict(
     with options.connect(target, timeout) as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
-        answer = client.predict(model, instance, version=version, truncate=truncate, seed=seed)
+        answer = client.predict(model, instance, version=version, truncate=truncate, seed=seed, max_classes=max_classes)
     if as_document:
         as_json.write(as_json.prediction(answer))
     else:
@@ -33,18 +44,35 @@ def predict(
 
 
 def lines(answer: Prediction) -> list[str]:
-    """A prediction for people, a line each."""
-    shown = [f"{each.probability:.4f}  {each.label}" for each in answer.classes]
-    shown += [f"{index}  {_classes(tags, 3)}" for index, tags in enumerate(answer.tags)]
-    shown += [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in answer.spans]
-    shown += [sequence.text for sequence in answer.sequences]
-    if answer.embedding is not None:
-        shown.append(" ".join(f"{number:.6g}" for number in answer.embedding.reshape(-1).tolist()))
+    """A prediction for people, a line each. Where there are several results, each has its name."""
+    shown = []
+    for name, result in answer.results.items():
+        if len(answer.results) > 1:
+            shown.append(f"{name}:")
+        shown += _result(result)
     if not shown:
         shown += [f"{name} {list(array.shape)}: {array.tolist()}" for name, array in answer.outputs.items()]
     if answer.truncated:
         shown.append("(the input was cut to the model's limits)")
+    if answer.seed is not None:
+        shown.append(f"(drawn at random: --seed {answer.seed} brings it again)")
     return shown
+
+
+def _result(result: Result) -> list[str]:
+    match result:
+        case Classification():
+            return [f"{each.probability:.4f}  {each.label}" for each in result.classes]
+        case Tagging():
+            return [f"{entry}  {_classes(classes, 3)}" for entry, classes in enumerate(result)]
+        case Spans():
+            return [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in result.spans]
+        case Sequences():
+            return [sequence.text for sequence in result.sequences]
+        case Embedding():
+            return [" ".join(f"{number:.6g}" for number in result.vector.reshape(-1).tolist())]
+        case Regression():
+            return [f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in result.numbers]
 
 
 def headline(answer: Prediction) -> str:
@@ -55,6 +83,8 @@ def headline(answer: Prediction) -> str:
         return answer.text
     if answer.spans:
         return answer.spans[0].text
+    if answer.numbers:
+        return ", ".join(f"{each.name} {each.value:.4g} {each.unit}".rstrip() for each in answer.numbers)
     small = {name: array.reshape(-1).tolist() for name, array in answer.outputs.items() if array.size <= _FEW}
     return ", ".join(f"{name} {' '.join(f'{number:.4g}' for number in numbers)}" for name, numbers in small.items())
 

@@ -1,27 +1,32 @@
 """Blocks and matrices as one picture, drawn with Pillow."""
 
 import io
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
 
 from limelight.cli import CommandError
 from limelight.cli.colours import FAINT, colour, ink
+from limelight.cli.render_terminal import caption
 from limelight.cli.views import Block, Heat, Row, Weights, relative, strengths
+from limelight.labels import Region
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 _PAPER, _INK, _QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
 _LARGEST_CELL, _LABELLED_CELL = 24, 11
+# Pixels of the longer side of a grid.
+_GRID = 224
 _MOST_PIXELS = 40_000_000
 
 
 def save(blocks: Iterable[Block], path: Path, *, image: bytes | None = None) -> None:
-    """Draw blocks into a PNG file.
+    """Draw blocks into a PNG file, and make its folder where there is none.
 
     image: the picture that was sent, drawn beside each heat map. Raises: CommandError where the picture would be too
     large, OSError where the file cannot be written.
@@ -33,6 +38,7 @@ def save(blocks: Iterable[Block], path: Path, *, image: bytes | None = None) -> 
     # Written whole or not at all: nobody finds half a picture.
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG", optimize=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(buffer.getvalue())
 
 
@@ -43,11 +49,14 @@ def _panel(block: Block, image: bytes | None) -> Image.Image:
         body = _matrix(block.matrix.weights, block.matrix.queries, block.matrix.keys)
     else:
         body = _shaded(block.rows)
-    font = _font(15)
-    width = max(body.width, round(font.getlength(block.title)))
-    panel = Image.new("RGB", (width, body.height + _LINE + 6), _PAPER)
-    ImageDraw.Draw(panel).text((0, 0), block.title, _INK, font)
+    font, small = _font(15), _font(12)
+    width = max(body.width, round(font.getlength(block.title)), *(round(small.getlength(note)) for note in block.notes))
+    panel = Image.new("RGB", (width, body.height + _LINE * (1 + len(block.notes)) + 6), _PAPER)
+    draw = ImageDraw.Draw(panel)
+    draw.text((0, 0), block.title, _INK, font)
     panel.paste(body, (0, _LINE + 6))
+    for line, note in enumerate(block.notes):
+        draw.text((0, body.height + _LINE * (1 + line) + 8), note, _QUIET, small)
     return panel
 
 
@@ -76,26 +85,47 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str]) -> Im
 
 
 def _grid(heat: Heat, image: bytes | None) -> Image.Image:
+    """The cells; with the image, that image, the image with the cells over the part that they cover, and the cells."""
     rows, columns = heat.cells.shape
-    cell = max(1, 224 // max(rows, columns))
-    _check_size(rows * cell, columns * cell)
-    cells = _cells(heat.cells, cell)
     photograph = _open(image) if image else None
-    drawn = [cells]
-    if photograph is not None:
-        # The picture is stretched to the grid, as the model's preprocessing does.
-        stretched = photograph.resize(
-            cells.size, Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
-        )
-        drawn = [stretched, Image.blend(stretched, cells, 0.6), cells]
-    notes = [f"largest {float(np.abs(heat.cells).max(initial=0.0)):.3f}"]
-    notes += [f"{name} {weight:.3f}" for name, weight in heat.leading]
-    width = sum(each.width for each in drawn) + 8 * (len(drawn) - 1)
-    picture = Image.new("RGB", (width, cells.height + _LINE), _PAPER)
-    for index, each in enumerate(drawn):
-        picture.paste(each, (index * (cells.width + 8), 0))
-    ImageDraw.Draw(picture).text((0, cells.height + 4), ", ".join(notes), _QUIET, _font(12))
+    if photograph is None:
+        cell = max(1, _GRID // max(rows, columns))
+        _check_size(rows * cell, columns * cell)
+        drawn = [_cells(heat.cells, cell)]
+    else:
+        drawn = _laid_over(heat, photograph)
+    note = caption(heat)
+    width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
+    picture = Image.new("RGB", (width, height + _LINE), _PAPER)
+    x = 0
+    for each in drawn:
+        picture.paste(each, (x, 0))
+        x += each.width + 8
+    ImageDraw.Draw(picture).text((0, height + 4), note, _QUIET, _font(12))
     return picture
+
+
+def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
+    """The image, the same with the cells over their region, and the cells, all at one scale."""
+    region = heat.region or Region(0, 0, photograph.width, photograph.height)
+    # The cells can reach beyond the image, where it was padded, and the image beyond the cells, where it was cropped.
+    left, top = min(0.0, region.left), min(0.0, region.top)
+    right, bottom = max(photograph.width, region.right), max(photograph.height, region.bottom)
+    wide, high = region.right - region.left, region.bottom - region.top
+    if wide <= 0 or high <= 0:
+        return [_cells(heat.cells, max(1, _GRID // max(heat.cells.shape)))]
+    scale = min(_GRID / max(wide, high), 3 * _GRID / max(right - left, bottom - top))
+    size = max(1, round(wide * scale)), max(1, round(high * scale))
+    cells = _cells(heat.cells, 1).resize(size, Image.Resampling.NEAREST)
+    whole = Image.new("RGB", (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale))), _PAPER)
+    method = Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
+    shown = max(1, round(photograph.width * scale)), max(1, round(photograph.height * scale))
+    whole.paste(photograph.resize(shown, method), (round(-left * scale), round(-top * scale)))
+    place = round((region.left - left) * scale), round((region.top - top) * scale)
+    covered = whole.copy()
+    under = whole.crop((*place, place[0] + size[0], place[1] + size[1]))
+    covered.paste(Image.blend(under, cells, 0.6), place)
+    return [whole, covered, cells]
 
 
 def _shaded(rows: tuple[Row, ...]) -> Image.Image:
@@ -103,11 +133,15 @@ def _shaded(rows: tuple[Row, ...]) -> Image.Image:
     font, bold = _font(14), _font(14)
     gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
     gutter = gutter if gutter > 10 else 0
-    largest = max((abs(row.weight) for row in rows if row.weight is not None), default=0.0)
+    weighted = [abs(row.weight) for row in rows if row.weight is not None and not math.isnan(row.weight)]
+    largest = max(weighted, default=0.0)
     boxes, y = [], 0
     for row, shades in zip(rows, strengths(rows), strict=True):
         x = gutter
-        for word, joined, strength in zip(row.words, row.joined, shades.tolist(), strict=True):
+        words = list(zip(row.words, row.joined, shades.tolist(), strict=True))
+        if row.left_out is not None:
+            words.append((f"(left out: {row.left_out:.3f})", False, 0.0))
+        for word, joined, strength in words:
             wide = round(font.getlength(word)) + 4
             x += 0 if joined or x == gutter else 5
             if x + wide > _TEXT_WIDTH and x > gutter:
@@ -115,8 +149,8 @@ def _shaded(rows: tuple[Row, ...]) -> Image.Image:
             boxes.append((x, y, wide, word, strength))
             x += wide
         if gutter:
-            own = "" if row.weight is None else f"{row.weight:.3f}"
-            shade = row.weight / largest if row.weight is not None and largest else 0.0
+            own = "" if row.weight is None or math.isnan(row.weight) else f"{row.weight:.3f}"
+            shade = row.weight / largest if own and row.weight is not None and largest else 0.0
             boxes.append((0, y, gutter - 8, row.label or own, shade))
         y += _LINE + 4
     width = max((x + wide for x, _, wide, _, _ in boxes), default=1)
@@ -151,13 +185,17 @@ def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
 def _cells(weights: Weights, cell: int) -> Image.Image:
     palette = np.array([colour(step / 255) for step in range(-255, 256)], np.uint8)
     shades = palette[255 + np.rint(relative(weights) * 255).astype(int)]
+    shades[np.isnan(weights)] = _PAPER
     return Image.fromarray(shades.repeat(cell, axis=0).repeat(cell, axis=1))
 
 
 def _open(image: bytes) -> Image.Image | None:
-    """The picture that was sent; None where this Pillow cannot read it, which is no reason to draw nothing."""
+    """The picture that was sent, turned as its EXIF orientation says, as the server turns it.
+
+    None where this Pillow cannot read it, which is no reason to draw nothing.
+    """
     try:
-        return Image.open(io.BytesIO(image)).convert("RGB")
+        return ImageOps.exif_transpose(Image.open(io.BytesIO(image))).convert("RGB")
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError):
         return None
 

@@ -1,7 +1,9 @@
 """Blocks for the terminal: shaded words and heat maps in colour, or plain text with numbers."""
 
+import math
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 from rich.color import Color
 from rich.console import Console
 from rich.style import Style
@@ -31,23 +33,29 @@ def print_blocks(blocks: Iterable[Block], console: Console) -> None:
 
 
 def plain(block: Block) -> Iterator[str]:
-    """A block as lines of text: `word(weight)`, or a grid of weights."""
+    """A block as lines of text: `word(weight)`, or a grid of weights. What has no weight has no number."""
     yield block.title
     if block.heat is not None:
         for name, weight in block.heat.leading:
-            yield f"{name} {weight:.4f}"
+            yield f"{name} {_number(weight)}"
         for cells in block.heat.cells.tolist():
-            yield " ".join(f"{weight:.4f}" for weight in cells)
+            yield " ".join(f"{_number(weight):>6}" for weight in cells)
         return
     width = max((len(row.label) for row in block.rows), default=0)
     for row in block.rows:
         label = f"{row.label:<{width}}  " if width else ""
-        own = "" if row.weight is None else f"{row.weight:.4f}  "
+        own = "" if row.weight is None else f"{_number(row.weight):<6}  "
+        left_out = "" if row.left_out is None else f"  left out: {row.left_out:.4f}"
         if len(row.words) == 1 and row.weight is not None:
-            yield f"{label}{own}{row.words[0]}"
+            yield f"{label}{own}{row.words[0]}{left_out}"
         else:
-            words = (f"{word}({weight:.4f})" for word, weight in zip(row.words, row.weights.tolist(), strict=True))
-            yield f"{label}{own}{' '.join(words)}"
+            words = zip(row.words, row.weights.tolist(), strict=True)
+            shown = (word if math.isnan(weight) else f"{word}({weight:.4f})" for word, weight in words)
+            yield f"{label}{own}{' '.join(shown)}{left_out}"
+
+
+def _number(weight: float) -> str:
+    return "-" if math.isnan(weight) else f"{weight:.4f}"
 
 
 def legend() -> Text:
@@ -60,31 +68,44 @@ def legend() -> Text:
 
 def _shaded_rows(rows: tuple[Row, ...]) -> Iterator[Text]:
     width = max((len(row.label) for row in rows), default=0)
-    weighted = [row.weight for row in rows if row.weight is not None]
+    weighted = [row.weight for row in rows if row.weight is not None and not math.isnan(row.weight)]
     largest = max((abs(weight) for weight in weighted), default=0.0)
     for row, shades in zip(rows, strengths(rows), strict=True):
         line = Text()
         if width:
             line.append(f"{row.label:>{width}}  ", "bold")
         if row.weight is not None:
-            line.append(f" {row.weight:.2f} ", _style(row.weight / largest if largest else 0.0))
+            absent = math.isnan(row.weight)
+            number = "  -  " if absent else f" {row.weight:.2f} "
+            line.append(number, _style(row.weight / largest if largest and not absent else 0.0))
             line.append(" ")
         for word, joined, strength in zip(row.words, row.joined, shades.tolist(), strict=True):
             if line and not joined:
                 line.append(" ")
             line.append(word, _style(strength))
+        if row.left_out is not None:
+            line.append(f"  left out: {row.left_out:.3f}", "dim")
         yield line
 
 
 def _heat_lines(heat: Heat) -> Iterator[Text]:
-    for cells in relative(heat.cells).tolist():
+    absent = np.isnan(heat.cells).tolist()
+    for cells, missing in zip(relative(heat.cells).tolist(), absent, strict=True):
         line = Text()
-        for strength in cells:
-            line.append("██", Style(color=Color.from_rgb(*colour(strength))))
+        for strength, is_missing in zip(cells, missing, strict=True):
+            if is_missing:
+                line.append("  ")
+            else:
+                line.append("██", Style(color=Color.from_rgb(*colour(strength))))
         yield line
-    largest = float(abs(heat.cells).max(initial=0.0))
-    before = "".join(f", {name} {weight:.3f}" for name, weight in heat.leading)
-    yield Text(f"largest {largest:.3f}{before}", style="dim")
+    yield Text(caption(heat), style="dim")
+
+
+def caption(heat: Heat) -> str:
+    """The largest weight of a grid, and those of the entries before it."""
+    largest = float(np.nanmax(np.abs(heat.cells), initial=0.0))
+    before = "".join(f", {name} {'-' if math.isnan(weight) else f'{weight:.3f}'}" for name, weight in heat.leading)
+    return f"largest {largest:.3f}{before}"
 
 
 def _style(strength: float) -> Style:

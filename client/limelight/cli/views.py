@@ -1,16 +1,16 @@
 """What there is to see in a map: rows of words, a grid of cells, a matrix. How it is drawn is not decided here."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.attended import Attended
-from limelight.labels import LabelSet, Token
+from limelight.labels import LabelSet, Region
 from limelight.maps import AttentionMap
 
 Weights = NDArray[np.float32]
+"""Float32, NaN where there is no number: no edge, left out by `top_k`, or no attention possible."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +25,9 @@ class Row:
     label: str = ""
     """What attends: an output token. Empty where that is plain."""
     weight: float | None = None
-    """The row's own weight among the rows: a sentence's."""
+    """The row's own weight among the rows: a sentence's. None where rows have none."""
+    left_out: float | None = None
+    """The sum of what `top_k` left out of the row; None where nothing was left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +36,8 @@ class Heat:
 
     cells: Weights
     leading: tuple[tuple[str, float], ...]
+    region: Region | None = None
+    """The part of the image that was sent that the cells cover."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,105 +60,147 @@ class Block:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A map as it is looked at: one head, or the mean of several."""
+
+    map: AttentionMap
+    weights: Weights
+    """[query, key]."""
+    left_out: Weights | None
+    """[query]."""
+    heads: str
+    """Which head or heads these are; empty where that is plain."""
+
+
 def blocks(
-    answer: Attended,
+    maps: Sequence[AttentionMap],
     *,
     each_head: bool = False,
     each_query: bool = False,
     matrices: bool = False,
-    reduced: Mapping[str, str] | None = None,
+    of: str = "",
 ) -> Iterator[Block]:
-    """The pictures of an answer, in the order of its maps.
+    """The pictures of maps that belong to one answer, in their order.
 
     each_head: a picture a head, instead of their mean. each_query: a row a query, where a map has many, instead of
-    their mean. matrices: a matrix, where a map has many queries, instead of rows. reduced: what the server has made of
-    the heads of a map, by its name.
+    their mean. matrices: a matrix, where a map has many queries, instead of rows. of: the sequence that they are of,
+    before each title.
     """
-    weights_of_rows = {
-        each.key.name: each.mean_over_heads()[0] for each in answer.maps if len(each.query) == 1 and each.edges is None
-    }
-    for each in answer.maps:
-        dense = each.dense()
-        dense = dense.mean(axis=3) if dense.ndim == 4 else dense
-        if each_head and len(dense) > 1:
-            for head, weights in zip(each.heads or range(len(dense)), dense, strict=True):
-                yield _block(each, weights, f"head {head}", each_query, matrices, weights_of_rows)
-        else:
-            of = f"mean of {len(dense)} heads" if len(dense) > 1 else _one_head(each, reduced or {})
-            yield _block(each, dense.mean(axis=0), of, each_query, matrices, weights_of_rows)
+    seen = [one for each in maps for one in _seen(each, each_head)]
+    weights_of_rows = {one.map.key.name: one.weights[0] for one in seen if len(one.map.query) == 1}
+    for one in seen:
+        yield _block(one, each_query, matrices, weights_of_rows, of)
 
 
-def _one_head(each: AttentionMap, reduced: Mapping[str, str]) -> str:
-    if not each.heads:
-        return reduced.get(each.name, "")
-    return f"head {each.heads[0]}" if each.heads[0] else ""
+def _seen(each: AttentionMap, each_head: bool) -> Iterator[Seen]:
+    dense = each.dense()
+    dense = dense.mean(axis=3) if dense.ndim == 4 else dense
+    weights = np.where(each.present(), dense, np.float32(np.nan))
+    # What was left out of scores adds up to nothing that says anything.
+    left_out = None if each.quantity == "scores" else each.left_out
+    if each_head and len(weights) > 1:
+        for index, head in enumerate(each.heads):
+            left = None if left_out is None else left_out[index]
+            yield Seen(each, weights[index], left, _head(each, head))
+        return
+    mean = None if left_out is None else left_out.mean(axis=0)
+    yield Seen(each, _mean(weights, each), mean, _heads(each))
 
 
-def _block(
-    each: AttentionMap,
-    weights: Weights,
-    of: str,
-    each_query: bool,
-    matrices: bool,
-    weights_of_rows: dict[str, Weights],
-) -> Block:
-    """The picture of one map. Shapes: weights [query, key]."""
-    query, key = each.query, each.key
-    if key.grid is not None:
-        row, what = _grid_row(each, weights)
-        return Block(_title(each, of, what), heat=_heat(key, row))
-    if key.parent and key.parent == query.name:
-        rows = _nested(query, key, weights, weights_of_rows.get(query.name))
-        return Block(_title(each, of), rows=rows)
+def _mean(weights: Weights, each: AttentionMap) -> Weights:
+    """The mean over the first axis. A missing weight counts as 0; a missing score does not count."""
+    there = ~np.isnan(weights)
+    number = np.maximum(there.sum(axis=0), 1) if each.quantity == "scores" else len(weights)
+    mean = np.where(there, weights, 0).sum(axis=0) / number
+    return np.where(there.any(axis=0), mean, np.nan).astype(np.float32)
+
+
+def _heads(each: AttentionMap) -> str:
+    if len(each.heads) > 1:
+        return f"{each.head_reduction or 'mean'} of {len(each.heads)} heads"
+    return _head(each, each.heads[0]) if each.heads and (each.heads[0] or each.head_labels) else ""
+
+
+def _head(each: AttentionMap, index: int) -> str:
+    return each.head_labels.labels[index] if each.head_labels else f"head {index}"
+
+
+def _block(one: Seen, each_query: bool, matrices: bool, weights_of_rows: dict[str, Weights], of: str) -> Block:
+    """The picture of one map."""
+    query, key, weights = one.map.query, one.map.key, one.weights
+    title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
+    if key.grid is not None and key.indices is None:
+        row, what = _grid_row(one)
+        return Block(_title(*title, what), heat=_heat(key, row), notes=_left_out(one))
+    if key.parent and key.parent == query.name and len(key.parents):
+        return Block(_title(*title), rows=_nested(one, weights_of_rows.get(query.name)))
     if len(query) == 1:
         if key.kind == "sentences":
             rows = tuple(_sentence(label, float(weight)) for label, weight in zip(key.labels, weights[0], strict=True))
-            return Block(_title(each, of), rows=rows)
-        label = query.labels[0] if query.indices else ""
-        return Block(_title(each, of), rows=(_words(key, weights[0], label=label),))
+            return Block(_title(*title), rows=rows, notes=_left_out(one))
+        return Block(_title(*title), rows=_each_row(one, labelled=query.indices is not None or query.kind == "groups"))
     if matrices:
-        queries, keys = (tuple(_shown(label, False) for label in labels.labels) for labels in (query, key))
-        return Block(_title(each, of), matrix=Matrix(weights, queries, keys))
+        queries, keys = (tuple(_shown(label) for label in labels.labels) for labels in (query, key))
+        return Block(_title(*title), matrix=Matrix(weights, queries, keys), notes=_left_out(one))
     if each_query or query.name != key.name or query.indices is not None:
-        rows = tuple(_words(key, row, label=label) for label, row in zip(query.labels, weights, strict=True))
-        return Block(_title(each, of), rows=rows)
+        return Block(_title(*title), rows=_each_row(one))
     return Block(
-        _title(each, of, f"mean over {len(query)} queries"),
-        rows=(_words(key, weights.mean(axis=0)),),
-        notes=("strongest: " + ", ".join(_strongest(query, key, weights)),),
+        _title(*title, f"mean over {len(query)} queries"),
+        rows=(_words(key, _mean(weights, one.map)),),
+        notes=("strongest: " + ", ".join(_strongest(query, key, weights)), *_left_out(one)),
     )
 
 
-def _title(each: AttentionMap, *parts: str) -> str:
-    return " · ".join((each.name, *(part for part in parts if part)))
+def _left_out(one: Seen) -> tuple[str, ...]:
+    """What was left out, for pictures whose rows cannot say it themselves."""
+    if one.left_out is None:
+        return ()
+    each = "" if len(one.left_out) == 1 else ", mean over queries"
+    return (f"left out: {float(one.left_out.mean()):.4f}{each}",)
 
 
-def _grid_row(each: AttentionMap, weights: Weights) -> tuple[Weights, str]:
+def _each_row(one: Seen, *, labelled: bool = True) -> tuple[Row, ...]:
+    """A row a query."""
+    labels = one.map.query.labels if labelled else [""] * len(one.weights)
+    return tuple(
+        _words(one.map.key, weights, label=label, left_out=None if one.left_out is None else float(one.left_out[index]))
+        for index, (label, weights) in enumerate(zip(labels, one.weights, strict=True))
+    )
+
+
+def _title(*parts: str) -> str:
+    return " · ".join(part for part in parts if part)
+
+
+def _grid_row(one: Seen) -> tuple[Weights, str]:
     """The one row of weights to lay over the grid, and what it is."""
+    query, weights = one.map.query, one.weights
     if len(weights) == 1:
-        return weights[0], f"{each.query.labels[0]}'s row" if each.query.indices else ""
-    if each.query.grid is not None and each.query.grid.leading:
-        return weights[0], f"{each.query.grid.leading[0]}'s row"
-    return weights.mean(axis=0), f"mean over {len(weights)} queries"
+        return weights[0], f"{query.labels[0]}'s row" if query.indices else ""
+    if query.grid is not None and query.indices is None and query.grid.leading:
+        return weights[0], f"{query.grid.leading[0]}'s row"
+    return _mean(weights, one.map), f"mean over {len(weights)} queries"
 
 
 def _heat(key: LabelSet, row: Weights) -> Heat:
     assert key.grid is not None
     before = len(key.grid.leading)
     leading = tuple((name, float(weight)) for name, weight in zip(key.grid.leading, row[:before], strict=True))
-    return Heat(row[before:].reshape(key.grid.rows, key.grid.columns), leading)
+    return Heat(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
 
 
-def _nested(query: LabelSet, key: LabelSet, weights: Weights, own: Weights | None) -> tuple[Row, ...]:
+def _nested(one: Seen, own: Weights | None) -> tuple[Row, ...]:
     """A row a sentence, of its own words."""
+    query, key = one.map.query, one.map.key
     # A selection renumbers the sentences; a word's parent is a number of the whole set.
     numbers = query.indices if query.indices is not None else range(len(query))
-    parents = np.array([token.parent for token in key.tokens])
     rows = []
     for position, number in enumerate(numbers):
-        inside = np.flatnonzero(parents == number).tolist()
+        inside = np.flatnonzero(key.parents == number)
         weight = None if own is None or len(own) != len(query) else float(own[position])
-        rows.append(_words(key.take(inside), weights[position, inside], weight=weight))
+        left_out = None if one.left_out is None else float(one.left_out[position])
+        rows.append(_words(key.take(inside), one.weights[position, inside], weight=weight, left_out=left_out))
     return tuple(rows)
 
 
@@ -162,22 +208,27 @@ def _sentence(label: str, weight: float) -> Row:
     return Row((label,), np.array([weight], np.float32), (False,), weight=weight)
 
 
-def _words(key: LabelSet, weights: Weights, *, label: str = "", weight: float | None = None) -> Row:
-    joined = [False] * len(key)
-    for index in range(1, len(key.tokens)):
-        joined[index] = _follows(key.tokens[index - 1], key.tokens[index])
-    words = [_shown(word, join) for word, join in zip(key.labels, joined, strict=True)]
-    return Row(tuple(words), weights, tuple(joined), _shown(label, False), weight)
+def _words(
+    key: LabelSet, weights: Weights, *, label: str = "", weight: float | None = None, left_out: float | None = None
+) -> Row:
+    words = tuple(_shown(word) for word in key.labels)
+    return Row(words, weights, tuple(_follows(key).tolist()), _shown(label), weight, left_out)
 
 
-def _follows(one: Token, other: Token) -> bool:
-    return not one.special and not other.special and one.end == other.start and one.end > one.start
+def _follows(key: LabelSet) -> NDArray[np.bool_]:
+    """[entry]: True where a token follows the one before without a space, in the same text."""
+    joined = np.zeros(len(key), np.bool_)
+    if key.kind in ("tokens", "output_steps") and len(key.starts):
+        text = ~key.special & (key.ends > key.starts)
+        joined[1:] = text[1:] & text[:-1] & (key.ends[:-1] == key.starts[1:])
+        for column in (key.parents, key.input_indices):
+            if len(column):
+                joined[1:] &= column[1:] == column[:-1]
+    return joined
 
 
-def _shown(word: str, joined: bool) -> str:
-    """A token without its vocabulary's marks for the beginning or inside of a word, and without what breaks a line."""
-    word = word.lstrip("▁Ġ") or word
-    word = word.removeprefix("##") if joined and len(word) > 2 else word
+def _shown(word: str) -> str:
+    """A token without what breaks a line."""
     if word.isspace():
         return "␣" * len(word)
     return "".join(character if character.isprintable() else "␣" for character in word)
@@ -185,16 +236,17 @@ def _shown(word: str, joined: bool) -> str:
 
 def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) -> Iterator[str]:
     """The largest weights between entries that stand for parts of the input."""
-    special = np.array(query.special)[:, None] | np.array(key.special)
-    scores = np.where(special, -1.0, np.abs(weights))
+    special = query.special[:, None] | key.special
+    scores = np.where(special | np.isnan(weights), -1.0, np.abs(weights))
     for place in np.argsort(-scores, axis=None, kind="stable")[:most].tolist():
         row, column = divmod(place, len(key))
         if scores[row, column] > 0:
-            yield f"{_shown(query.labels[row], False)} → {_shown(key.labels[column], False)} {weights[row, column]:.2f}"
+            yield f"{_shown(query.labels[row])} → {_shown(key.labels[column])} {weights[row, column]:.2f}"
 
 
 def relative(weights: Weights) -> Weights:
-    """Weights over the largest of them, from -1 to 1; zeros where all are zero."""
+    """Weights over the largest of them, from -1 to 1; zeros where all are zero, or there is no number."""
+    weights = np.nan_to_num(weights, nan=0.0)
     largest = np.abs(weights).max(initial=0.0)
     return weights / largest if largest > 0 else np.zeros_like(weights)
 

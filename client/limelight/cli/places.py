@@ -1,0 +1,52 @@
+"""Groups as they are written on the command line: `NAME=PLACE`.
+
+| PLACE | the entries |
+| --- | --- |
+| `0:12` | tokens that share a character with this part of the text |
+| `first:0:12`, `2:0:12` | the same, in the first or second text of a pair, in sentence 2 of a document |
+| `#0:3`, `#3`, `#0,2,-1` | entries by number; a negative one counts from the end |
+| `text`, `pair.first` | all that come from this input |
+
+A name that is given several times is the union of its places.
+"""
+
+import re
+from collections.abc import Sequence
+
+from limelight.cli import CommandError
+from limelight.groups import Grouping, Member, TextSpan
+
+_SPAN = re.compile(r"(?:(?P<part>first|second|\d+):)?(?P<start>\d+):(?P<end>\d+)")
+_RANGE = re.compile(r"#(?P<start>-?\d*):(?P<end>-?\d*)")
+_INDICES = re.compile(r"#-?\d+(,-?\d+)*")
+_INPUT = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+def read_groups(arguments: Sequence[str], label_set: str) -> Sequence[Grouping]:
+    """The groups of one axis. Raises: CommandError for one that is no `NAME=PLACE`."""
+    groups: dict[str, list[Member]] = {}
+    for argument in arguments:
+        name, equals, place = argument.partition("=")
+        if not equals or not name:
+            raise CommandError(f"a group is NAME=PLACE, not {argument!r}", status=2)
+        groups.setdefault(name, []).extend(_members(place))
+    return [Grouping(groups=groups, label_set=label_set)] if groups else []
+
+
+def _members(place: str) -> list[Member]:
+    if span := _SPAN.fullmatch(place):
+        start, end, part = int(span["start"]), int(span["end"]), span["part"]
+        match part:
+            case "first" | "second":
+                return [TextSpan(start, end, part=part)]
+            case None:
+                return [TextSpan(start, end)]
+        return [TextSpan(start, end, sentence=int(part))]
+    if entries := _RANGE.fullmatch(place):
+        return [slice(*(int(each) if each else None for each in (entries["start"], entries["end"])))]
+    if _INDICES.fullmatch(place):
+        return [int(index) for index in place[1:].split(",")]
+    if _INPUT.fullmatch(place):
+        return [place]
+    wanted = "START:END in the text, #START:END or #INDEX for entries, or the name of an input"
+    raise CommandError(f"{place!r} is no place of a group: {wanted}", status=2)

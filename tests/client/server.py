@@ -1,17 +1,21 @@
 """A small server that speaks the protocol with made-up models, so that the client is tested over a real socket.
 
 `scribe` classifies text (two layers of two heads), `han` reads documents (edges), `vit` reads images (a grid), `echo`
-puts out its input in capitals. What each computes is simple enough to check by hand; every request is kept.
+puts out its input in capitals, `weather` has several results. What each computes is simple enough to check by hand;
+every request is kept.
 """
 
+import io
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 import grpc
 import numpy as np
 from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
+from PIL import Image, ImageOps
 
 from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2 as attention
@@ -44,6 +48,8 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         self.metadata = dict(context.invocation_metadata())
         self.check(request.model, context)
         answers = [answer(request.model.name, instance, request.generation) for instance in request.instances]
+        for each in answers:
+            fewer_classes(each, request.max_classes)
         return service.PredictResponse(predictions=[each.prediction for each in answers])
 
     def Attend(self, request, context):
@@ -51,6 +57,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         self.check(request.model, context)
         answers = [answer(request.model.name, instance, request.generation) for instance in request.instances]
         for each in answers:
+            fewer_classes(each, request.max_classes)
             select(each, request.attention, context)
         return service.AttendResponse(results=answers)
 
@@ -64,23 +71,27 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
             abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"model {request.model.name!r} does not generate")
         whole = answer("echo", request.instance, request.generation)
         steps, source = whole.label_sets
-        yield service.GenerateResponse(start=service.GenerationStart(label_sets=[source]))
-        best = whole.prediction.sequences.sequences[0]
+        start = service.GenerationStart(label_sets=[source])
+        if whole.prediction.HasField("seed"):
+            start.seed = whole.prediction.seed
+        yield service.GenerateResponse(start=start)
+        sequences = whole.prediction.results[0].sequences.sequences
+        best = sequences[0]
         weights = np.frombuffer(whole.maps[0].weights.data, "<f4").reshape(whole.maps[0].weights.shape)
         beam = request.generation.strategy == service.STRATEGY_BEAM
-        for step, token in enumerate([] if beam else steps.tokens):
+        for step, text in enumerate([] if beam else steps.texts):
             if "slow" in request.instance.inputs["text"].text:
                 time.sleep(0.2)
-            delta = token.text if step == 0 or token.special else f" {token.text}"
+            delta = text if step == 0 or steps.special[step] else f" {text}"
             event = service.GeneratedToken(
-                index=step, id=best.token_ids[step], text=token.text, log_probability=-0.5, delta=delta
+                index=step, id=best.token_ids[step], text=text, log_probability=-0.5, delta=delta
             )
             if request.HasField("attention"):
                 row = event.maps.add()
                 row.CopyFrom(whole.maps[0])
                 row.weights.CopyFrom(to_tensor(weights[:, step : step + 1]))
             yield service.GenerateResponse(token=event)
-        end = service.GenerationEnd(sequences=whole.prediction.sequences.sequences, label_set=steps)
+        end = service.GenerationEnd(sequences=sequences, label_set=steps)
         if beam:
             end.maps.extend(whole.maps)
         finished.append(True)
@@ -113,8 +124,14 @@ def abort(context, code, message, *details):
     context.abort(code, message)
 
 
+def fewer_classes(each, most):
+    for result in each.prediction.results:
+        if most and result.HasField("classification"):
+            del result.classification.classes[most:]
+
+
 def select(each, options, context):
-    """Names and the mean over heads are all that these tests need of a selection."""
+    """Names, the mean over heads, top k and the number of sequences are all that these tests need of the options."""
     names = [name for selection in options.selections for name in selection.names] or ["*"]
     kept = [map_ for map_ in each.maps if any(fnmatchcase(map_.name, name) for name in names)]
     if not kept:
@@ -124,12 +141,31 @@ def select(each, options, context):
         bad = error_details_pb2.BadRequest(field_violations=[violation])
         abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"no map matches {names[0]!r}", bad)
     for map_ in kept:
+        weights = np.frombuffer(map_.weights.data, "<f4").reshape(map_.weights.shape)
         if options.reduce_heads:
-            weights = np.frombuffer(map_.weights.data, "<f4").reshape(map_.weights.shape)
-            map_.weights.CopyFrom(to_tensor(weights.mean(axis=0, keepdims=True)))
-            del map_.heads[:]
+            map_.head_reduction = options.reduce_heads
+            weights = weights.mean(axis=0, keepdims=True)
+            map_.weights.CopyFrom(to_tensor(weights))
+        if options.top_k:
+            cut(map_, weights, options.top_k)
     del each.maps[:]
     each.maps.extend(kept)
+    del each.other_sequences[max(1, options.sequences) - 1 :]
+
+
+def cut(each, weights, most):
+    """The `most` best keys of each query, by head, as edges."""
+    order = np.argsort(-weights, axis=2, kind="stable")[:, :, :most]
+    kept = np.zeros(weights.shape, bool)
+    np.put_along_axis(kept, order, True, axis=2)
+    query_index, key_index = np.nonzero(kept.any(axis=0))
+    here = np.ascontiguousarray(weights[:, query_index, key_index])
+    each.weights.CopyFrom(to_tensor(here))
+    each.query_index.CopyFrom(to_tensor(query_index.astype(np.int32)))
+    each.key_index.CopyFrom(to_tensor(key_index.astype(np.int32)))
+    sums = [np.bincount(query_index, row, weights.shape[1]) for row in here]
+    rest = weights.sum(axis=2) - np.array(sums)
+    each.left_out.CopyFrom(to_tensor(rest.astype(np.float32)))
 
 
 def answer(name, instance, generation):
@@ -137,49 +173,77 @@ def answer(name, instance, generation):
     made_by = attended.prediction.provenance
     made_by.model.name, made_by.model.version = name, 1
     made_by.provider, made_by.batch_rows, made_by.compute_nanoseconds = "CPUExecutionProvider", 1, 1_500_000
+    if generation.strategy == service.STRATEGY_SAMPLE:
+        attended.prediction.seed = instance.seed if instance.HasField("seed") else FRESH_SEED
     return attended
+
+
+# The seed that an unseeded sample draws from: larger than any 63-bit integer.
+FRESH_SEED = 2**63 + 1
 
 
 def normalised(scores):
     return (scores / scores.sum(axis=-1, keepdims=True)).astype(np.float32)
 
 
-def word_tokens(text):
-    at, tokens = 0, []
+@dataclass
+class Columns:
+    """The columns of a label set of tokens."""
+
+    texts: list = field(default_factory=list)
+    starts: list = field(default_factory=list)
+    ends: list = field(default_factory=list)
+    ids: list = field(default_factory=list)
+    special: list = field(default_factory=list)
+
+    def add(self, text, start=0, end=0, special=False):
+        self.texts.append(text)
+        self.starts.append(start)
+        self.ends.append(end)
+        self.ids.append(len(text))
+        self.special.append(special)
+
+    def message(self, name, kind="LABEL_KIND_TOKENS", **fields):
+        columns = {name: values for name, values in vars(self).items() if name != "special" or any(values)}
+        return attention.LabelSet(name=name, kind=kind, size=len(self.texts), **columns, **fields)
+
+
+def words_of(text, into=None, offset=0):
+    """The words of a text; the id of each is its length."""
+    columns, at = into or Columns(), 0
     for word in text.split():
         at = text.index(word, at)
-        tokens.append(attention.Token(text=word, start=at, end=at + len(word)))
+        columns.add(word, offset + at, offset + at + len(word))
         at += len(word)
-    return tokens
+    return columns
 
 
 def classes(**probabilities):
     ranked = sorted(enumerate(probabilities.items()), key=lambda each: -each[1][1])
     rows = [service.ClassProbability(label=label, index=index, probability=p) for index, (label, p) in ranked]
-    return service.Classification(classes=rows)
+    return service.Result(name="class", classification=service.Classification(classes=rows))
 
 
 def scribe(instance, _):
     """Each head attends to words by their length to the power of its number; `[CLS]` and `[SEP]` count as length 1."""
-    text = instance.inputs["text"].text
-    tokens = [
-        attention.Token(text="[CLS]", special=True),
-        *word_tokens(text),
-        attention.Token(text="[SEP]", special=True),
-    ]
-    lengths = np.array([1.0 if token.special else len(token.text) for token in tokens])
-    size = len(tokens)
+    columns = Columns()
+    columns.add("[CLS]", special=True)
+    words_of(instance.inputs["text"].text, columns)
+    columns.add("[SEP]", special=True)
+    lengths = np.array([1.0, *map(len, columns.texts[1:-1]), 1.0])
+    size = len(lengths)
     maps = []
     for layer in range(2):
         weights = np.stack([normalised(np.tile(lengths ** (2 * layer + head), (size, 1))) for head in range(2)])
         maps.append(
             attention.AttentionMap(
                 name=f"encoder.{layer}.self", stack="encoder", layer=layer, kind="MAP_KIND_SELF", normalised=True,
-                query_labels="tokens", key_labels="tokens", heads=[0, 1], weights=to_tensor(weights),
+                quantity="QUANTITY_WEIGHTS", query_labels="tokens", key_labels="tokens", heads=[0, 1],
+                weights=to_tensor(weights),
             )
         )  # fmt: skip
-    labels = attention.LabelSet(name="tokens", kind="LABEL_KIND_TOKENS", size=size, tokens=tokens)
-    prediction = service.Prediction(classification=classes(short=0.25, long=0.75))
+    labels = columns.message("tokens", inputs=["text"])
+    prediction = service.Prediction(results=[classes(short=0.25, long=0.75)])
     prediction.outputs["logits"].CopyFrom(to_tensor(np.array([0.0, np.log(3)], np.float32)))
     return service.Attended(prediction=prediction, label_sets=[labels], maps=maps)
 
@@ -195,38 +259,41 @@ def han(instance, _):
         for piece in text.split(". "):
             sentences.append((piece, at))
             at += len(piece) + 2
-    words, labels, counts = [], [], []
+    words, parents = Columns(), []
     for index, (text, start) in enumerate(sentences):
-        labels.append(attention.Token(start=start, end=start + len(text)))
-        pieces = word_tokens(text)
-        counts.append(len(pieces))
-        for word in pieces:
-            words.append(attention.Token(text=word.text, start=start + word.start, end=start + word.end, parent=index))
-    parents = np.array([word.parent for word in words], np.int32)
-    lengths = np.array([len(word.text) for word in words], float)
+        words_of(text, words, start)
+        parents += [index] * (len(words.texts) - len(parents))
+    counts = np.bincount(parents)
+    parents = np.array(parents, np.int32)
+    lengths = np.array([len(word) for word in words.texts], float)
     sums = np.bincount(parents, lengths)
     word_map = attention.AttentionMap(
         name="word", stack="word", kind="MAP_KIND_POOL", normalised=True, heads=[0],
         query_labels="sentences", key_labels="words", weights=to_tensor(np.float32(lengths / sums[parents])[None]),
-        query_index=to_tensor(parents), key_index=to_tensor(np.arange(len(words), dtype=np.int32)),
+        query_index=to_tensor(parents), key_index=to_tensor(np.arange(len(parents), dtype=np.int32)),
     )  # fmt: skip
     sentence_map = attention.AttentionMap(
         name="sentence", stack="sentence", kind="MAP_KIND_POOL", normalised=True, heads=[0],
         query_labels="document", key_labels="sentences", weights=to_tensor(normalised(np.array([[counts]], float))),
     )  # fmt: skip
+    starts = [start for _, start in sentences]
     sets = [
+        words.message("words", parents=parents, parent="sentences", inputs=["document"]),
         attention.LabelSet(
-            name="words", kind="LABEL_KIND_TOKENS", size=len(words), tokens=words, parent="sentences"
+            name="sentences", kind="LABEL_KIND_SENTENCES", size=len(sentences), inputs=["document"],
+            starts=starts, ends=[start + len(text) for text, start in sentences],
         ),
-        attention.LabelSet(name="sentences", kind="LABEL_KIND_SENTENCES", size=len(labels), tokens=labels),
         attention.LabelSet(name="document", kind="LABEL_KIND_ONE", size=1),
     ]  # fmt: skip
-    prediction = service.Prediction(classification=classes(networking=0.9, files=0.1))
+    prediction = service.Prediction(results=[classes(networking=0.9, files=0.1)])
     return service.Attended(prediction=prediction, label_sets=sets, maps=[word_map, sentence_map])
 
 
-def vit(_, __):
-    """A class token before 4 x 4 patches. It attends to entry i with a weight of (i + 1) / 153, the patches evenly."""
+def vit(instance, _):
+    """A class token before 4 x 4 patches. It attends to entry i with a weight of (i + 1) / 153, the patches evenly.
+
+    The patches cover the largest square in the middle of the image, turned as its orientation says.
+    """
     weights = normalised(np.vstack([np.arange(1.0, 18.0), np.ones((16, 17))]))
     maps = [
         attention.AttentionMap(
@@ -235,48 +302,77 @@ def vit(_, __):
         )
         for layer in range(2)
     ]  # fmt: skip
-    grid = attention.Grid(rows=4, columns=4, leading=["[class]"])
-    labels = attention.LabelSet(name="patches", kind="LABEL_KIND_GRID", size=17, grid=grid)
+    wide, high = ImageOps.exif_transpose(Image.open(io.BytesIO(instance.inputs["image"].image))).size
+    side = min(wide, high)
+    left, top = (wide - side) / 2, (high - side) / 2
+    region = attention.Region(left=left, top=top, right=left + side, bottom=top + side)
+    grid = attention.Grid(rows=4, columns=4, leading=["[class]"], region=region)
+    labels = attention.LabelSet(name="patches", kind="LABEL_KIND_GRID", size=17, grid=grid, inputs=["image"])
     digits = {str(digit): 0.91 if digit == 7 else 0.01 for digit in range(10)}
-    return service.Attended(
-        prediction=service.Prediction(classification=classes(**digits)), label_sets=[labels], maps=maps
-    )
+    return service.Attended(prediction=service.Prediction(results=[classes(**digits)]), label_sets=[labels], maps=maps)
 
 
 def echo(instance, generation):
-    """Puts out its input in capitals, or `target`; each step looks at the word it repeats with 0.6, the rest evenly."""
-    source = word_tokens(instance.inputs["text"].text)
-    said = instance.inputs["target"].text.split() if "target" in instance.inputs else [t.text.upper() for t in source]
+    """Puts out its input in capitals, or `target`; each step looks at the word it repeats with 0.6, the rest evenly.
+
+    The second hypothesis is the first word in small letters.
+    """
+    source = words_of(instance.inputs["text"].text)
+    said = instance.inputs["target"].text.split() if "target" in instance.inputs else [t.upper() for t in source.texts]
     if generation.max_new_tokens:
         said = said[: generation.max_new_tokens]
-    text, steps, at = " ".join(said), [], 0
-    for word in said:
-        steps.append(attention.Token(text=word, start=at, end=at + len(word)))
-        at += len(word) + 1
-    steps.append(attention.Token(text="</s>", start=len(text), end=len(text), special=True))
-    weights = np.full((1, len(steps), len(source)), 0.4 / max(1, len(source) - 1), np.float32)
-    for step in range(len(steps)):
-        weights[0, step, min(step, len(source) - 1)] = 0.6
+    best, steps, cross = said_by_echo(said, len(source.texts))
+    sequences, others = [best], []
+    if generation.hypotheses > 1:
+        small, other_steps, other_cross = said_by_echo([said[0].lower()], len(source.texts))
+        sequences.append(small)
+        others.append(service.SequenceAttention(sequence=1, label_sets=[other_steps], maps=[other_cross]))
+    prediction = service.Prediction()
+    prediction.results.add(name="text").sequences.sequences.extend(sequences)
+    sets = [steps, source.message("source", inputs=["text"])]
+    return service.Attended(prediction=prediction, label_sets=sets, maps=[cross], other_sequences=others)
+
+
+def said_by_echo(said, source):
+    """A sequence, its output steps and its attention over so many words of the source."""
+    text = " ".join(said)
+    columns = words_of(text)
+    columns.add("</s>", len(text), len(text), special=True)
+    weights = np.full((1, len(columns.texts), source), 0.4 / max(1, source - 1), np.float32)
+    for step in range(len(columns.texts)):
+        weights[0, step, min(step, source - 1)] = 0.6
     cross = attention.AttentionMap(
         name="decoder.cross", stack="decoder", kind="MAP_KIND_CROSS", normalised=True, heads=[0],
         query_labels="output", key_labels="source", weights=to_tensor(weights),
     )  # fmt: skip
-    sets = [
-        attention.LabelSet(name="output", kind="LABEL_KIND_OUTPUT_STEPS", size=len(steps), tokens=steps),
-        attention.LabelSet(name="source", kind="LABEL_KIND_TOKENS", size=len(source), tokens=source),
-    ]
     sequence = service.Sequence(
-        text=text, token_ids=range(len(steps)), log_probabilities=[-0.5] * len(steps), finish_reason="FINISH_REASON_END"
+        text=text,
+        token_ids=range(len(columns.texts)),
+        log_probabilities=[-0.5] * len(columns.texts),
+        finish_reason="FINISH_REASON_END",
     )
-    other = service.Sequence(
-        text=text.lower(), token_ids=[9], log_probabilities=[-2.0], finish_reason="FINISH_REASON_END"
-    )
-    sequences = [sequence, other][: max(1, generation.hypotheses)]
-    prediction = service.Prediction(sequences=service.Sequences(sequences=sequences))
-    return service.Attended(prediction=prediction, label_sets=sets, maps=[cross])
+    return sequence, columns.message("output", "LABEL_KIND_OUTPUT_STEPS"), cross
 
 
-MODELS = {"echo": echo, "han": han, "scribe": scribe, "vit": vit}
+def weather(instance, _):
+    """Several results: two numbers, a class for each word, the best span and a vector; no maps."""
+    words = words_of(instance.inputs["text"].text).texts
+    prediction = service.Prediction()
+    numbers = prediction.results.add(name="forecast").regression.numbers
+    numbers.add(name="temperature", value=21.5, unit="°C")
+    numbers.add(name="index", value=3.0)
+    tags = prediction.results.add(name="words").tagging
+    tags.label_set, tags.classes_per_entry = "tokens", 2
+    for word in words:
+        tags.labels.extend(["LONG", "SHORT"] if len(word) > 3 else ["SHORT", "LONG"])
+        tags.indices.extend([1, 0] if len(word) > 3 else [0, 1])
+        tags.probabilities.extend([0.75, 0.25])
+    prediction.results.add(name="place").spans.spans.add(text=words[0], start=0, end=len(words[0]), probability=0.5)
+    prediction.results.add(name="vector").embedding.vector.CopyFrom(to_tensor(np.array([1.0, 2.0], np.float32)))
+    return service.Attended(prediction=prediction)
+
+
+MODELS = {"echo": echo, "han": han, "scribe": scribe, "vit": vit, "weather": weather}
 
 
 def GetModel(name):
@@ -295,12 +391,16 @@ def GetModel(name):
             [("image", "IMAGE", False)],
             ("encoder.0.self", "encoder.1.self"),
         ),
+        "weather": ("Weather", "REGRESSION", [("text", "TEXT", False)], ()),
     }[name]
     description = model.ModelDescription(
         name=name, version=1, title=title, task=f"TASK_{task}", summary=f"{title}, made up for tests.",
         inputs=[model.InputDescription(name=n, kind=f"INPUT_KIND_{k}", optional=o) for n, k, o in inputs],
         maps=[
-            model.MapDescription(name=n, heads=1 + n.startswith("encoder"), query_labels="q", key_labels="k")
+            model.MapDescription(
+                name=n, heads=1 + n.startswith("encoder"), query_labels="q", key_labels="k",
+                quantities=["QUANTITY_SCORES", "QUANTITY_NORMS"], interventions=["INTERVENTION_KIND_HEAD_SCALES"],
+            )
             for n in stack
         ],
         metrics=[
@@ -308,10 +408,12 @@ def GetModel(name):
         ],
     )  # fmt: skip
     if name == "echo":
-        description.result.sequence.target_input = "target"
-        description.result.sequence.max_new_tokens = 32
+        made = description.results.add(name="text").sequence
+        made.label_set, made.target_input, made.max_new_tokens = "output", "target", 32
+    if name == "weather":
+        description.results.add(name="forecast").regression.targets.add(name="temperature", unit="°C")
     if name == "scribe":
-        description.result.classes.labels.extend(["short", "long"])
+        description.results.add(name="class").classes.labels.extend(["short", "long"])
         description.examples.add().inputs["text"].text = "an example of the model"
         description.taxonomy.scoring.append("scaled multiplicative")
         description.citation.authors.append("Nobody")

@@ -14,7 +14,9 @@ def make(name: str, weights: np.ndarray, query: str, key: str) -> AttentionMap:
         plain(side, "output_steps" if side == "output" else "tokens", [f"{side}{index}" for index in range(size)])
         for side, size in zip((query, key), weights.shape[1:], strict=True)
     ]
-    return AttentionMap(name, "s", 0, "self", True, False, (0, 1), weights.astype(np.float32), axes[0], axes[1])
+    return AttentionMap(
+        name=name, kind="self", heads=(0, 1), weights=weights.astype(np.float32), query=axes[0], key=axes[1]
+    )
 
 
 def test_self_attention_is_a_list_of_layers_with_its_tokens(client: limelight.Client):

@@ -13,8 +13,8 @@ import pytest
 
 import limelight
 from limelight import calls
-from limelight.v1 import attention_pb2, service_pb2
-from tests.client.server import Server
+from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from tests.client.server import FRESH_SEED, Server
 
 Ask = Callable[..., Any]
 
@@ -61,6 +61,7 @@ def test_a_prediction_has_its_classes_outputs_and_provenance(ask: Ask):
     assert (answer.provenance.model, answer.provenance.version) == ("scribe", 1)
     assert answer.provenance.compute_seconds == 0.0015
     assert answer.embedding is None
+    assert answer.seed is None
     assert not answer.truncated
 
 
@@ -103,6 +104,11 @@ def test_what_is_asked_for_goes_onto_the_wire(ask: Ask, server: Server):
         truncate=True,
         outputs="logits",
         seed=0,
+        max_classes=1,
+        quantity="norms",
+        key_groups={"head": slice(0, 2), "text": "text"},
+        query_groups=limelight.Grouping(groups={"all": slice(None)}, label_set="tokens", reduction="sum"),
+        sequences=2,
         maps=["encoder.*"],
         layers=-1,
         heads=[0, 1],
@@ -110,7 +116,7 @@ def test_what_is_asked_for_goes_onto_the_wire(ask: Ask, server: Server):
         top_k=3,
         encoding="uint8",
         max_response_bytes=1000,
-        generation=limelight.Generation(strategy="beam", beams=2, length_penalty=0.0),
+        generation=limelight.Generation(strategy="beam", beams=2, length_penalty=0.0, temperature=0.0),
     )
     request = server.servicer.requests[-1]
     assert (request.model.name, request.model.version, request.truncate, list(request.outputs)) == (
@@ -119,11 +125,31 @@ def test_what_is_asked_for_goes_onto_the_wire(ask: Ask, server: Server):
         True,
         ["logits"],
     )
-    assert request.HasField("seed")
-    assert request.generation == service_pb2.GenerationOptions(strategy="STRATEGY_BEAM", beams=2, length_penalty=0.0)
+    assert request.instances[0].HasField("seed")
+    assert request.max_classes == 1
+    assert request.generation == service_pb2.GenerationOptions(
+        strategy="STRATEGY_BEAM", beams=2, length_penalty=0.0, temperature=0.0
+    )
     assert request.attention == attention_pb2.AttentionOptions(
         selections=[attention_pb2.MapSelection(names=["encoder.*"], layers=[-1], heads=[0, 1])],
+        quantity="QUANTITY_NORMS",
         reduce_heads="HEAD_REDUCTION_MAX",
+        key_groups=[
+            attention_pb2.Grouping(
+                groups=[
+                    attention_pb2.Group(name="head", ranges=[attention_pb2.IndexRange(start=0, end=2)]),
+                    attention_pb2.Group(name="text", inputs=["text"]),
+                ]
+            )
+        ],
+        query_groups=[
+            attention_pb2.Grouping(
+                label_set="tokens",
+                groups=[attention_pb2.Group(name="all", ranges=[attention_pb2.IndexRange()])],
+                reduction="GROUP_REDUCTION_SUM",
+            )
+        ],
+        sequences=2,
         top_k=3,
         encoding="ENCODING_UINT8",
         max_response_bytes=1000,
@@ -133,9 +159,77 @@ def test_what_is_asked_for_goes_onto_the_wire(ask: Ask, server: Server):
 def test_what_is_not_asked_for_does_not(ask: Ask, server: Server):
     ask("attend", "scribe", {"text": "x"})
     request = server.servicer.requests[-1]
-    assert not request.HasField("seed")
+    assert not request.instances[0].HasField("seed")
     assert not request.HasField("generation")
     assert not request.attention.selections
+    assert not request.attention.HasField("pool")
+    assert not request.attention.key_groups
+    ask("generate", "echo", {"text": "x"})
+    sent = server.servicer.requests[-1].generation
+    assert not any(sent.HasField(name) for name in ("temperature", "top_p", "length_penalty"))
+
+
+def test_a_seed_is_the_instances_own(ask: Ask, server: Server):
+    own = values_pb2.Instance(seed=3)
+    own.inputs["text"].text = "x"
+    instances = [{"text": "x"}, own]
+
+    def sent() -> list[int | None]:
+        sent = server.servicer.requests[-1].instances
+        return [each.seed if each.HasField("seed") else None for each in sent]
+
+    for seed, expected in ((None, [None, 3]), (7, [7, 7]), ([0, None], [0, 3]), ([None, 2**64 - 1], [None, 2**64 - 1])):
+        ask("predict", "scribe", instances, seed=seed)
+        assert sent() == expected
+        ask("attend", "scribe", instances, seed=seed)
+        assert sent() == expected
+    assert own.seed == 3, "the caller's own message is not changed"
+    with pytest.raises(ValueError, match="1 seeds for 2 instances"):
+        ask("predict", "scribe", instances, seed=[1])
+
+
+def test_the_seed_of_a_sample_is_told_so_that_it_can_be_repeated(ask: Ask):
+    sampling = limelight.Generation(strategy="sample")
+    fresh = ask("predict", "echo", {"text": "a"}, generation=sampling).seed
+    assert fresh == FRESH_SEED
+    assert ask("attend", "echo", {"text": "a"}, generation=sampling, seed=fresh).prediction.seed == fresh
+    assert ask("generate", "echo", {"text": "a"}, strategy="sample", seed=5)[0].seed == 5
+    assert ask("generate", "echo", {"text": "a"}, strategy="sample")[0].seed == FRESH_SEED
+    assert ask("generate", "echo", {"text": "a"})[0].seed is None
+
+
+def test_classes_can_be_the_best_few(ask: Ask):
+    assert [each.label for each in ask("predict", "scribe", {"text": "x"}, max_classes=1).classes] == ["long"]
+    assert len(ask("attend", "scribe", {"text": "x"}, max_classes=1).prediction.classes) == 1
+
+
+def test_top_k_says_how_much_it_left_out(ask: Ask):
+    answer = ask("attend", "scribe", {"text": "big cat"}, top_k=1, heads=[0])
+    # Head 0 of layer 0 attends evenly to four tokens; head 1 most to "big", which the union over heads keeps too.
+    each = answer["encoder.0.self"]
+    assert each.axes == ("head", "edge")
+    np.testing.assert_allclose(each.left_out, [[0.5] * 4, [0.5] * 4], rtol=1e-6)
+    np.testing.assert_allclose(each.dense().sum(axis=2) + each.left_out, np.ones((2, 4)), rtol=1e-6)
+
+
+def test_the_maps_of_other_sequences_have_their_own_steps_and_share_the_rest(ask: Ask):
+    beam = limelight.Generation(strategy="beam", hypotheses=2)
+    answer = ask("attend", "echo", {"text": "a b"}, sequences=2, generation=beam)
+    (other,) = answer.other_sequences
+    assert (other.sequence, answer.prediction.sequences[1].text) == (1, "a")
+    assert answer["decoder.cross"].query.labels == ("A", "B", "</s>")
+    assert other["decoder.cross"].query.labels == ("a", "</s>")
+    assert other["decoder.cross"].key is answer["decoder.cross"].key
+    assert [each.name for each in other] == ["decoder.cross"] and len(other) == 1
+    with pytest.raises(KeyError, match=r"it has decoder\.cross"):
+        other["word"]
+    assert ask("attend", "echo", {"text": "a b"}, generation=beam).other_sequences == ()
+
+
+def test_an_image_says_where_its_cells_are(ask: Ask):
+    pixels = np.zeros((40, 80), np.uint8)
+    patches = ask("attend", "vit", {"image": limelight.Image(pixels)}).label_sets["patches"]
+    assert patches.region(1) == limelight.Region(20, 0, 30, 10)
 
 
 def test_selections_are_a_union_and_exclude_the_fields_of_one(ask: Ask, server: Server):
@@ -162,11 +256,18 @@ def test_models_are_listed_and_described(ask: Ask):
     broken, *ready = ask("models")
     assert (broken.state, broken.default) == ("failed", False)
     assert "bundle.json" in broken.reason
-    assert [each.name for each in ready] == ["echo", "han", "scribe", "vit"]
+    assert [each.name for each in ready] == ["echo", "han", "scribe", "vit", "weather"]
     model = ask("model", "scribe")
     assert (model.task, model.classes, model.status.state) == ("classification", ("short", "long"), "ready")
     assert [(each.name, each.kind, each.optional) for each in model.inputs] == [("text", "text", False)]
     assert (model.metrics[0].value, model.metrics[0].baseline) == (0.875, 0.5)
+    assert (model.maps[0].quantities, model.maps[0].interventions) == (("scores", "norms"), ("head_scales",))
+    assert [(each.name, each.kind, each.classes) for each in model.results] == [("class", "classes", ("short", "long"))]
+    assert (model.target_input, model.max_new_tokens) == ("", 0)
+    echo = ask("model", "echo")
+    assert (echo.target_input, echo.max_new_tokens, echo.results[0].label_set) == ("target", 32, "output")
+    targets = ask("model", "weather").results[0].targets
+    assert [(each.name, each.unit) for each in targets] == [("temperature", "°C")]
     assert model.taxonomy["scoring"] == ("scaled multiplicative",)
     # A model's own example can be sent as it is.
     assert ask("predict", "scribe", model.examples[0]).label == "long"
@@ -186,7 +287,7 @@ def test_a_stream_begins_has_tokens_and_ends(ask: Ask):
 def test_beam_search_has_whole_sequences_and_no_tokens(ask: Ask, server: Server):
     start, end = ask("generate", "echo", {"text": "a b"}, strategy="beam", hypotheses=2, stop="!")
     assert isinstance(start, limelight.GenerationStart)
-    assert [each.text for each in end.sequences] == ["A B", "a b"]
+    assert [each.text for each in end.sequences] == ["A B", "a"]
     assert end.maps[0].query.labels == ("A", "B", "</s>")
     assert list(server.servicer.requests[-1].generation.stop) == ["!"]
 

@@ -2,7 +2,11 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import limelight
+from limelight.cli import as_json
 from limelight.labels import read_label_sets
 from limelight.maps import read_map
 from limelight.tensors import to_tensor
@@ -14,18 +18,19 @@ WORDS = attention.LabelSet(
     name="words",
     kind="LABEL_KIND_TOKENS",
     size=3,
-    tokens=[
-        attention.Token(text="[CLS]", special=True),
-        attention.Token(text="big", start=0, end=3),
-        attention.Token(text="cat", start=4, end=7),
-    ],
+    texts=["[CLS]", "big", "cat"],
+    starts=[0, 0, 4],
+    ends=[0, 3, 7],
+    ids=[101, 7, 8],
+    special=[True, False, False],
+    inputs=["text"],
 )
 
 ONE = to_tensor(np.array([0], np.int32))
 
 
 def message(weights: np.ndarray, **fields: object) -> attention.AttentionMap:
-    labels = {"query_labels": "words", "key_labels": "words"}
+    labels = {"query_labels": "words", "key_labels": "words", "heads": range(len(weights))}
     return attention.AttentionMap(name="m", weights=to_tensor(weights), **(labels | fields))  # type: ignore[arg-type]
 
 
@@ -44,8 +49,11 @@ def test_a_dense_map_keeps_its_axes_and_labels():
         False,
     )
     assert each.query.labels == each.key.labels == ("[CLS]", "big", "cat")
-    assert each.key.special == (True, False, False)
+    assert each.key.special.tolist() == [True, False, False]
     assert each.key.offsets == ((0, 0), (0, 3), (4, 7))
+    assert each.key.ids.tolist() == [101, 7, 8]
+    assert each.key.origins == ("text",) * 3
+    assert (each.quantity, each.head_reduction, each.left_out) == ("weights", None, None)
     np.testing.assert_array_equal(each.head(1), weights[1])
     np.testing.assert_array_equal(each.mean_over_heads(), weights.mean(axis=0))
     assert read_map(message(weights), labels()).layer is None
@@ -57,6 +65,7 @@ def test_a_selection_labels_what_is_there():
     assert each.query.labels == ("cat",)
     assert each.key.labels == ("[CLS]", "big")
     assert each.key.indices == (0, 1)
+    assert each.key.ids.tolist() == [101, 7]
     assert each.head(5).tolist() == [[0.25, 0.75]]
     with pytest.raises(IndexError, match=r"\[5\].*not 0"):
         each.head(0)
@@ -76,6 +85,72 @@ def test_edges_are_densified_with_zeros_elsewhere():
     assert each.axes == ("head", "edge")
     assert each.edges is not None and len(each.edges) == 3
     assert each.dense().tolist() == [[[0, 0.25, 0.75], [0, 0, 0], [1, 0, 0]]]
+
+
+def test_a_map_of_edges_can_have_none():
+    none = to_tensor(np.zeros(0, np.int32))
+    empty = np.zeros((1, 0), np.float32)
+    each = read_map(message(empty, query_index=none, key_index=none), labels())
+    assert each.axes == ("head", "edge")
+    assert each.edges is not None and len(each.edges) == 0
+    assert not each.dense().any() and each.dense().shape == (1, 3, 3)
+    assert not each.present().any()
+    assert as_json.attention_map(each)["edges"] == {"query_index": [], "key_index": []}
+    bytes_ = message(
+        empty.astype(np.uint8), query_index=none, key_index=none, scales=to_tensor(np.zeros((1, 3), np.float32))
+    )
+    assert read_map(bytes_, labels()).weights.shape == (1, 0)
+    features = message(np.zeros((1, 0, 2), np.float32), query_index=none, key_index=none)
+    assert read_map(features, labels()).axes == ("head", "edge", "feature")
+
+
+def test_a_map_cut_by_top_k_knows_what_is_there_and_what_was_left_out():
+    weights = np.array([[0.5, 0.75, 0.25]], np.float32)
+    each = read_map(
+        message(
+            weights,
+            query_index=to_tensor(np.array([0, 1, 2], np.int32)),
+            key_index=to_tensor(np.array([2, 1, 0], np.int32)),
+            left_out=to_tensor(np.array([[0.5, 0.25, 0.75]], np.float32)),
+        ),
+        labels(),
+    )
+    assert each.left_out is not None
+    np.testing.assert_array_equal(each.dense().sum(axis=2) + each.left_out, [[1, 1, 1]])
+    assert each.present().tolist() == [[[False, False, True], [False, True, False], [True, False, False]]]
+    assert np.isnan(each.dense(absent=np.nan)).sum() == 6
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_scores_are_absent_where_no_attention_is_possible(dtype: type):
+    impossible = np.finfo(dtype).min
+    weights = np.array([[[-1.5, impossible, 2.0]] * 3], dtype)
+    each = read_map(message(weights, quantity="QUANTITY_SCORES", signed=True), labels())
+    assert (each.quantity, each.signed) == ("scores", True)
+    assert each.present()[0].tolist() == [[True, False, True]] * 3
+    assert each.weights[0, 0, 1] == np.finfo(np.float32).min
+
+
+def test_a_reduction_over_heads_is_stated_and_keeps_the_heads_that_went_into_it():
+    weights = np.full((1, 3, 3), 0.5, np.float32)
+    each = read_map(message(weights, heads=[2, 5], head_reduction="HEAD_REDUCTION_MAX"), labels())
+    assert (each.head_reduction, each.heads) == ("max", (2, 5))
+    with pytest.raises(IndexError, match=r"the max of the heads \[2, 5\] alone"):
+        each.head(2)
+    alone = read_map(message(weights, heads=[2], head_reduction="HEAD_REDUCTION_MEAN"), labels())
+    assert alone.head(2).tolist() == weights[0].tolist()
+
+
+def test_heads_and_features_can_have_names():
+    sets = [
+        WORDS,
+        attention.LabelSet(name="who", kind="LABEL_KIND_REPRESENTATIONS", size=2, texts=["letters", "sounds"]),
+        attention.LabelSet(name="what", kind="LABEL_KIND_CLASSES", size=1, texts=["place"]),
+    ]
+    weights = np.zeros((2, 3, 3, 1), np.float32)
+    each = read_map(message(weights, head_labels="who", feature_labels="what"), read_label_sets(sets))
+    assert each.head_labels is not None and each.head_labels.labels == ("letters", "sounds")
+    assert each.feature_labels is not None and each.feature_labels.labels == ("place",)
 
 
 def test_edges_of_a_selection_point_along_the_selected_axes():
@@ -140,6 +215,9 @@ def test_multidimensional_maps_have_a_feature_axis_and_scales_spread_over_it():
         (np.zeros((1, 1, 3), np.float32), {"queries": [3]}, "3"),
         (np.zeros((1, 2), np.float32), {"query_index": ONE, "key_index": ONE}, "1 edges"),
         (np.zeros((1, 3, 3), np.uint8), {"scales": to_tensor(np.ones((1, 2), np.float32))}, "scales"),
+        (np.zeros((1, 3, 3), np.float32), {"left_out": to_tensor(np.ones((1, 2), np.float32))}, "left out"),
+        (np.zeros((2, 3, 3), np.float32), {"head_reduction": "HEAD_REDUCTION_MEAN"}, "heads"),
+        (np.zeros((2, 3, 3), np.float32), {"heads": [0]}, "heads"),
     ],
 )
 def test_a_map_whose_parts_do_not_fit_is_refused(weights: np.ndarray, fields: dict, says: str):
@@ -159,22 +237,14 @@ def test_arrays_of_an_answer_cannot_be_written():
         each.weights[0] = 1
 
 
-SENTENCES = attention.LabelSet(
-    name="sentences",
-    kind="LABEL_KIND_SENTENCES",
-    size=2,
-    tokens=[attention.Token(start=0, end=4), attention.Token(start=5, end=9)],
-)
+SENTENCES = attention.LabelSet(name="sentences", kind="LABEL_KIND_SENTENCES", size=2, starts=[0, 5], ends=[4, 9])
 CHILDREN = attention.LabelSet(
     name="inside",
     kind="LABEL_KIND_TOKENS",
     size=3,
     parent="sentences",
-    tokens=[
-        attention.Token(text="Ça", parent=0),
-        attention.Token(text="va", parent=1),
-        attention.Token(text="!", parent=1),
-    ],
+    texts=["Ça", "va", "!"],
+    parents=[0, 1, 1],
 )
 
 
@@ -184,6 +254,8 @@ CHILDREN = attention.LabelSet(
         # Offsets count code points: the emoji is one.
         ({"document": "Ça 🙂. Oui."}, ("Ça 🙂", " Oui")),
         ({"document": ["First.", "Second."]}, ("First.", "Second.")),
+        # Cut to the model's limits: the first ones are left.
+        ({"document": ["First.", "Second.", "Third."]}, ("First.", "Second.")),
         ({"title": "one", "body": "two"}, ("Ça", "va !")),
         ({"ids": np.zeros(2, np.int32)}, ("Ça", "va !")),
     ],
@@ -197,25 +269,102 @@ def test_a_grid_names_its_cells_after_the_leading_entries():
     grid = attention.Grid(rows=2, columns=2, leading=["[class]"])
     found = read_label_sets([attention.LabelSet(name="patches", kind="LABEL_KIND_GRID", size=5, grid=grid)])["patches"]
     assert found.labels == ("[class]", "r0c0", "r0c1", "r1c0", "r1c1")
-    assert found.special == (True, False, False, False, False)
-    assert found.take([1, 2]).grid is None
+    assert found.special.tolist() == [True, False, False, False, False]
+    assert found.take([0, 2]).special.tolist() == [True, False]
+    assert found.region(1) is None, "tensors were sent, and no image"
+    assert found.grid is not None
+    with pytest.raises(ValueError, match="no image"):
+        found.grid.cell(0, 0)
+
+
+def test_a_cell_has_its_rectangle_in_the_image_that_was_sent():
+    region = attention.Region(left=20, top=0, right=120, bottom=50)
+    grid = attention.Grid(rows=2, columns=4, leading=["[class]"], region=region)
+    found = read_label_sets([attention.LabelSet(name="patches", kind="LABEL_KIND_GRID", size=9, grid=grid)])["patches"]
+    assert found.region(0) is None, "the class token has no place in the image"
+    # Entry 7 is the third cell of the second row.
+    assert found.region(7) == limelight.Region(70, 25, 95, 50)
+    assert found.region(-1) == limelight.Region(95, 25, 120, 50)
+    part = found.take([7, 8])
+    assert [part.region(index) for index in (0, 1)] == [found.region(7), found.region(8)]
+    assert found.grid is not None and found.grid.cell(0, 0).box == (20, 0, 45, 25)
+    with pytest.raises(IndexError, match="2, 0"):
+        found.grid.cell(2, 0)
 
 
 def test_entries_without_names_are_counted():
     sets = [
         attention.LabelSet(name="hops", kind="LABEL_KIND_HOPS", size=2),
         attention.LabelSet(name="whole", kind="LABEL_KIND_ONE", size=1),
-        attention.LabelSet(name="classes", kind="LABEL_KIND_CLASSES", size=2, names=["a", "b"]),
+        attention.LabelSet(name="classes", kind="LABEL_KIND_CLASSES", size=2, texts=["a", "b"]),
         attention.LabelSet(name="new", kind=99, size=1),  # type: ignore[arg-type]
     ]
     found = read_label_sets(sets)
     assert [found[name].labels for name in ("hops", "whole", "classes")] == [("hop 0", "hop 1"), ("whole",), ("a", "b")]
     assert found["new"].kind == "unknown 99"
+    assert not found["hops"].special.any()
+    assert len(found["hops"].offsets) == len(found["hops"].ids) == len(found["hops"].origins) == 0
 
 
-def test_a_label_set_that_lists_too_few_entries_is_refused():
-    with pytest.raises(ValueError, match="3 entries"):
-        read_label_sets([attention.LabelSet(name="classes", size=3, names=["a"])])
+def test_the_entries_of_a_pair_say_which_text_they_are_of():
+    found = read_label_sets(
+        [
+            attention.LabelSet(
+                name="tokens",
+                kind="LABEL_KIND_TOKENS",
+                size=3,
+                texts=["Why", "[SEP]", "Rain"],
+                inputs=["pair.first", "pair.second"],
+                input_indices=[0, 0, 1],
+            )
+        ]
+    )["tokens"]
+    assert found.origins == ("pair.first", "pair.first", "pair.second")
+    assert found.take([2]).origins == ("pair.second",)
+
+
+def test_ranges_are_named_by_their_first_and_last_entry():
+    ranges = attention.LabelSet(
+        name="words.key_ranges", kind="LABEL_KIND_RANGES", size=2, starts=[0, 2], ends=[2, 3], parent="words"
+    )
+    assert read_label_sets([WORDS, ranges])["words.key_ranges"].labels == ("[CLS] … big", "cat")
+    assert read_label_sets([ranges], shared=read_label_sets([WORDS]))["words.key_ranges"].labels[1] == "cat"
+    assert read_label_sets([ranges])["words.key_ranges"].labels == ("range 0", "range 1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"texts": ["a"]}, "3 entries and lists 1"),
+        ({"ids": [1, 2]}, "3 entries and 2 ids"),
+        ({"starts": [0, 0, 0]}, "starts without ends"),
+        ({"inputs": ["text"], "input_indices": [0, 0, 1]}, "does not name"),
+    ],
+)
+def test_a_label_set_whose_columns_do_not_fit_is_refused(fields: dict, says: str):
+    with pytest.raises(ValueError, match=f"'classes'.*{says}"):
+        read_label_sets([attention.LabelSet(name="classes", size=3, **fields)])
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.integers(0, 99), st.integers(0, 99), st.booleans()), min_size=1, max_size=20),
+    st.data(),
+)
+def test_what_is_taken_from_a_label_set_is_what_stands_there(entries: list[tuple], data: st.DataObject):
+    texts, starts, ends, special = (list(column) for column in zip(*entries, strict=True))
+    columns = {"texts": texts, "starts": starts, "ends": ends, "ids": starts, "special": special, "parents": ends}
+    whole = read_label_sets([attention.LabelSet(name="w", size=len(entries), **columns)])["w"]  # type: ignore[arg-type]
+    first = data.draw(st.lists(st.integers(0, len(entries) - 1)))
+    second = data.draw(st.lists(st.integers(0, max(0, len(first) - 1)), max_size=len(first)))
+    part = whole.take(first).take(second)
+    numbers = [first[place] for place in second]
+    assert part.indices == tuple(numbers)
+    assert part.labels == tuple(texts[number] for number in numbers)
+    assert part.offsets == tuple((starts[number], ends[number]) for number in numbers)
+    assert part.special.tolist() == [special[number] for number in numbers]
+    assert (part.ids.tolist(), part.parents.tolist()) == tuple(
+        [column[number] for number in numbers] for column in (starts, ends)
+    )
 
 
 def test_an_instance_is_passed_through():

@@ -1,0 +1,80 @@
+"""Typed results, read from messages small enough to check by hand."""
+
+import numpy as np
+import pytest
+
+import limelight
+from limelight.predictions import read_prediction
+from limelight.v1 import service_pb2 as service
+
+
+def tagging(size: int, labels: list[str], indices: list[int], probabilities: list[float]) -> service.Prediction:
+    message = service.Prediction()
+    it = message.results.add(name="tags").tagging
+    it.label_set, it.classes_per_entry = "tokens", size
+    it.labels.extend(labels)
+    it.indices.extend(indices)
+    it.probabilities.extend(probabilities)
+    return message
+
+
+def test_results_are_by_name_and_in_order(client: limelight.Client):
+    answer = client.predict("weather", {"text": "Bern is wet"})
+    assert list(answer.results) == ["forecast", "words", "place", "vector"]
+    forecast = answer.results["forecast"]
+    assert isinstance(forecast, limelight.Regression)
+    assert forecast["temperature"] == 21.5
+    assert answer.numbers[0] == limelight.Number("temperature", 21.5, "°C")
+    assert [each.text for each in answer.spans] == ["Bern"]
+    assert answer.embedding is not None and answer.embedding.tolist() == [1, 2]
+    assert (answer.label, answer.probability, answer.text, answer.classes) == (None, None, None, ())
+    with pytest.raises(KeyError, match="'wind'; there are temperature, index"):
+        forecast["wind"]
+
+
+def test_tags_are_columns_and_an_entry_has_its_classes(client: limelight.Client):
+    tags = client.predict("weather", {"text": "Bern is wet"}).tags
+    assert tags is not None
+    assert (tags.label_set, tags.labels, len(tags)) == ("tokens", ("LONG", "SHORT", "SHORT"), 3)
+    assert tags.probabilities.shape == tags.indices.shape == (3, 2)
+    assert tags[0] == (limelight.ClassProbability("LONG", 1, 0.75), limelight.ClassProbability("SHORT", 0, 0.25))
+    assert [entry[0].label for entry in tags] == list(tags.labels)
+
+
+def test_the_first_result_of_a_kind_is_the_short_cut():
+    message = service.Prediction()
+    for name, label in (("tone", "glad"), ("topic", "rain")):
+        message.results.add(name=name).classification.classes.add(label=label, probability=0.5)
+    answer = read_prediction(message)
+    assert (answer.label, answer.classes[0].label) == ("glad", "glad")
+    topic = answer.results["topic"]
+    assert isinstance(topic, limelight.Classification) and topic.label == "rain"
+
+
+def test_a_text_without_tokens_has_no_tags():
+    answer = read_prediction(tagging(0, [], [], []))
+    assert answer.tags is not None and len(answer.tags) == 0 and answer.tags.labels == ()
+
+
+@pytest.mark.parametrize(
+    ("size", "labels", "indices", "probabilities"),
+    [(2, ["a"], [0], [1.0]), (0, ["a"], [0], [1.0]), (1, ["a"], [0, 1], [1.0]), (1, ["a"], [0], [])],
+)
+def test_tags_that_do_not_fit_are_refused(size: int, labels: list, indices: list, probabilities: list):
+    with pytest.raises(ValueError, match="tagging has"):
+        read_prediction(tagging(size, labels, indices, probabilities))
+
+
+def test_a_kind_of_result_that_came_later_is_left_out():
+    message = service.Prediction()
+    message.results.add(name="new")
+    message.results.add(name="class").classification.classes.add(label="a", probability=1.0)
+    answer = read_prediction(message)
+    assert (list(answer.results), answer.label) == (["class"], "a")
+
+
+def test_arrays_of_a_result_have_the_types_that_they_say():
+    answer = read_prediction(tagging(1, ["a", "b"], [0, 1], [0.5, 0.75]))
+    assert answer.tags is not None
+    assert (answer.tags.indices.dtype, answer.tags.probabilities.dtype) == (np.int32, np.float32)
+    assert answer.tags.probabilities.tolist() == [[0.5], [0.75]]

@@ -39,8 +39,6 @@ class Attended:
     prediction: Prediction
     maps: tuple[AttentionMap, ...]
     """In the order of the model's description; for a generating model, of the best sequence."""
-    label_sets: Mapping[str, LabelSet]
-    """By name, whole."""
     other_sequences: tuple[SequenceAttention, ...] = ()
     """The maps of the other sequences, as many as `sequences` asked for."""
 
@@ -53,6 +51,11 @@ class Attended:
     def __len__(self) -> int:
         return len(self.maps)
 
+    @property
+    def label_sets(self) -> Mapping[str, LabelSet]:
+        """The label sets of the maps, and of the results, by name, whole."""
+        return self.prediction.label_sets
+
     def to_bertviz(self, names: str = "*") -> dict[str, Any]:
         """What bertviz's views take, for the maps whose names match a glob: see `limelight.bertviz.arguments`."""
         return bertviz.arguments(self.maps, names)
@@ -60,12 +63,11 @@ class Attended:
 
 def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) -> Attended:
     """One instance's answer. Raises: ValueError where its parts do not fit each other."""
-    label_sets = read_label_sets(message.label_sets, instance)
+    prediction = read_prediction(message.prediction, instance)
     return Attended(
-        prediction=read_prediction(message.prediction),
-        maps=tuple(read_map(each, label_sets) for each in message.maps),
-        label_sets=MappingProxyType(label_sets),
-        other_sequences=tuple(_sequence(each, instance, label_sets) for each in message.other_sequences),
+        prediction=prediction,
+        maps=tuple(read_map(each, prediction.label_sets) for each in message.maps),
+        other_sequences=tuple(_sequence(each, instance, prediction.label_sets) for each in message.other_sequences),
     )
 
 

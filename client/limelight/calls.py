@@ -40,7 +40,7 @@ def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list
 
     def answer(response: service_pb2.PredictResponse) -> list[Prediction]:
         _check_count(len(response.predictions), len(request.instances))
-        return [read_prediction(each) for each in response.predictions]
+        return [read_prediction(*each) for each in zip(response.predictions, request.instances, strict=True)]
 
     return Call("Predict", request, answer)
 

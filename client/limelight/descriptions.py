@@ -44,9 +44,10 @@ class TensorInfo:
     dimensions: tuple[Dimension, ...]
     fill: float | None
     """What stands past the end of a shorter row (the words of a sentence); None where rows cannot differ in length."""
-    minimum: int
-    """Integers are from `minimum` to `maximum`; no limits where both are 0."""
-    maximum: int
+    minimum: int | None
+    """The smallest number that is taken; None where there is no limit."""
+    maximum: int | None
+    """The largest number that is taken."""
 
 
 @dataclass(frozen=True)
@@ -302,8 +303,8 @@ def _tensor(message: model_pb2.TensorDescription) -> TensorInfo:
         data_type=name_of(values_pb2.DataType, message.data_type),
         dimensions=_dimensions(message.dimensions),
         fill=message.fill if message.HasField("fill") else None,
-        minimum=message.minimum,
-        maximum=message.maximum,
+        minimum=message.minimum if message.HasField("minimum") else None,
+        maximum=message.maximum if message.HasField("maximum") else None,
     )
 
 

@@ -91,10 +91,10 @@ class EventReader:
         label_sets = dict(self._label_sets)
         query = LabelSet(message.query_labels, "output_steps", (token.text,), indices=(token.index,))
         if message.key_labels not in label_sets:
-            size = message.weights.shape[-1] if message.weights.shape else 0
-            # One step more than there are tokens: the beginning, which is no token of the output.
-            so_far = ["", *self._tokens]
-            steps = so_far[-size:] if 0 < size <= len(so_far) else [str(step) for step in range(size)]
+            steps = self._tokens
+            if not message.keys and not message.HasField("query_index"):
+                # Those before this token, and it itself where the map looks at it.
+                steps = steps[: message.weights.shape[2] if len(message.weights.shape) > 2 else 0]
             label_sets[message.key_labels] = plain(message.key_labels, "output_steps", steps)
         return read_map(message, label_sets, query=query)
 

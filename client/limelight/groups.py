@@ -105,10 +105,8 @@ def _add(group: attention_pb2.Group, member: object) -> None:
     match member:
         case str():
             group.inputs.append(member)
-        case TextSpan():
+        case TextSpan() | Span():
             group.spans.add(start=member.start, end=member.end, sentence=member.sentence, part=member.part)
-        case Span():
-            group.spans.add(start=member.start, end=member.end)
         case range():
             if member.step != 1 or member.start < 0:
                 raise ValueError(f"{member} has gaps or counts from the end: give the indices as a list, or a slice")

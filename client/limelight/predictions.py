@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from limelight.enums import name_of
+from limelight.labels import LabelSet, read_label_sets
 from limelight.tensors import to_array
-from limelight.v1 import service_pb2
+from limelight.v1 import service_pb2, values_pb2
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Tagging:
     """The classes of each entry of a label set, in columns; `tagging[3]` are those of entry 3."""
 
     label_set: str
-    """Name of the label set of the entries; an answer with attention has it among its `label_sets`."""
+    """Name of the label set of the entries, which is among `Prediction.label_sets`."""
     names: tuple[tuple[str, ...], ...]
     """[entry][class], most probable first: all, or as many as `max_classes` allows."""
     indices: NDArray[np.int32]
@@ -77,7 +78,12 @@ class Span:
     text: str
     start: int
     end: int
+    """One past its end."""
     probability: float
+    part: str = ""
+    """For a pair, "first" or "second": the text that it lies in."""
+    sentence: int | None = None
+    """For a document sent as sentences: the sentence that it lies in, and that its places are in."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +178,8 @@ class Prediction:
 
     results: Mapping[str, Result]
     """By the name that the model's description gives it, the main one first."""
+    label_sets: Mapping[str, LabelSet]
+    """The label sets that results (and an answer's maps) refer to, by name, whole."""
     outputs: Mapping[str, NDArray[Any]]
     """Raw outputs by name, without padding."""
     truncated: bool
@@ -237,13 +245,17 @@ class Prediction:
         return next((result for result in self.results.values() if isinstance(result, kind)), None)
 
 
-def read_prediction(message: service_pb2.Prediction) -> Prediction:
-    """A prediction from an answer. Raises: ValueError for a tensor or a result that makes no sense."""
+def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instance | None = None) -> Prediction:
+    """A prediction from an answer; `instance`, what was sent, has the texts of sentences.
+
+    Raises: ValueError for a tensor, a result or a label set that makes no sense.
+    """
     outputs = {name: to_array(message.outputs[name]) for name in sorted(message.outputs)}
     # A kind that came after this client is left out: its outputs are there all the same.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
     return Prediction(
         results=MappingProxyType(results),
+        label_sets=MappingProxyType(read_label_sets(message.label_sets, instance)),
         outputs=MappingProxyType(outputs),
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
@@ -261,7 +273,7 @@ def _result(message: service_pb2.Result) -> Result | None:
         case "tagging":
             return _tagging(message.tagging)
         case "spans":
-            return Spans(tuple(Span(each.text, each.start, each.end, each.probability) for each in message.spans.spans))
+            return Spans(tuple(_span(each) for each in message.spans.spans))
         case "sequences":
             return Sequences(tuple(read_sequence(each) for each in message.sequences.sequences))
         case "embedding":
@@ -269,6 +281,11 @@ def _result(message: service_pb2.Result) -> Result | None:
         case "regression":
             return Regression(tuple(Number(each.name, each.value, each.unit) for each in message.regression.numbers))
     return None
+
+
+def _span(message: service_pb2.Span) -> Span:
+    sentence = message.sentence if message.HasField("sentence") else None
+    return Span(message.text, message.start, message.end, message.probability, message.part, sentence)
 
 
 def _tagging(message: service_pb2.Tagging) -> Tagging:

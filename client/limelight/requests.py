@@ -58,7 +58,7 @@ class Attention(Selection):
     """Means of weights over named queries. The new label set is `<label set>.query_groups`."""
     pool: int | Pool | None = None
     """Shrinks maps to at most so many queries and keys each, for a picture; the largest weight of a cell is kept unless
-    a `Pool` says otherwise. Not together with groups."""
+    a `Pool` says otherwise. Not together with groups, nor with selected queries or keys."""
     top_k: int = 0
     """Keeps the k largest weights of each row, as edges; 0 for all. `AttentionMap.left_out` is the sum of the rest."""
     encoding: Literal["float32", "float16", "uint8"] = "float32"

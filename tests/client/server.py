@@ -70,7 +70,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         if request.model.name != "echo":
             abort(context, grpc.StatusCode.FAILED_PRECONDITION, f"model {request.model.name!r} does not generate")
         whole = answer("echo", request.instance, request.generation)
-        steps, source = whole.label_sets
+        steps, source = whole.prediction.label_sets
         start = service.GenerationStart(label_sets=[source])
         if whole.prediction.HasField("seed"):
             start.seed = whole.prediction.seed
@@ -243,9 +243,9 @@ def scribe(instance, _):
             )
         )  # fmt: skip
     labels = columns.message("tokens", inputs=["text"])
-    prediction = service.Prediction(results=[classes(short=0.25, long=0.75)])
+    prediction = service.Prediction(results=[classes(short=0.25, long=0.75)], label_sets=[labels])
     prediction.outputs["logits"].CopyFrom(to_tensor(np.array([0.0, np.log(3)], np.float32)))
-    return service.Attended(prediction=prediction, label_sets=[labels], maps=maps)
+    return service.Attended(prediction=prediction, maps=maps)
 
 
 def han(instance, _):
@@ -285,8 +285,8 @@ def han(instance, _):
         ),
         attention.LabelSet(name="document", kind="LABEL_KIND_ONE", size=1),
     ]  # fmt: skip
-    prediction = service.Prediction(results=[classes(networking=0.9, files=0.1)])
-    return service.Attended(prediction=prediction, label_sets=sets, maps=[word_map, sentence_map])
+    prediction = service.Prediction(results=[classes(networking=0.9, files=0.1)], label_sets=sets)
+    return service.Attended(prediction=prediction, maps=[word_map, sentence_map])
 
 
 def vit(instance, _):
@@ -309,7 +309,8 @@ def vit(instance, _):
     grid = attention.Grid(rows=4, columns=4, leading=["[class]"], region=region)
     labels = attention.LabelSet(name="patches", kind="LABEL_KIND_GRID", size=17, grid=grid, inputs=["image"])
     digits = {str(digit): 0.91 if digit == 7 else 0.01 for digit in range(10)}
-    return service.Attended(prediction=service.Prediction(results=[classes(**digits)]), label_sets=[labels], maps=maps)
+    prediction = service.Prediction(results=[classes(**digits)], label_sets=[labels])
+    return service.Attended(prediction=prediction, maps=maps)
 
 
 def echo(instance, generation):
@@ -327,10 +328,9 @@ def echo(instance, generation):
         small, other_steps, other_cross = said_by_echo([said[0].lower()], len(source.texts))
         sequences.append(small)
         others.append(service.SequenceAttention(sequence=1, label_sets=[other_steps], maps=[other_cross]))
-    prediction = service.Prediction()
+    prediction = service.Prediction(label_sets=[steps, source.message("source", inputs=["text"])])
     prediction.results.add(name="text").sequences.sequences.extend(sequences)
-    sets = [steps, source.message("source", inputs=["text"])]
-    return service.Attended(prediction=prediction, label_sets=sets, maps=[cross], other_sequences=others)
+    return service.Attended(prediction=prediction, maps=[cross], other_sequences=others)
 
 
 def said_by_echo(said, source):
@@ -356,8 +356,8 @@ def said_by_echo(said, source):
 
 def weather(instance, _):
     """Several results: two numbers, a class for each word, the best span and a vector; no maps."""
-    words = words_of(instance.inputs["text"].text).texts
-    prediction = service.Prediction()
+    columns = words_of(instance.inputs["text"].text)
+    prediction, words = service.Prediction(label_sets=[columns.message("tokens", inputs=["text"])]), columns.texts
     numbers = prediction.results.add(name="forecast").regression.numbers
     numbers.add(name="temperature", value=21.5, unit="°C")
     numbers.add(name="index", value=3.0)

@@ -28,10 +28,10 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         each = attention_pb2.AttentionMap(
             name="self", query_labels="tokens", key_labels="tokens", heads=[0], weights=weights
         )
-        prediction = service_pb2.Prediction(seed=request.instances[0].seed)
+        prediction = service_pb2.Prediction(seed=request.instances[0].seed, label_sets=[labels])
         prediction.results.add(name="class").classification.classes.add(label="yes", probability=1.0)
         prediction.outputs["logits"].CopyFrom(to_tensor(np.array([2, 1], np.int64)))
-        answer = service_pb2.Attended(prediction=prediction, label_sets=[labels], maps=[each])
+        answer = service_pb2.Attended(prediction=prediction, maps=[each])
         return service_pb2.AttendResponse(results=[answer] * len(request.instances))
 
 

@@ -37,6 +37,8 @@ def group(members: Any) -> attention.Group:
         (limelight.TextSpan(0, 12, sentence=0), {"spans": [{"start": 0, "end": 12, "sentence": 0}]}),
         (limelight.TextSpan(0, 12, part="second"), {"spans": [{"start": 0, "end": 12, "part": "second"}]}),
         (limelight.Span("a", 4, 5, 0.5), {"spans": [{"start": 4, "end": 5}]}),
+        (limelight.Span("a", 4, 5, 0.5, "first"), {"spans": [{"start": 4, "end": 5, "part": "first"}]}),
+        (limelight.Span("a", 4, 5, 0.5, sentence=0), {"spans": [{"start": 4, "end": 5, "sentence": 0}]}),
         ("pair.first", {"inputs": ["pair.first"]}),
         (
             ["text", 0, slice(1, 3), limelight.TextSpan(8, 9)],

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 import limelight
+from limelight.events import EventReader, GeneratedToken
 from limelight.predictions import read_prediction
+from limelight.tensors import to_tensor
+from limelight.v1 import attention_pb2 as attention
 from limelight.v1 import service_pb2 as service
+from limelight.v1 import values_pb2
 
 
 def tagging(size: int, labels: list[str], indices: list[int], probabilities: list[float]) -> service.Prediction:
@@ -33,8 +37,10 @@ def test_results_are_by_name_and_in_order(client: limelight.Client):
 
 
 def test_tags_are_columns_and_an_entry_has_its_classes(client: limelight.Client):
-    tags = client.predict("weather", {"text": "Bern is wet"}).tags
+    answer = client.predict("weather", {"text": "Bern is wet"})
+    tags = answer.tags
     assert tags is not None
+    assert answer.label_sets[tags.label_set].labels == ("Bern", "is", "wet")
     assert (tags.label_set, tags.labels, len(tags)) == ("tokens", ("LONG", "SHORT", "SHORT"), 3)
     assert tags.probabilities.shape == tags.indices.shape == (3, 2)
     assert tags[0] == (limelight.ClassProbability("LONG", 1, 0.75), limelight.ClassProbability("SHORT", 0, 0.25))
@@ -78,3 +84,30 @@ def test_arrays_of_a_result_have_the_types_that_they_say():
     assert answer.tags is not None
     assert (answer.tags.indices.dtype, answer.tags.probabilities.dtype) == (np.int32, np.float32)
     assert answer.tags.probabilities.tolist() == [[0.5], [0.75]]
+
+
+def token(index: int, text: str, **fields: object) -> service.GenerateResponse:
+    """A token with one row of a map over the output steps."""
+    labels = {"query_labels": "output", "key_labels": "output", "heads": [0], "queries": [index]}
+    row = attention.AttentionMap(name="decoder.self", **(labels | fields))  # type: ignore[arg-type]
+    return service.GenerateResponse(token=service.GeneratedToken(index=index, text=text, maps=[row]))
+
+
+def test_the_keys_of_a_stream_can_be_the_tokens_so_far():
+    """Those before the token, or with it: the label set itself comes at the end."""
+    reader = EventReader(values_pb2.Instance())
+
+    def keys(index: int, text: str, *shape: int, **fields: object) -> tuple[str, ...]:
+        event = reader.read(token(index, text, weights=to_tensor(np.ones(shape, np.float32)), **fields))
+        assert isinstance(event, GeneratedToken)
+        assert (event.maps[0].query.labels, event.maps[0].query.indices) == ((text,), (index,))
+        return event.maps[0].key.labels
+
+    assert keys(0, "a", 1, 1, 0) == ()
+    assert keys(1, "b", 1, 1, 1) == ("a",)
+    assert keys(2, "c", 1, 1, 3) == ("a", "b", "c")
+    edges = {"query_index": to_tensor(np.array([3], np.int32)), "key_index": to_tensor(np.array([1], np.int32))}
+    assert keys(3, "d", 1, 1, **edges) == ("a", "b", "c", "d")
+    assert keys(4, "e", 1, 1, 1, keys=[2]) == ("c",)
+    with pytest.raises(ValueError, match="weights"):
+        keys(5, "f", 1, 1, 7)

@@ -51,6 +51,7 @@ def prediction(answer: Prediction) -> dict[str, Any]:
         "probability": answer.probability,
         "text": answer.text,
         "results": {name: result(each) for name, each in answer.results.items()},
+        "label_sets": {name: label_set(each) for name, each in answer.label_sets.items()},
         "outputs": plain(answer.outputs),
         "truncated": answer.truncated,
         "seed": answer.seed,
@@ -64,11 +65,11 @@ def result(each: Result) -> dict[str, Any]:
 
 
 def attended(answer: Attended) -> dict[str, Any]:
-    """`{"prediction": ..., "label_sets": {name: ...}, "maps": [...], "other_sequences": [...]}`."""
+    """`{"prediction": ..., "maps": [...], "other_sequences": [...]}`."""
     others = [
         {
             "sequence": other.sequence,
-            # Those that it shares with the best one stand above, once.
+            # Those that it shares with the best one stand in the prediction, once.
             "label_sets": {
                 name: label_set(each)
                 for name, each in other.label_sets.items()
@@ -80,7 +81,6 @@ def attended(answer: Attended) -> dict[str, Any]:
     ]
     return {
         "prediction": prediction(answer.prediction),
-        "label_sets": {name: label_set(each) for name, each in answer.label_sets.items()},
         "maps": [attention_map(each) for each in answer.maps],
         "other_sequences": others,
     }

@@ -49,7 +49,7 @@ def lines(answer: Prediction) -> list[str]:
     for name, result in answer.results.items():
         if len(answer.results) > 1:
             shown.append(f"{name}:")
-        shown += _result(result)
+        shown += _result(result, answer)
     if not shown:
         shown += [f"{name} {list(array.shape)}: {array.tolist()}" for name, array in answer.outputs.items()]
     if answer.truncated:
@@ -59,12 +59,14 @@ def lines(answer: Prediction) -> list[str]:
     return shown
 
 
-def _result(result: Result) -> list[str]:
+def _result(result: Result, answer: Prediction) -> list[str]:
     match result:
         case Classification():
             return [f"{each.probability:.4f}  {each.label}" for each in result.classes]
         case Tagging():
-            return [f"{entry}  {_classes(classes, 3)}" for entry, classes in enumerate(result)]
+            entries = answer.label_sets[result.label_set].labels
+            width = max(map(len, entries), default=0)
+            return [f"{entry:<{width}}  {_classes(tags, 3)}" for entry, tags in zip(entries, result, strict=True)]
         case Spans():
             return [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in result.spans]
         case Sequences():

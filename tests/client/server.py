@@ -17,7 +17,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from PIL import Image, ImageOps
 
-from limelight.tensors import to_tensor
+from limelight.tensors import to_array, to_tensor
 from limelight.v1 import attention_pb2 as attention
 from limelight.v1 import model_pb2 as model
 from limelight.v1 import service_pb2 as service
@@ -142,6 +142,11 @@ def select(each, options, context):
         abort(context, grpc.StatusCode.INVALID_ARGUMENT, f"no map matches {names[0]!r}", bad)
     for map_ in kept:
         weights = np.frombuffer(map_.weights.data, "<f4").reshape(map_.weights.shape)
+        if options.top_k and map_.HasField("query_index"):
+            sizes = {labels.name: labels.size for labels in each.prediction.label_sets}
+            dense = np.zeros((len(weights), sizes[map_.query_labels], sizes[map_.key_labels]), np.float32)
+            dense[:, to_array(map_.query_index), to_array(map_.key_index)] = weights
+            weights = dense
         if options.reduce_heads:
             map_.head_reduction = options.reduce_heads
             weights = weights.mean(axis=0, keepdims=True)

@@ -21,8 +21,12 @@ from PIL import Image
 
 from limelight import cli
 from limelight.cli import as_json, commands
-from limelight.labels import plain
-from limelight.maps import AttentionMap, Edges
+from limelight.cli.render_terminal import plain as plain_text
+from limelight.cli.views import blocks
+from limelight.labels import plain, read_label_sets
+from limelight.maps import AttentionMap, Edges, read_map
+from limelight.tensors import to_tensor
+from limelight.v1 import attention_pb2, service_pb2
 from tests.client.server import Server
 
 Run = Callable[..., tuple[int, str, str]]
@@ -138,6 +142,29 @@ def test_inputs_come_from_arguments_files_and_standard_input(
     assert {name: value.text for name, value in instance.inputs.items()} == sent
 
 
+def test_every_kind_of_result_is_printed_under_its_name(run: Run):
+    expected = """forecast:
+temperature 21.5 °C
+index 3
+words:
+Bern  LONG 0.75, SHORT 0.25
+is    SHORT 0.75, LONG 0.25
+wet   SHORT 0.75, LONG 0.25
+place:
+0.5000  Bern  [0:4]
+vector:
+1 2
+"""
+    assert run("predict", "weather", "Bern is wet") == (0, expected, "")
+    assert "number: temperature in °C" in run("models", "weather")[1]
+
+
+def test_classes_can_be_the_best_few_and_a_seed_is_sent(run: Run, server: Server):
+    arguments = ["predict", "scribe", "x", "--max-classes", "1", "--seed", str(2**64 - 1)]
+    assert run(*arguments) == (0, "0.7500  long\n", "")
+    assert server.servicer.requests[-1].instances[0].seed == 2**64 - 1
+
+
 def test_an_image_is_a_path_an_option_or_standard_input(run: Run, server: Server, picture: Path):
     for arguments in (["vit", picture], ["vit", "--image", picture], ["vit", "-i", f"image=@{picture}"]):
         assert run("predict", *arguments)[0] == 0
@@ -187,10 +214,127 @@ def test_other_choices_go_onto_the_wire(run: Run, server: Server):
     )
     request = server.servicer.requests[-1]
     assert (request.attention.top_k, request.attention.encoding, request.attention.reduce_heads) == (3, 2, 2)
-    assert (request.truncate, request.seed) == (True, 7)
+    assert (request.truncate, request.instances[0].seed) == (True, 7)
     run("attend", "scribe", "x", "--rollout")
     asked = server.servicer.requests[-1].attention
     assert (asked.rollout, asked.reduce_heads) == (True, 0)
+    run("attend", "scribe", "x", "--quantity", "norms", "--pool", "32", "--max-classes", "1")
+    request = server.servicer.requests[-1]
+    assert (request.attention.quantity, request.attention.pool.size, request.max_classes) == (3, 32, 1)
+    run("attend", "echo", "x", "--sequences", "6")
+    request = server.servicer.requests[-1]
+    assert (request.attention.sequences, request.generation.hypotheses, request.generation.beams) == (6, 6, 6)
+    assert request.generation.strategy == service_pb2.STRATEGY_BEAM
+
+
+@pytest.mark.parametrize(
+    ("place", "group"),
+    [
+        ("0:12", {"spans": [{"start": 0, "end": 12}]}),
+        ("second:3:9", {"spans": [{"start": 3, "end": 9, "part": "second"}]}),
+        ("2:3:9", {"spans": [{"start": 3, "end": 9, "sentence": 2}]}),
+        ("#0:3", {"ranges": [{"start": 0, "end": 3}]}),
+        ("#-3:", {"ranges": [{"start": -3, "end": 0}]}),
+        ("#4", {"indices": [4]}),
+        ("#0,2,-1", {"indices": [0, 2, -1]}),
+        ("pair.first", {"inputs": ["pair.first"]}),
+    ],
+)
+def test_a_group_is_a_place_in_the_text_entries_or_an_input(run: Run, server: Server, place: str, group: dict):
+    run("attend", "scribe", "x", "--group", f"subject={place}", "--query-group", f"q={place}", "--label-set", "tokens")
+    asked = server.servicer.requests[-1].attention
+    expected = attention_pb2.Group(name="subject", **group)
+    assert asked.key_groups == [attention_pb2.Grouping(label_set="tokens", groups=[expected])]
+    assert asked.query_groups[0].groups[0].name == "q"
+
+
+def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server: Server):
+    run("attend", "scribe", "x", "--group", "a=0:3", "--group", "b=#1", "--group", "a=#-1")
+    (grouping,) = server.servicer.requests[-1].attention.key_groups
+    assert [each.name for each in grouping.groups] == ["a", "b"]
+    assert (grouping.groups[0].spans[0].end, list(grouping.groups[0].indices)) == (3, [-1])
+
+
+def test_weights_that_top_k_left_out_are_absent_and_their_sum_is_told(run: Run):
+    output = run("attend", "echo", "guten tag", "--top-k", "1")[1]
+    assert "GUTEN  guten(0.6000) tag  left out: 0.4000\nTAG    guten tag(0.6000)  left out: 0.4000\n" in output
+    output = run("attend", "han", "It rains all day. We stay", "--top-k", "1")[1]
+    assert "It rains(0.3846) all day  left out: 0.6154\n" in output
+    assert "0.6667  It rains all day\n-       We stay\nleft out: 0.3333\n" in output
+    # Of four queries each keeps one of four even weights: the first.
+    output = run("attend", "scribe", "big cat", "--map", "encoder.0.self", "--head", "0", "--top-k", "2")[1]
+    assert "0.0000" not in output
+
+
+def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
+    lines = run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2")[1].splitlines()
+    assert [line.split() for line in lines[4:8]] == [["-"] * 4] * 3 + [["-", "-", "0.1046", "0.1111"]]
+    assert lines[3] == "[class] -"
+    path = tmp_path / "a.png"
+    assert run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2", "--png", path)[0] == 0
+    cells = read(path)[44 : 44 + 224, -240:-16]
+    assert (cells == 255).all(axis=2).sum() == 14 * 56 * 56, "what was left out is blank"
+
+
+def message(name: str, weights: np.ndarray, **fields: Any) -> attention_pb2.AttentionMap:
+    return attention_pb2.AttentionMap(
+        name=name,
+        query_labels="words",
+        key_labels="words",
+        heads=range(len(weights)),
+        weights=to_tensor(weights),
+        **fields,
+    )
+
+
+WORDS = attention_pb2.LabelSet(
+    name="words", kind="LABEL_KIND_TOKENS", size=3, texts=["un", "happy", "cats"], starts=[0, 2, 8], ends=[2, 7, 12]
+)
+
+
+def test_scores_are_shown_as_such_and_impossible_places_have_none():
+    lowest = np.finfo(np.float32).min
+    weights = np.array([[[1.0, lowest, lowest], [3.0, -2.0, lowest], [2.0, 2.0, 4.0]]], np.float32)
+    each = read_map(message("m", weights, quantity="QUANTITY_SCORES", signed=True), read_label_sets([WORDS]))
+    (block,) = blocks([each])
+    assert list(plain_text(block)) == [
+        "m · scores · mean over 3 queries",
+        "un(2.0000) happy(0.0000) cats(4.0000)",
+    ]
+    (block,) = blocks([each], each_query=True)
+    assert list(plain_text(block))[1:] == [
+        "un     un(1.0000) happy cats",
+        "happy  un(3.0000) happy(-2.0000) cats",
+        "cats   un(2.0000) happy(2.0000) cats(4.0000)",
+    ]
+    assert block.rows[0].joined == (False, True, False), "two tokens of one word stand together"
+
+
+def test_a_group_is_shown_by_its_name_and_a_head_by_its_label():
+    groups = attention_pb2.LabelSet(
+        name="words.key_groups", kind="LABEL_KIND_GROUPS", size=2, texts=["subject", "rest"], parent="words"
+    )
+    heads = attention_pb2.LabelSet(name="who", kind="LABEL_KIND_REPRESENTATIONS", size=2, texts=["letters", "sounds"])
+    weights = np.array([[[0.25, 0.75]] * 3, [[0.5, 0.5]] * 3], np.float32)
+    sent = message("m", weights, head_labels="who")
+    sent.key_labels = "words.key_groups"
+    each = read_map(sent, read_label_sets([WORDS, groups, heads]))
+    first, second = blocks([each], each_head=True)
+    assert list(plain_text(first)) == [
+        "m · letters",
+        "un     subject(0.2500) rest(0.7500)",
+        "happy  subject(0.2500) rest(0.7500)",
+        "cats   subject(0.2500) rest(0.7500)",
+    ]
+    assert second.title == "m · sounds"
+
+
+def test_other_sequences_are_shown_after_the_best(run: Run):
+    output = run("attend", "echo", "guten tag", "--sequences", "2")[1]
+    assert output.startswith("echo version 1: GUTEN TAG\n")
+    best, other = output.split("sequence 1: guten · decoder.cross\n")
+    assert "TAG    guten(0.4000) tag(0.6000)\n" in best
+    assert other.startswith("guten  guten(0.6000) tag(0.4000)\n")
 
 
 def test_a_document_shows_words_inside_sentences_and_sentences_by_their_own_map(run: Run):
@@ -243,11 +387,35 @@ def test_json_is_complete_and_its_indices_are_of_whole_label_sets(run: Run):
     assert word["shape"] == [1, 4]
     assert word["edges"] == {"query_index": [0, 0, 1, 1], "key_index": [0, 1, 2, 3]}
     assert (sentence["edges"], sentence["axes"]) == (None, ["head", "query", "key"])
-    words = document["label_sets"][word["key"]]
+    label_sets = document["prediction"]["label_sets"]
+    words = label_sets[word["key"]]
     assert words["labels"] == ["It", "rains", "We", "stay"]
     assert words["offsets"][3] == [13, 17]
+    assert (words["ids"], words["inputs"]) == ([2, 5, 2, 4], ["document"] * 4)
     assert (words["parent"], words["parents"]) == ("sentences", [0, 0, 1, 1])
-    assert document["label_sets"]["sentences"]["labels"] == ["It rains", "We stay"]
+    assert label_sets["sentences"]["labels"] == ["It rains", "We stay"]
+    assert (word["quantity"], word["heads"], word["head_reduction"], word["left_out"]) == ("weights", [0], None, None)
+
+
+def test_json_carries_seed_results_grid_and_other_sequences(run: Run, picture: Path):
+    document = json.loads(run("attend", "echo", "guten tag", "--sequences", "2", "--json")[1])
+    (other,) = document["other_sequences"]
+    assert other["sequence"] == 1
+    assert list(other["label_sets"]) == ["output"], "what it shares stands in the prediction, once"
+    assert other["maps"][0]["shape"] == [1, 2, 2]
+    assert document["prediction"]["results"]["text"]["sequences"][1]["text"] == "guten"
+    patches = json.loads(run("attend", "vit", picture, "--json")[1])["prediction"]["label_sets"]["patches"]
+    assert patches["grid"]["region"] == {"left": 0, "top": 0, "right": 8, "bottom": 8}
+    results = json.loads(run("predict", "weather", "Bern is wet", "--json", "--seed", "4")[1])["results"]
+    assert {name: each["kind"] for name, each in results.items()} == {
+        "forecast": "regression",
+        "words": "tagging",
+        "place": "spans",
+        "vector": "embedding",
+    }
+    assert results["forecast"]["numbers"][0] == {"name": "temperature", "value": 21.5, "unit": "°C"}
+    assert results["words"]["names"][0] == ["LONG", "SHORT"]
+    assert results["vector"]["vector"] == [1, 2]
 
 
 def test_json_of_a_selection_of_edges_counts_in_the_whole_label_set():
@@ -255,7 +423,13 @@ def test_json_of_a_selection_of_edges_counts_in_the_whole_label_set():
     edges = Edges(np.array([0, 1]), np.array([1, 0]))
     weights = np.array([[0.25, 0.75]], np.float32)
     each = AttentionMap(
-        "m", "s", None, "graph", True, False, (0,), weights, words.take([1, 3]), words.take([0, 2]), edges
+        name="m",
+        kind="graph",
+        heads=(0,),
+        weights=weights,
+        query=words.take([1, 3]),
+        key=words.take([0, 2]),
+        edges=edges,
     )
     document = as_json.attention_map(each)
     assert document["edges"] == {"query_index": [1, 3], "key_index": [2, 0]}
@@ -293,6 +467,34 @@ def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tm
     assert grey[60:240, 16:240].all(), "the picture that was sent stands on the left"
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_cells_are_laid_over_the_part_of_the_picture_that_they_cover(run: Run, tmp_path: Path, orientation: int):
+    """Of a picture of 3 x 1 the model sees the middle third, which is white; the rest is blue. So too where the file
+    holds it lying down and its orientation says that it stands upright: then it is 1 x 3.
+    """
+    pixels = np.zeros((100, 300, 3), np.uint8)
+    pixels[..., 2] = 255
+    pixels[:, 100:200] = 255
+    sent, path = tmp_path / "sent.png", tmp_path / "new" / "folder" / "a.png"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(sent, exif=exif)
+    assert run("attend", "vit", sent, "--map", "encoder.0.self", "--png", path)[0] == 0
+    upright = orientation == 6
+    # 224 pixels for the cells, three times as many for the picture, which stands first and again under the cells.
+    high, wide = (672, 224) if upright else (224, 672)
+    drawn = read(path)[16 + 28 : 16 + 28 + high]
+    first, second = drawn[:, 16 : 16 + wide], drawn[:, 16 + wide + 8 : 16 + 2 * wide + 8]
+    if upright:
+        first, second = first.transpose(1, 0, 2), second.transpose(1, 0, 2)
+    blue, white = [0, 0, 255], [255, 255, 255]
+    inside, outside = slice(240, 432), (slice(0, 208), slice(464, 672))
+    assert (first[:, inside] == white).all()
+    assert not (second[:, inside] == white).all(axis=2).any(), "the cells cover the middle third, all of it"
+    for side in outside:
+        assert (first[:, side] == blue).all() and (second[:, side] == blue).all(), "and nothing else"
+
+
 def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
     for name, text in (("han", "It rains. We stay"), ("echo", "guten tag"), ("scribe", "word " * 200)):
         path = tmp_path / f"{name}.png"
@@ -317,14 +519,21 @@ def test_generate_prints_the_text_through_a_pipe(run: Run, server: Server):
         1,
         [".", "!"],
     )
-    assert (sent.top_p, request.seed) == (pytest.approx(0.9), 3)
-    assert run("generate", "echo", "a b", "--strategy", "beam", "--beams", "3", "--hypotheses", "2")[1] == "A B\na b\n"
+    assert (sent.top_p, request.instance.seed) == (pytest.approx(0.9), 3)
+    assert run("generate", "echo", "a b", "--strategy", "beam", "--beams", "3", "--hypotheses", "2")[1] == "A B\na\n"
+    run("generate", "echo", "a", "--strategy", "sample", "--temperature", "0", "--top-p", "0")
+    sent = server.servicer.requests[-1].generation
+    assert sent.HasField("temperature") and sent.HasField("top_p"), "0 is a temperature, and not the lack of one"
+    run("generate", "echo", "a")
+    sent = server.servicer.requests[-1].generation
+    assert not sent.HasField("temperature") and not sent.HasField("top_p")
     assert run("generate", "echo", "a b", "--target-text", "forced words")[1] == "forced words\n"
 
 
 def test_generate_json_is_one_event_a_line(run: Run):
     events = [json.loads(line) for line in run("generate", "echo", "guten tag", "--json", "--map", "*")[1].splitlines()]
     assert [event["event"] for event in events] == ["start", "token", "token", "token", "end"]
+    assert events[0]["seed"] is None
     assert events[1]["text"] == "GUTEN"
     assert events[2]["maps"][0]["queries"] == [1]
     assert events[2]["maps"][0]["weights"] == [[pytest.approx([0.4, 0.6])]]
@@ -370,7 +579,11 @@ def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Serve
 @pytest.mark.parametrize(
     ("arguments", "status", "line"),
     [
-        (["predict", "nope", "x"], 1, "limelight: NOT_FOUND: no model 'nope'; there are echo, han, scribe, vit"),
+        (
+            ["predict", "nope", "x"],
+            1,
+            "limelight: NOT_FOUND: no model 'nope'; there are echo, han, scribe, vit, weather",
+        ),
         (["predict", "scribe", "x", "--version", "9"], 1, "limelight: NOT_FOUND: no model 'scribe'; there are .*"),
         (
             ["attend", "scribe", "x", "--map", "no"],
@@ -393,10 +606,12 @@ def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Serve
         (["predict", "scribe", "@/no/such/file"], 1, "limelight: /no/such/file: No such file or directory"),
         (["predict", "vit", "/no/such.png"], 1, "limelight: /no/such.png: No such file or directory"),
         (
-            ["attend", "scribe", "x", "--png", "/no/such/a.png"],
+            ["attend", "scribe", "x", "--png", "/dev/null/a.png"],
             1,
-            "limelight: /no/such/a.png: No such file or directory",
+            "limelight: /dev/null: (File exists|Not a directory)",
         ),
+        (["attend", "scribe", "x", "--group", "0:3"], 2, "limelight: a group is NAME=PLACE, not '0:3'"),
+        (["attend", "scribe", "x", "--group", "a=0-3"], 2, "limelight: '0-3' is no place of a group: .*"),
         (["generate", "han", "x", "--target-text", "y"], 2, "limelight: model 'han' takes no forced output"),
         (["predict", "scribe", "x", "--seed", str(2**70)], 1, "limelight: .*range.*"),
         (["bench", "scribe", "--seconds", "1", "-n", "2"], 2, "limelight: either --seconds or --requests"),
@@ -448,17 +663,32 @@ def test_bench_ends_with_an_error_where_requests_fail(run: Run, server: Server, 
     assert errors == "limelight: 7 of 10 requests failed; the first: UNAVAILABLE: starting\n"
 
 
+# In a background job SIGINT is ignored, and a process that such a job starts ignores it as well.
+HEARS_CTRL_C = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from limelight.cli import main
+sys.exit(main())
+"""
+
+
 def test_ctrl_c_is_quiet(server: Server):
     environment = os.environ | {"LIMELIGHT_TARGET": server.target}
     for arguments in (["generate", "echo", "slow " * 100], ["bench", "scribe", "--seconds", "60"]):
-        process = subprocess.Popen(
-            [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-        )
         before = len(server.servicer.requests)
-        while len(server.servicer.requests) < before + 2 and process.poll() is None:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=20)
+        with subprocess.Popen(
+            [sys.executable, "-c", HEARS_CTRL_C, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        ) as process:
+            try:
+                while len(server.servicer.requests) < before + 2 and process.poll() is None:
+                    time.sleep(0.02)
+                process.send_signal(signal.SIGINT)
+                output, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
         assert (process.returncode, output, errors) == (130, b"", b"")
 
 

@@ -22,7 +22,8 @@ def export(
         import safetensors  # noqa: F401
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is missing; an export needs: pip install 'limelight[train,serve]'") from error
+        wanted = "in a checkout of Limelight, pip install '.[train,serve]'"
+        raise CommandError(f"an export needs {error.name}, which is not installed: {wanted}") from error
 
     from export import export_run
 

@@ -18,7 +18,8 @@ def onnx_runtime() -> ModuleType:
         import onnxruntime
     except ImportError as error:
         raise ExportError(
-            "an export is compared with ONNX Runtime, which is not installed: install limelight[train,serve]"
+            "an export is compared with ONNX Runtime, which is not installed: in a checkout of Limelight, pip install "
+            "'.[train,serve]'"
         ) from error
     return onnxruntime  # type: ignore[no-any-return]
 

@@ -36,7 +36,8 @@ def train(
         from models.training.show import Show
         from models.training.stop import Interrupted, Stop
     except ModuleNotFoundError as error:
-        raise CommandError(f"{error.name} is missing; training needs: pip install 'limelight[train]'") from error
+        wanted = "in a checkout of Limelight, pip install '.[train]'"
+        raise CommandError(f"training needs {error.name}, which is not installed: {wanted}") from error
 
     torch.set_num_threads(threads)
     out = out or Path("runs") / model

@@ -100,7 +100,7 @@ def bleu(written: Sequence[str], wanted: Sequence[str]) -> list[model_pb2.Metric
     try:
         import sacrebleu
     except ImportError:
-        print("BLEU is left out: sacrebleu is not installed (pip install 'limelight[dev]')")
+        print("BLEU is left out: sacrebleu is not installed (pip install sacrebleu)")
         return []
     score = sacrebleu.corpus_bleu(list(written), [list(wanted)]).score
     return [model_pb2.Metric(name="bleu", value=score, split="held-out")]

@@ -75,11 +75,14 @@ def runtime() -> ModuleType:
     """
     found = [name for name in _DISTRIBUTIONS if _installed(name)]
     if not found:
-        raise ProviderError("ONNX Runtime is not installed: install limelight[serve], or limelight[serve-gpu] for CUDA")
+        raise ProviderError(
+            "ONNX Runtime is not installed: in a checkout of Limelight, pip install '.[serve]', or '.[serve-gpu]' for "
+            "CUDA"
+        )
     if len(found) > 1:
         raise ProviderError(
             "onnxruntime and onnxruntime-gpu are both installed, and hide CUDA from each other: uninstall both, then "
-            "install limelight[serve] or limelight[serve-gpu]"
+            "pip install '.[serve]' or '.[serve-gpu]' in a checkout of Limelight"
         )
     import onnxruntime
 

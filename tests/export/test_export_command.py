@@ -53,4 +53,4 @@ def test_what_is_not_installed_is_named(tmp_path: Path, capsys: pytest.CaptureFi
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "onnxscript", None)
         assert cli.main(["export", str(tmp_path), "--repository", str(tmp_path)]) == 1
-    assert "limelight[train,serve]" in capsys.readouterr().err
+    assert "pip install '.[train,serve]'" in capsys.readouterr().err

@@ -6,10 +6,10 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-models test lint types docs clean
+.PHONY: help demo demo-models install-demo-models protocol-image test lint types docs clean
 
 help:  ## Lists the targets.
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed") if sys.version_info < (3, 11) else None'
@@ -26,13 +26,20 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 demo: $(VENV)/serve.stamp  ## Serves three trained models and prints commands to try.
 	$(BIN)/limelight demo
 
-demo-models: $(VENV)/dev.stamp  ## Trains and exports the three demo models again, from nothing.
+demo-models: $(VENV)/dev.stamp  ## Trains and exports the three demo models again, from nothing, into build/demo.
 	rm -rf build/demo-runs build/demo
 	for model in han vit bahdanau; do \
 	  $(BIN)/limelight train $$model --preset demo --out build/demo-runs/$$model && \
 	  $(BIN)/limelight export build/demo-runs/$$model --repository build/demo || exit 1; \
 	done
-	rm -rf deploy/demo && mv build/demo deploy/demo
+
+install-demo-models:  ## Puts the models of build/demo in place of those in deploy/demo, which are tracked.
+	test -d build/demo || { echo "run make demo-models first" >&2; exit 1; }
+	rm -rf deploy/demo && cp -R build/demo deploy/demo
+
+protocol-image: $(VENV)/dev.stamp  ## Writes proto/limelight.binpb again, which the protocol may not break.
+	cd proto && if [ -e limelight.binpb ]; then $(abspath $(BIN))/buf breaking --against limelight.binpb; fi
+	cd proto && $(abspath $(BIN))/buf build --exclude-source-info -o limelight.binpb
 
 lint: $(VENV)/dev.stamp  ## Checks style, and that formatting is ruff's.
 	$(BIN)/ruff check .

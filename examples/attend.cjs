@@ -1,5 +1,5 @@
 // Calls Limelight from JavaScript with nothing but the .proto files: node examples/attend.cjs "Opens a socket."
-// Needs: npm install @grpc/grpc-js @grpc/proto-loader
+// Needs: npm install @grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1
 const path = require("node:path");
 const grpc = require("@grpc/grpc-js");
 const loader = require("@grpc/proto-loader");
@@ -20,11 +20,11 @@ client.Attend(request, { deadline: Date.now() + 10_000 }, (error, answer) => {
     console.error(error.details);
     process.exit(1);
   }
-  const [{ prediction, label_sets, maps }] = answer.results;
-  const best = prediction.classification.classes[0];
+  const [{ prediction, maps }] = answer.results;
+  const best = prediction.results[0].classification.classes[0];
   console.log(best.label, best.probability.toFixed(3));
-  const words = label_sets.find((set) => set.name === maps[0].key_labels).tokens;
+  const words = prediction.label_sets.find((set) => set.name === maps[0].key_labels).texts;
   const weights = new Float32Array(new Uint8Array(maps[0].weights.data).buffer); // [head, edge]: one head, an edge a word
-  words.forEach((word, index) => console.log(weights[index].toFixed(3), word.text));
+  words.forEach((word, index) => console.log(weights[index].toFixed(3), word));
   client.close();
 });

@@ -5,12 +5,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +36,9 @@ class Block:
 
 BLOCKS = [Block(*match) for match in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))]
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
-ONLY_PLANNED = ("make test", "make demo-models")
+ONLY_PLANNED = ("make test", "make demo-models", "make demo")
+# Where the README's commands find the demo. Here it gets a free port: another server may have this one.
+DEMO = "127.0.0.1:50051"
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +48,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in (*CHECKOUT, *FOLDERS):
         if (ROOT / name).exists():
             (folder / name).symlink_to(ROOT / name)
-    (folder / "build").mkdir()
-    if (NODE_PACKAGES / "node_modules").is_dir():
-        (folder / "build" / "node").symlink_to(NODE_PACKAGES)
     if not (folder / ".venv").exists():
         (folder / ".venv").symlink_to(sys.prefix)
     reviews = [("good", "A fine film. I liked it."), ("bad", "A dull film. I slept."), ("good", "Fine, fine, fine.")]
@@ -57,29 +56,48 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def demo(checkout: Path) -> Iterator[None]:
-    """The demo, as `make demo` runs it; the address is the one that the README's commands use."""
-    log = checkout / "demo.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "limelight.cli", "demo"], cwd=checkout, stdout=output, stderr=subprocess.STDOUT
-        )
-    end = time.monotonic() + 60
-    while "limelight" not in log.read_text() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.1)
-    if process.poll() is not None:
-        pytest.fail(f"the demo did not start: {log.read_text()}")
-    with grpc.insecure_channel("127.0.0.1:50051") as channel:
-        grpc.channel_ready_future(channel).result(timeout=30)
-    yield
-    process.terminate()
-    process.wait(timeout=30)
-
-
-def run(command: list[str], checkout: Path) -> None:
-    """Run a command in the checkout; what it says is the failure's message."""
+@contextmanager
+def started(command: list[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process whose output is read as it comes; it is gone afterwards."""
     environment = os.environ | {"NO_COLOR": "1"}
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def serving(process: subprocess.Popen[str], pattern: str) -> str:
+    """Read what a server prints until it says where it serves: its address."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if found := re.search(pattern + r" on (127\.0\.0\.1:\d+)", line):
+            return found[1]
+    pytest.fail(f"the server did not start: {seen}")
+
+
+@pytest.fixture(scope="module")
+def demo(checkout: Path) -> Iterator[str]:
+    """The demo, as `make demo` runs it, on a free port: its address."""
+    command = [sys.executable, "-m", "limelight.cli", "demo", "--port", "0", "--metrics-port", "0"]
+    with started(command, checkout) as process:
+        address = serving(process, "Serving")
+        assert process.stdout is not None
+        # Read on, so that it never waits for somebody to read.
+        reader = threading.Thread(target=process.stdout.read)
+        reader.start()
+        yield address
+        process.kill()
+        reader.join()
+
+
+def run(command: list[str], checkout: Path, demo: str) -> None:
+    """Run a command in the checkout; what it says is the failure's message."""
+    environment = os.environ | {"NO_COLOR": "1", "LIMELIGHT_TARGET": demo}
     result = subprocess.run(
         command, cwd=checkout, capture_output=True, text=True, timeout=240, env=environment, check=False
     )
@@ -87,37 +105,45 @@ def run(command: list[str], checkout: Path) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: None) -> None:
+def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) -> None:
     if block.language == "text":
         return  # a picture
     if block.language == "python":
-        run([sys.executable, "-c", block.text], checkout)
+        assert DEMO in block.text
+        run([sys.executable, "-c", block.text.replace(DEMO, demo)], checkout, demo)
         return
     assert block.language == "console"
     for command in block.text.strip().splitlines():
-        if command in ONLY_PLANNED or command == "make demo":
-            run(["make", "--dry-run", *command.split()[1:]], checkout)
+        if command in ONLY_PLANNED:
+            run(["make", "--dry-run", *command.split()[1:]], checkout, demo)
         elif command.startswith("pip install"):
-            run([sys.executable, "-m", *command.split()[:2], "--dry-run", "--no-deps", *command.split()[2:]], checkout)
-        elif "npm" in command or "node " in command:
-            if shutil.which("node") is None or not (NODE_PACKAGES / "node_modules" / "@grpc" / "grpc-js").is_dir():
-                pytest.skip("Node.js or @grpc/grpc-js is not installed")
-            if not command.startswith("npm"):
-                run(["bash", "-c", command], checkout)
+            arguments = [*command.split()[:2], "--dry-run", "--no-deps", *command.split()[2:]]
+            run([sys.executable, "-m", *arguments], checkout, demo)
+        elif command.startswith("npm"):
+            installed(checkout)
         elif " serve " in command:
             started_and_stopped(command, checkout)
         else:
-            run(["bash", "-c", command], checkout)
+            run(["bash", "-c", command], checkout, demo)
+
+
+def installed(checkout: Path) -> None:
+    """The packages for Node.js that `.ci/run` installed, where the README's command would put them."""
+    if shutil.which("node") is None or not (NODE_PACKAGES / "node_modules" / "@grpc" / "grpc-js").is_dir():
+        pytest.skip("Node.js or @grpc/grpc-js is not installed")
+    (checkout / "build").mkdir(exist_ok=True)
+    (checkout / "build" / "node").symlink_to(NODE_PACKAGES)
 
 
 def started_and_stopped(command: str, checkout: Path) -> None:
-    """Start a server and stop it in good order once it answers."""
-    process = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=checkout, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = next((line for line in process.stdout if line.startswith("limelight: serving")), "")
-    process.terminate()
-    process.communicate(timeout=30)
-    assert line and process.returncode == 0
+    """Start a server, on free ports in place of those named, and stop it in good order once it answers."""
+    command, ports = re.subn(r"(--(?:metrics-)?port) \d+", r"\1 0", command)
+    assert ports == 2
+    with started(["bash", "-c", f"exec {command}"], checkout) as process:
+        assert serving(process, "limelight: serving")
+        process.terminate()
+        process.communicate(timeout=60)
+        assert process.returncode == 0
 
 
 def test_the_readme_has_blocks_of_every_kind() -> None:

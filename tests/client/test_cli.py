@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -30,6 +31,7 @@ from limelight.v1 import attention_pb2, service_pb2
 from tests.client.server import Server
 
 Run = Callable[..., tuple[int, str, str]]
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "limelight.cli"]
 
 
@@ -742,10 +744,26 @@ def test_a_command_that_is_not_installed_says_how_to_install_it(run: Run, entry_
         ("export", "train"),
         ("mechanisms", "train"),
     ):
-        assert run(name) == (1, "", f"limelight: '{name}' is not installed: pip install 'limelight[{extra}]'\n")
+        line = f"limelight: '{name}' is not installed: in a checkout of Limelight, pip install '.[{extra}]'\n"
+        assert run(name) == (1, "", line)
     entry_points["serve"] = metadata.EntryPoint("serve", "missing_runtime:serve", commands.GROUP)
-    line = "limelight: 'serve' needs missing_runtime, which is not installed: pip install 'limelight[serve]'\n"
-    assert run("serve", "--help") == (1, "", line)
+    status, _, errors = run("serve", "--help")
+    assert status == 1
+    assert re.fullmatch(r"limelight: 'serve' needs missing_runtime, which .*, pip install '\.\[serve\]'\n", errors)
+
+
+def test_what_messages_say_to_install_is_there_to_be_installed():
+    """Nothing is on a package index: what helps is this checkout, with an extra that it has."""
+    named = {command.extra for command in commands.KNOWN.values() if command.extra}
+    application = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert named <= set(application["optional-dependencies"])
+    client = tomllib.loads((ROOT / "client" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "cli" in client["optional-dependencies"]
+    for package in ("client/limelight", "bundle", "models", "export", "service"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            wrong = re.findall(r"(?:install|needs:?) '?limelight(?:-client)?\[", text)
+            assert not wrong, f"{path.relative_to(ROOT)} names a package that no index has"
 
 
 def test_help_names_every_command_and_imports_none():
@@ -784,7 +802,7 @@ sys.exit(main(ARGUMENTS))
         code = program.replace("{MISSING}", f"{{{missing!r}}}").replace("ARGUMENTS", "['models']")
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 1
-        assert re.fullmatch(rf"limelight: .* needs? {missing}.*: pip install 'limelight-client\[cli\]'\n", done.stderr)
+        assert re.fullmatch(rf"limelight: .* needs? {missing}.*, pip install '\./client\[cli\]'\n", done.stderr)
 
 
 def test_the_version_is_that_of_the_distribution(run: Run):

@@ -61,4 +61,5 @@ def test_the_client_works_with_protobuf(protobuf: str, wheel: Path):
     # The command is there without the packages of its extra, and says so.
     bare = subprocess.run([folder / "bin" / "limelight", "models"], capture_output=True, text=True)
     assert bare.returncode == 1
-    assert bare.stderr == "limelight: the command line needs typer: pip install 'limelight-client[cli]'\n"
+    needed = "in a checkout of Limelight, pip install './client[cli]'"
+    assert bare.stderr == f"limelight: the command line needs typer: {needed}\n"

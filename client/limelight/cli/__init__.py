@@ -7,6 +7,7 @@ annotations. They report what a user can put right by raising `CommandError`, wh
 import sys
 from collections.abc import Sequence
 
+INSTALL_CLIENT = "in a checkout of Limelight, pip install './client[cli]'"
 _NEEDS = {"typer", "rich", "click", "shellingham"}
 
 
@@ -25,6 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDS:
             raise
-        print(f"limelight: the command line needs {error.name}: pip install 'limelight-client[cli]'", file=sys.stderr)
+        print(f"limelight: the command line needs {error.name}: {INSTALL_CLIENT}", file=sys.stderr)
         return 1
     return application.run(list(sys.argv[1:] if arguments is None else arguments))

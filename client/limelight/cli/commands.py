@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
-from limelight.cli import CommandError
+from limelight.cli import INSTALL_CLIENT, CommandError
 
 GROUP = "limelight.commands"
 
@@ -75,10 +75,10 @@ def missing(name: str, error: ModuleNotFoundError) -> CommandError:
     command = KNOWN.get(name)
     if command is None:
         return CommandError(f"'{name}' needs {error.name}, which is not installed")
-    extra = install(command.extra) if command.extra else "pip install 'limelight-client[cli]'"
-    return CommandError(f"'{name}' needs {error.name}, which is not installed: {extra}")
+    what = install(command.extra) if command.extra else INSTALL_CLIENT
+    return CommandError(f"'{name}' needs {error.name}, which is not installed: {what}")
 
 
 def install(extra: str) -> str:
-    """The command that installs an extra of the application."""
-    return f"pip install 'limelight[{extra}]'"
+    """How to install an extra of the application, which is on no package index."""
+    return f"in a checkout of Limelight, pip install '.[{extra}]'"

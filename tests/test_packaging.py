@@ -1,0 +1,43 @@
+"""What installs, builds and trains: versions are named once, and nothing that is tracked is written unasked."""
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_the_image_takes_the_wheel_whatever_its_version() -> None:
+    assert "limelight-*.whl" in text("deploy/Dockerfile")
+    for version in re.findall(r'^version = "(.*)"$', text("pyproject.toml"), re.MULTILINE):
+        assert version not in text("deploy/Dockerfile")
+
+
+def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:
+    found = {
+        name: set(re.findall(r"@grpc/[a-z-]+@\S+", text(name)))
+        for name in (".ci/run", "README.md", "examples/attend.cjs")
+    }
+    packages = found[".ci/run"]
+    assert len(packages) == 2 and all(re.fullmatch(r"@grpc/[a-z-]+@\d+\.\d+\.\d+", package) for package in packages)
+    assert all(each == packages for each in found.values()), found
+
+
+def test_a_server_needs_a_newer_grpc_than_a_client() -> None:
+    project = tomllib.loads(text("pyproject.toml"))["project"]
+    client = tomllib.loads(text("client/pyproject.toml"))["project"]
+    assert "grpcio>=1.85" in project["optional-dependencies"]["serving"]
+    assert "grpcio>=1.76" in client["dependencies"]
+
+
+@pytest.mark.parametrize(("target", "writes"), [("demo-models", False), ("install-demo-models", True)])
+def test_tracked_models_are_replaced_only_when_asked(target: str, writes: bool) -> None:
+    planned = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert ("deploy/demo" in planned) == writes

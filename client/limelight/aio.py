@@ -98,7 +98,7 @@ class AsyncClient:
         return await self._call(calls.model(name, version), timeout)
 
     async def close(self) -> None:
-        """Ends the connection, and every call that is under way."""
+        """Ends the connection, and every call that is under way. A later call connects again."""
         if self._channel is not None:
             await self._channel.close()
             self._channel = self._service = None

@@ -43,7 +43,10 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """An image: the bytes of a file, its path, or its pixels as uint8 [row, column] or [row, column, 3]."""
+    """An image: the bytes of a file, its path, or its pixels.
+
+    Pixels are uint8 [row, column], or [row, column, channel] with 1, 3 or 4 channels.
+    """
 
     source: bytes | os.PathLike[str] | NDArray[np.uint8]
 

@@ -20,15 +20,16 @@ import pytest
 import typer
 from PIL import Image
 
+import limelight
 from limelight import cli
-from limelight.cli import as_json, commands
+from limelight.cli import as_json, commands, render_png
 from limelight.cli.render_terminal import plain as plain_text
-from limelight.cli.views import blocks
+from limelight.cli.views import Block, Heat, blocks
 from limelight.labels import plain, read_label_sets
 from limelight.maps import AttentionMap, Edges, read_map
 from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2, service_pb2
-from tests.client.server import Server
+from tests.client.server import FRESH_SEED, Server
 
 Run = Callable[..., tuple[int, str, str]]
 ROOT = Path(__file__).resolve().parents[2]
@@ -312,6 +313,35 @@ def test_scores_are_shown_as_such_and_impossible_places_have_none():
     assert block.rows[0].joined == (False, True, False), "two tokens of one word stand together"
 
 
+def test_a_pooled_map_has_a_row_a_range():
+    sets = [
+        attention_pb2.LabelSet(
+            name=f"words.{side}_ranges", kind="LABEL_KIND_RANGES", size=2, starts=[0, 2], ends=[2, 3], parent="words"
+        )
+        for side in ("query", "key")
+    ]
+    sent = message("m", np.array([[[0.5, 0.25], [0.125, 0.75]]], np.float32))
+    sent.query_labels, sent.key_labels = "words.query_ranges", "words.key_ranges"
+    (block,) = blocks([read_map(sent, read_label_sets([WORDS, *sets]))])
+    assert list(plain_text(block)) == [
+        "m",
+        "un … happy  un … happy(0.5000) cats(0.2500)",
+        "cats        un … happy(0.1250) cats(0.7500)",
+    ]
+    assert block.rows[0].joined == (False, False)
+
+
+def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
+    """Of a picture of 100 x 50 the cells cover a square of 100 around its middle: two rows of four lie over it."""
+    image = io.BytesIO()
+    Image.new("RGB", (100, 50), (0, 0, 255)).save(image, "PNG")
+    heat = Heat(np.ones((4, 4), np.float32), (), limelight.Region(0, -25, 100, 75))
+    render_png.save([Block("", heat=heat)], tmp_path / "a.png", image=image.getvalue())
+    drawn = read(tmp_path / "a.png")[44 : 44 + 224, 16 : 16 + 224]
+    assert (drawn[56:168] == [0, 0, 255]).all(), "the picture stands in the middle"
+    assert (drawn[:56] == 255).all() and (drawn[168:] == 255).all(), "above and below is what was padded"
+
+
 def test_a_group_is_shown_by_its_name_and_a_head_by_its_label():
     groups = attention_pb2.LabelSet(
         name="words.key_groups", kind="LABEL_KIND_GROUPS", size=2, texts=["subject", "rest"], parent="words"
@@ -546,6 +576,14 @@ def test_a_terminal_sees_the_text_come_and_then_the_whole_of_it(server: Server):
     seen = without_colours(in_terminal("generate", "echo", "slow morgen", target=server.target))
     assert "SLOW" in seen.split("SLOW MORGEN")[0]
     assert seen.rstrip().endswith("SLOW MORGEN")
+
+
+def test_a_sample_says_its_seed_to_people_and_programs(run: Run, server: Server):
+    arguments = ["generate", "echo", "guten tag", "--strategy", "sample"]
+    seen = without_colours(in_terminal(*arguments, target=server.target))
+    assert f"GUTEN TAG\n(drawn at random: --seed {FRESH_SEED} brings it again)" in seen
+    assert run(*arguments) == (0, "GUTEN TAG\n", ""), "a pipe gets the text alone"
+    assert json.loads(run(*arguments, "--json")[1].splitlines()[0])["seed"] == FRESH_SEED
 
 
 # ---- load

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from limelight.cli import CommandError, as_json, options
 from limelight.cli.inputs import read_instance
-from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent
+from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.requests import Attention
 
 StrategyName = Annotated[options.Strategy, typer.Option("--strategy", help="How tokens are chosen.")]
@@ -90,12 +90,16 @@ def generate(
         end: GenerationEvent | None = None
         # Shown as it comes, then replaced by the whole text, which leaves out a stop text.
         with Live(Text(), console=console, transient=True, auto_refresh=False) as live:
-            written = ""
+            written, seed_used = "", None
             for event in events:
                 end = event
+                if isinstance(event, GenerationStart):
+                    seed_used = event.seed
                 if isinstance(event, GeneratedToken) and console.is_terminal:
                     written += event.delta
                     live.update(Text(written, style="dim"), refresh=True)
     if isinstance(end, GenerationEnd):
         for sequence in end.sequences:
             print(sequence.text)
+    if seed_used is not None and console.is_terminal:
+        console.print(f"(drawn at random: --seed {seed_used} brings it again)", style="dim", highlight=False)

@@ -273,10 +273,14 @@ def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
     lines = run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2")[1].splitlines()
     assert [line.split() for line in lines[4:8]] == [["-"] * 4] * 3 + [["-", "-", "0.1046", "0.1111"]]
     assert lines[3] == "[class] -"
+    # Of the 153 parts of the class token's row, 17 and 16 are here.
+    assert lines[8] == "left out: 0.7843"
     path = tmp_path / "a.png"
     assert run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2", "--png", path)[0] == 0
     cells = read(path)[44 : 44 + 224, -240:-16]
     assert (cells == 255).all(axis=2).sum() == 14 * 56 * 56, "what was left out is blank"
+    first, covered = (read(path)[44 : 44 + 224, x : x + 224] for x in (16, 16 + 224 + 8))
+    assert ((first == covered).all(axis=2)).sum() >= 14 * 56 * 56, "and leaves the picture as it is"
 
 
 def message(name: str, weights: np.ndarray, **fields: Any) -> attention_pb2.AttentionMap:

@@ -124,7 +124,9 @@ def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
     place = round((region.left - left) * scale), round((region.top - top) * scale)
     covered = whole.copy()
     under = whole.crop((*place, place[0] + size[0], place[1] + size[1]))
-    covered.paste(Image.blend(under, cells, 0.6), place)
+    # What was left out leaves the image as it is.
+    there = Image.fromarray(~np.isnan(heat.cells)).resize(size, Image.Resampling.NEAREST)
+    covered.paste(Image.blend(under, cells, 0.6), place, there)
     return [whole, covered, cells]
 
 

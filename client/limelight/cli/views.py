@@ -1,7 +1,7 @@
 """What there is to see in a map: rows of words, a grid of cells, a matrix. How it is drawn is not decided here."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,7 @@ def _block(one: Seen, each_query: bool, matrices: bool, weights_of_rows: dict[st
     title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
     if key.grid is not None and key.indices is None:
         row, what = _grid_row(one)
-        return Block(_title(*title, what), heat=_heat(key, row), notes=_left_out(one))
+        return Block(_title(*title, what), heat=_heat(key, row.weights[0]), notes=_left_out(row))
     if key.parent and key.parent == query.name and len(key.parents):
         return Block(_title(*title), rows=_nested(one, weights_of_rows.get(query.name)))
     if len(query) == 1:
@@ -173,14 +173,16 @@ def _title(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _grid_row(one: Seen) -> tuple[Weights, str]:
+def _grid_row(one: Seen) -> tuple[Seen, str]:
     """The one row of weights to lay over the grid, and what it is."""
-    query, weights = one.map.query, one.weights
+    query, weights, left_out = one.map.query, one.weights, one.left_out
     if len(weights) == 1:
-        return weights[0], f"{query.labels[0]}'s row" if query.indices else ""
+        return one, f"{query.labels[0]}'s row" if query.indices else ""
     if query.grid is not None and query.indices is None and query.grid.leading:
-        return weights[0], f"{query.grid.leading[0]}'s row"
-    return _mean(weights, one.map), f"mean over {len(weights)} queries"
+        first = replace(one, weights=weights[:1], left_out=None if left_out is None else left_out[:1])
+        return first, f"{query.grid.leading[0]}'s row"
+    mean = None if left_out is None else left_out.mean(keepdims=True)
+    return replace(one, weights=_mean(weights, one.map)[None], left_out=mean), f"mean over {len(weights)} queries"
 
 
 def _heat(key: LabelSet, row: Weights) -> Heat:

@@ -45,8 +45,8 @@ def example(chance: random.Random) -> Example:
         edges |= {(cited, paper) for cited in _cited(paper, topics, digest, chance)}
     names = tuple(f"{'digest' if each else 'paper'} {number}" for number, each in enumerate(digest))
     graph = Graph(words, np.array(sorted(edges), np.int64).reshape(-1, 2).T.copy(), None, names)
-    tags = tuple("" if each else TOPICS[topic] for topic, each in zip(topics, digest, strict=True))
-    return Example({"graph": graph}, tags=tags)
+    labels = tuple("" if each else TOPICS[topic] for topic, each in zip(topics, digest, strict=True))
+    return Example({"graph": graph}, labels=labels)
 
 
 def _words(topic: int, digest: bool, chance: random.Random) -> list[int]:

@@ -18,14 +18,15 @@ class DataError(LimelightError):
 
 @dataclass(frozen=True)
 class Example:
-    """An instance as a caller would send it, and the class it belongs to (empty where the task has none).
+    """An instance as a caller would send it, and what is known of it.
 
-    tags: for a task that sorts the entries of an instance, a class for each; empty where nothing is to be learned.
+    label: its class. labels: classes of its parts (tokens, nodes), "" for a part of which none is known. What the task
+    has not is empty.
     """
 
     instance: Instance
     label: str = ""
-    tags: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ class Dataset:
     @property
     def labels(self) -> tuple[str, ...]:
         """The classes in the training part, in order."""
-        return tuple(sorted({example.label for example in self.train}))
+        return tuple(sorted({label for each in self.train for label in (each.labels or (each.label,)) if label}))
 
     @property
     def fingerprint(self) -> str:
@@ -60,7 +61,7 @@ class Dataset:
 def parts(example: Example) -> Iterator[bytes]:
     """Everything an example says, as bytes."""
     yield example.label.encode()
-    yield from (tag.encode() for tag in example.tags)
+    yield from (label.encode() for label in example.labels)
     for name in sorted(example.instance):
         yield name.encode()
         match example.instance[name]:

@@ -118,12 +118,12 @@ def test_made_up_citations_are_the_same_for_the_same_seed_and_cite_what_came_bef
     for example in (*made.train, *made.dev, *made.test):
         graph = example.instance["graph"]
         assert isinstance(graph, Graph)
-        assert len(graph.names) == len(graph.nodes) == len(example.tags)
+        assert len(graph.names) == len(graph.nodes) == len(example.labels)
         assert (graph.edges[0] < graph.edges[1]).all() and len(set(map(tuple, graph.edges.T))) == graph.edges.shape[1]
         digests = graph.nodes[:, citations.DIGEST] == 1
-        assert digests.tolist() == [not tag for tag in example.tags]
-    tags = Counter(tag for example in citations.dataset(seed=0).train for tag in example.tags if tag)
-    assert set(tags) == set(citations.TOPICS) and min(tags.values()) > 0.2 * sum(tags.values())
+        assert digests.tolist() == [not label for label in example.labels]
+    labels = Counter(label for each in citations.dataset(seed=0).train for label in each.labels if label)
+    assert set(labels) == set(citations.TOPICS) and min(labels.values()) > 0.2 * sum(labels.values())
 
 
 @pytest.mark.data

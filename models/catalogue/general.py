@@ -12,6 +12,7 @@ from models.attention.score import Additive, ScaledDot, SelfAttentive
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
 from models.testbed.form import attended
+from models.testbed.readers import EachToken
 from models.testbed.taxonomy import ADDITIVE, SCALED
 
 FEATURE_AXES = {"features": ("batch", "key", None), "query": ("batch", "query", None)}
@@ -55,6 +56,16 @@ def small_task_model() -> TaskModel:
     )
 
 
+def small_asking_model() -> TaskModel:
+    """The whole of the survey's figure 1: a query model reads the features as well, and asks for every position."""
+    return TaskModel(
+        feature_model=nn.Sequential(nn.Linear(D, D), nn.Tanh()),
+        query_model=nn.Linear(D, 5),
+        attention_model=feature_attention(Attention(score=Additive(d_q=5, d_k=D, d_w=5))),
+        output_model=nn.Linear(4, 3),
+    )
+
+
 GENERAL: tuple[Mechanism, ...] = (
     Mechanism(
         row="A1",
@@ -67,6 +78,18 @@ GENERAL: tuple[Mechanism, ...] = (
         outputs=("outputs", "weights"),
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
         served=attended(lambda t: Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)), score="self-attentive"),
+    ),
+    Mechanism(
+        row="A1",
+        name="task model with a query model",
+        column="general",
+        module=TaskModel,
+        build=small_asking_model,
+        make_inputs=feature_inputs(with_query=False),
+        call=call_task,
+        outputs=("outputs", "weights"),
+        axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
+        served=attended(lambda t: Attention(score=Additive(d_q=t.d, d_k=t.d, d_w=t.d)), score=ADDITIVE, form=EachToken),
     ),
     Mechanism(
         row="A2",

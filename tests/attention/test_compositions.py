@@ -8,7 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import Attention, CombinationError, Context, ShapeError
-from models.attention.align import AdaptiveSpan, Entmax, GaussianGrid, Hard, LocalPredictive
+from models.attention.align import (
+    AdaptiveSpan,
+    Entmax,
+    GaussianGrid,
+    Hard,
+    HardMonotonic,
+    LocalPredictive,
+    MonotonicChunkwise,
+)
 from models.attention.combine import FusionGate
 from models.attention.dimensionality import FeatureWise, SourceToToken, TokenToToken
 from models.attention.features import (
@@ -61,7 +69,7 @@ SIZES = Sizes(3, 4, 5)
 Make = Callable[[], nn.Module]
 ANYTHING = Context(
     upper_bounds=torch.ones(1, 1, 1, 1), distances=torch.zeros(1, 1, 1, 1), noise=torch.full((1, 1, 1, 1), 0.4),
-    chunk_scores=torch.zeros(1, 1, 1, 1),
+    query_noise=torch.full((1, 1, 1), 0.4), previous_context=torch.zeros(1, 1, 1, D),
 )  # fmt: skip
 
 
@@ -177,6 +185,8 @@ SCORES: dict[str, Callable[[], Score]] = {
 ALIGNS = {m.name: (lambda m=m: m.build().align) for m in MECHANISMS if m.column == "align"} | {
     "α-entmax": lambda: Entmax(alpha=1.3, learned=True),
     "adaptive span": lambda: AdaptiveSpan(max_span=4, ramp=2),
+    "hard monotonic": lambda: HardMonotonic(),
+    "monotonic chunkwise": lambda: MonotonicChunkwise(width=3, chunk=Dot()),
 }
 REFUSES_QUERY_FREE = ("label-wise", "capsules")
 REFUSES_ROWS = ("multi-hop", "label-wise", "capsules", "self-attention")

@@ -35,6 +35,8 @@ from models.testbed.form import attended
 from models.testbed.taxonomy import SCALED
 from models.testbed.text import FILTERS, RADIUS, RANDOM_FEATURES, Texts
 
+KEEPING = 2.0  # log-odds at which samplers begin: the softmax learns on nearly all words before they choose
+
 
 def entry(
     row: str,
@@ -83,14 +85,14 @@ ALIGNS: tuple[Mechanism, ...] = (
         "reinforced",
         Reinforced,
         lambda: Reinforced(d_k=D, d_hidden=4),
-        lambda t: Reinforced(d_k=t.d, d_hidden=t.d),
+        lambda t: Reinforced(d_k=t.d, d_hidden=t.d, start=KEEPING),
     ),
     entry(
         "C6",
         "reinforced, queries and keys",
         Reinforced,
         lambda: Reinforced(d_k=D, d_hidden=4, d_q=D),
-        lambda t: Reinforced(d_k=t.d, d_hidden=t.d, d_q=t.d),
+        lambda t: Reinforced(d_k=t.d, d_hidden=t.d, d_q=t.d, start=KEEPING),
     ),
     entry("C7", "sparsemax", Sparsemax, Sparsemax, lambda t: Sparsemax()),
     entry("C8", "1.5-entmax", Entmax15, Entmax15, lambda t: Entmax15()),

@@ -11,8 +11,8 @@ from models.attention.general import FeatureAttention, NadarayaWatson, TaskModel
 from models.attention.score import Additive, ScaledDot, SelfAttentive
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
+from models.testbed import sentence_forms as forms
 from models.testbed.form import attended
-from models.testbed.readers import EachToken
 from models.testbed.taxonomy import ADDITIVE, SCALED
 
 FEATURE_AXES = {"features": ("batch", "key", None), "query": ("batch", "query", None)}
@@ -77,7 +77,7 @@ GENERAL: tuple[Mechanism, ...] = (
         call=call_task,
         outputs=("outputs", "weights"),
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
-        served=attended(lambda t: Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)), score="self-attentive"),
+        served=forms.task_model(asks=False),
     ),
     Mechanism(
         row="A1",
@@ -89,7 +89,7 @@ GENERAL: tuple[Mechanism, ...] = (
         call=call_task,
         outputs=("outputs", "weights"),
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
-        served=attended(lambda t: Attention(score=Additive(d_q=t.d, d_k=t.d, d_w=t.d)), score=ADDITIVE, form=EachToken),
+        served=forms.task_model(asks=True),
     ),
     Mechanism(
         row="A2",

@@ -9,6 +9,7 @@ from limelight.v1 import attention_pb2
 from models.attention.context import Context
 from models.attention.dimensionality import DirectionalSelfAttention
 from models.attention.flat import attend, over_keys
+from models.attention.general import TaskModel
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.decoder import Decoder
 from models.attention.queries.label_wise import LabelLinear, LabelWise
@@ -139,6 +140,24 @@ class SelfAttending(OneMap):
         allowed = over_keys(mask) if isinstance(self.module, SelfAttention) else mask
         vectors, weights = self.module(features, allowed)
         return average(vectors, mask).squeeze(1), {ATTENTION: weights}
+
+
+class WholeTask(OneMap):
+    """The survey's task model (A1) as the reader: its feature model reads further, its output model classifies.
+
+    With a query model every token asks, and their scores are averaged.
+    """
+
+    classifies = True
+    module: TaskModel
+
+    def __init__(self, *, module: TaskModel, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="self-attentive")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        scores, weights = self.module(features, over_keys(mask))
+        asked = self.module.query_model is not None
+        return (average(scores, mask) if asked else scores).squeeze(1), {ATTENTION: weights}
 
 
 class Labelled(OneMap):

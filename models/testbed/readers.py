@@ -20,7 +20,7 @@ from models.attention.signals.span import span_penalty
 from models.testbed.layout import ATTENTION, TOKENS, Layout, layout_of
 
 STEPS = 3  # how often a stepwise reader looks
-PRICE = 0.1  # λ of reinforced sampling, for keeping every token
+PRICE = 0.01  # λ of reinforced sampling, for keeping every token
 SPAN_PRICE = 0.01  # λ of adaptive spans, a word
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from limelight.v1 import attention_pb2
 from models.attention import Attention
 from models.attention.dimensionality import DirectionalSelfAttention, FeatureWise
+from models.attention.general import FeatureAttention, TaskModel
 from models.attention.masks import Mask
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.decoder import Decoder
@@ -31,12 +32,13 @@ from models.testbed.queries import (
     Labelled,
     SelfAttending,
     SelfPooled,
+    WholeTask,
     fixed,
     self_map,
 )
 from models.testbed.readers import Reader
 from models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
-from models.testbed.text import Texts
+from models.testbed.text import Classify, Texts
 
 HEADS, HOPS, ANSWERS = 4, 3, 3
 WIDE = 8  # size of a feature's own queries and keys in feature-wise scores
@@ -72,6 +74,23 @@ def heads() -> ServedForm:
         score=SCALED,
         multiplicity="multi-head",
     )
+
+
+def task_model(*, asks: bool) -> ServedForm:
+    """The survey's task model, with a query model or with a score that needs none."""
+
+    def made(texts: Texts) -> Reader:
+        d = texts.d
+        attention = additive(texts) if asks else Attention(score=SelfAttentive(d_k=d, d_w=d))
+        module = TaskModel(
+            feature_model=nn.Sequential(nn.Linear(d, d), nn.Tanh()),
+            query_model=nn.Linear(d, d) if asks else None,
+            attention_model=FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d),
+            output_model=Classify(texts, d_in=d),
+        )
+        return WholeTask(module=module, layout=self_map() if asks else Layout())
+
+    return read_by(made, score=ADDITIVE if asks else "self-attentive")
 
 
 def decoder() -> ServedForm:

@@ -51,7 +51,10 @@ types: $(VENV)/dev.stamp  ## Checks types.
 test: lint types  ## Everything: style, types, the whole test suite with its ten slowest tests.
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again.
+docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again, from what the tests of the mechanisms prove.
+	rm -f build/evidence.json
+	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile \
+	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
 	$(BIN)/python -m tests.attention.evidence
 
 clean:  ## Removes what the targets made.

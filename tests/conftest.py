@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ledger import Ledger
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -29,3 +31,31 @@ def data() -> Path:
     folder = data_folder()
     assert folder is not None, "mark the test with `data`"
     return folder
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect what tests prove, in the process that sees all reports."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Evidence(), "evidence")
+
+
+class Evidence:
+    """Keeps what tests proved in build/evidence.json, and holds the committed page against it."""
+
+    def __init__(self) -> None:
+        self.ledger = Ledger.read()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.ledger.note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """After a session that proved something of every kind, the page has to say exactly what was proved."""
+        if not self.ledger.kinds:
+            return
+        self.ledger.write()
+        from tests.attention.evidence import KINDS, PAGE, proved_page  # torch takes seconds: only where it was used
+
+        whole = self.ledger.kinds == set(KINDS) and session.exitstatus == pytest.ExitCode.OK
+        if whole and PAGE.read_text(encoding="utf-8") != proved_page(self.ledger):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            print("\ndocs/taxonomy.md is not what these tests proved: run `make docs`")

@@ -15,7 +15,6 @@ from models.testbed.taxonomy import ADDITIVE, SCALED, SOFT
 from models.testbed.text import Texts
 
 SAME = {  # rows of the catalogue that are one model here
-    "task model": "sentence / score / self-attentive",
     "general attention module": "sentence / score / additive",
     "single-dimensional": "sentence / score / scaled multiplicative",
     "single-level": "sentence / score / general",

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from benchmarks.mechanism_study.configurations import Configuration
 from benchmarks.mechanism_study.results import Results
-from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, standing
+from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, smallest_difference
 from benchmarks.mechanism_study.training import SCHEDULES
 
 TITLES = {
@@ -25,7 +25,6 @@ GROUPS = (
     "dimensionality",
     "queries",
 )
-MARKS = {1: "▲", 0: "", -1: "▼"}
 HEADER = """# Every mechanism on equal terms
 
 Written by `python -m benchmarks.mechanisms` from `benchmarks/results/mechanisms.jsonl`. Do not edit.
@@ -36,10 +35,10 @@ and 2. Nothing was tuned for any mechanism, and training is short (one to four p
 core): the tables say how mechanisms compare in a small model that is trained briefly, not what the best of each could
 be.
 
-- **accuracy**: on held-out data, mean ± standard deviation over seeds. ▲ and ▼: above or below the unweighted average
-  of the same task (catalogue N2) by more than two standard errors, seeds and size of the held-out part taken together.
-  No mark: chance may explain the difference. (All lines answer the same held-out examples, so this is a strict
-  measure: what it marks is there, and small effects stay unmarked.)
+- **accuracy**: on held-out data, mean ± standard deviation over seeds. Beside each table stands the smallest difference
+  of two of its lines that this study could find: the one that a test at 5 % shows four times out of five, given the
+  spread over seeds and the size of the held-out part. Smaller differences say nothing, and where a table has many lines
+  some larger ones arise by chance as well: the test is not corrected for their number.
 - **parameters**: all but the embedding and the convolution, which are the same everywhere.
 - **training**: processor seconds of one thread; the machine was shared and noisy: only large differences mean anything.
 - **latency**: ONNX Runtime, exported graph with its maps, one instance of typical length (sentence 20 words; pair 14
@@ -79,14 +78,15 @@ def _section(
         return
     plan = SCHEDULES[task]
     yield f"\n## {TITLES[task]}\n\n{plan.steps} steps of {plan.batch}, Adam at {plan.rate}; "
-    yield f"{reference.held_out:,} held out.\n\n{_reading(present, reference)}\n"
+    yield f"{reference.held_out:,} held out. Smallest difference that could be found between two lines:"
+    yield f" {100 * smallest_difference(present):.1f} points.\n\n{_reading(present, reference)}\n"
     if task == "document":
         yield DOCUMENTS.format(marked=reference.overlap["marked"])
     yield "\n" + _head(task)
     for group in GROUPS:
         for each in present:
             if each.configuration.group == group:
-                yield _row(each, reference)
+                yield _row(each)
     refused = [each for each in mine if results.known("refused", each.key)]
     if refused:
         yield "\nNot possible:\n\n"
@@ -96,17 +96,16 @@ def _section(
 
 
 def _head(task: str) -> str:
-    names = ["column", "mechanism", "accuracy", "", "parameters", "training, s", "latency, ms", "entropy"]
+    names = ["column", "mechanism", "accuracy", "parameters", "training, s", "latency, ms", "entropy"]
     names += ["on marked", "× share", "AUPRC", "rank"] if task == "document" else []
     return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
 
 
-def _row(each: Line, reference: Line) -> str:
+def _row(each: Line) -> str:
     cells = [
         each.configuration.group,
         _name(each.configuration),
         f"{100 * each.accuracy:.1f} ± {100 * each.deviation:.1f}",
-        MARKS[standing(each, reference)],
         f"{each.parameters:,}",
         f"{each.seconds:.1f}",
         "" if each.latency is None else f"{each.latency:.3f}",
@@ -128,24 +127,12 @@ def _name(configuration: Configuration) -> str:
 def _reading(present: Sequence[Line], reference: Line) -> str:
     """What the numbers say, in sentences that follow from them."""
     others = [each for each in present if each.configuration.group != "reference" and not each.configuration.same_as]
-    above = [each for each in others if standing(each, reference) > 0]
-    below = [each for each in others if standing(each, reference) < 0]
     best, worst = (choose(others, key=lambda each: each.accuracy) for choose in (max, min))
     said = [
         f"The unweighted average reaches {100 * reference.accuracy:.1f} %; the {len(others)} lines with attention"
         f" {100 * fmean(each.accuracy for each in others):.1f} % on average, from {100 * worst.accuracy:.1f} %"
         f" ({worst.configuration.name}) to {100 * best.accuracy:.1f} % ({best.configuration.name})."
     ]
-    said.append(f"Beyond chance {_named(above, 'better than the unweighted average')}; {_named(below, 'worse')}.")
-    if not above:
-        said.append("**In this model, trained this briefly, no attention is shown to help on this task.**")
     flat = [each for each in others if each.entropy is not None and each.entropy > 0.99]
     said.append(f"{len(flat)} of {len(others)} hardly left the plain average (entropy above 0.99).")
     return " ".join(said)
-
-
-def _named(found: Sequence[Line], what: str) -> str:
-    if not found:
-        return f"none is {what}"
-    names = ", ".join(each.configuration.name for each in sorted(found, key=lambda each: -each.accuracy))
-    return f"{len(found)} {'is' if len(found) == 1 else 'are'} {what} ({names})"

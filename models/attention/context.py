@@ -17,7 +17,8 @@ class Context:
 
     Shapes: query [batch, head, query, d_q]; key [batch, head, key, d_k]; mask [batch, head, query, key];
         query_positions [batch, head, query]; key_positions [batch, head, key];
-        previous_weights, coverage, upper_bounds, distances, noise, chunk_scores [batch, head, query, key].
+        previous_weights, coverage, upper_bounds, distances, noise [batch, head, query, key];
+        query_noise [batch, head, query]; previous_context [batch, head, query, d_c].
     """
 
     query: Tensor | None = None
@@ -30,7 +31,8 @@ class Context:
     upper_bounds: Tensor | None = None  # the most weight that each key may still get
     distances: Tensor | None = None  # between query and key, on a tree or a graph
     noise: Tensor | None = None  # uniform in (0, 1): sampling takes its randomness from here
-    chunk_scores: Tensor | None = None  # second scores, for the soft step of chunkwise alignment
+    query_noise: Tensor | None = None  # likewise, for draws about queries
+    previous_context: Tensor | None = None  # context vectors of the previous output step
 
     def required(self, name: str, owner: object) -> Tensor:
         """The field `name`; MissingContextError where it was not given."""

@@ -28,12 +28,14 @@ from models.attention.align import (
     Sparsemax,
 )
 from models.attention.core import Attention
-from models.attention.score import GaussianKernel, RandomFeatures, ScaledDot, Score
+from models.attention.score import Additive, GaussianKernel, General, RandomFeatures, ScaledDot, Score
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import HEADS, Mechanism
 from models.testbed.form import attended
 from models.testbed.taxonomy import SCALED
 from models.testbed.text import FILTERS, RADIUS, RANDOM_FEATURES, Texts
+
+KEEPING = 2.0  # log-odds at which samplers begin: the softmax learns on nearly all words before they choose
 
 
 def entry(
@@ -54,7 +56,7 @@ def entry(
         column="align",
         module=module,
         build=lambda: Attention(score=small_score(), align=small()),
-        context_fields=tuple(f for f in module.context_fields if not f.endswith("positions")),
+        context_fields=tuple(f for f in small().context_fields if not f.endswith("positions")),
         align=align,
         served=attended(lambda t: Attention(score=score(t), align=align(t)), score=score_name, align=name),
     )
@@ -83,7 +85,14 @@ ALIGNS: tuple[Mechanism, ...] = (
         "reinforced",
         Reinforced,
         lambda: Reinforced(d_k=D, d_hidden=4),
-        lambda t: Reinforced(d_k=t.d, d_hidden=t.d),
+        lambda t: Reinforced(d_k=t.d, d_hidden=t.d, start=KEEPING),
+    ),
+    entry(
+        "C6",
+        "reinforced, queries and keys",
+        Reinforced,
+        lambda: Reinforced(d_k=D, d_hidden=4, d_q=D),
+        lambda t: Reinforced(d_k=t.d, d_hidden=t.d, d_q=t.d, start=KEEPING),
     ),
     entry("C7", "sparsemax", Sparsemax, Sparsemax, lambda t: Sparsemax()),
     entry("C8", "1.5-entmax", Entmax15, Entmax15, lambda t: Entmax15()),
@@ -112,8 +121,8 @@ ALIGNS: tuple[Mechanism, ...] = (
         "C11",
         "self-adaptive temperature",
         SelfAdaptiveTemperature,
-        lambda: SelfAdaptiveTemperature(d_q=D),
-        lambda t: SelfAdaptiveTemperature(d_q=t.d),
+        lambda: SelfAdaptiveTemperature(d_q=D, d_c=D),
+        lambda t: SelfAdaptiveTemperature(d_q=t.d, d_c=t.d),
     ),
     # The gate closes with the sum of all features' differences: β brings that to their mean.
     entry("C12", "compositional de-attention", DeAttention, DeAttention, lambda t: DeAttention(beta=1 / t.d)),
@@ -126,13 +135,13 @@ ALIGNS: tuple[Mechanism, ...] = (
         lambda: AdaptiveSpan(max_span=4, ramp=2, heads=HEADS),
         lambda t: AdaptiveSpan(max_span=2 * RADIUS, ramp=RADIUS),
     ),
-    entry("C15", "hard monotonic", HardMonotonic, HardMonotonic, lambda t: HardMonotonic()),
+    entry("C15", "hard monotonic", HardMonotonic, lambda: HardMonotonic(heads=HEADS), lambda t: HardMonotonic()),
     entry(
         "C15",
         "monotonic chunkwise",
         MonotonicChunkwise,
-        lambda: MonotonicChunkwise(width=3),
-        lambda t: MonotonicChunkwise(width=RADIUS),
+        lambda: MonotonicChunkwise(width=3, chunk=General(d_q=D, d_k=D, heads=HEADS), heads=HEADS),
+        lambda t: MonotonicChunkwise(width=RADIUS, chunk=Additive(d_q=t.d, d_k=t.d, d_w=t.d)),
     ),
     entry(
         "C16",

@@ -21,6 +21,22 @@ AXES: dict[str, Axes] = {
 }
 
 
+class Neighbours(nn.Module):
+    """A sequence encoder in miniature: each position with the mean of all, the padding left out.
+
+    Shapes: sequence [batch, position, d_in], mask [batch, position] -> [batch, position, d_out].
+    """
+
+    def __init__(self, *, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(2 * d_in, d_out)
+
+    def forward(self, sequence: Tensor, mask: Tensor) -> Tensor:
+        known = mask.unsqueeze(-1).to(sequence.dtype)
+        mean = (sequence * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+        return torch.tanh(self.map(torch.cat([sequence, mean.expand_as(sequence)], -1)))
+
+
 def some(generator: torch.Generator, *shape: int, empty: int | None = None) -> Tensor:
     """A random mask; the instance `empty` (where there is more than one) has nothing in it."""
     mask = torch.rand(*shape, generator=generator) > 0.3

@@ -24,7 +24,8 @@ from models.attention.features import (
     Rotatory,
     TanhBilinear,
 )
-from models.attention.score import ActivatedGeneral, Additive, General, Score
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
 from models.catalogue.examples import AXES, Inputs, calling, pair_inputs, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import HEADS, Mechanism, Sizes
@@ -104,6 +105,19 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         build=lambda: Alternating(over_first=additive(), over_second=additive(), d_query=D),
         outputs=("first", "second", "start_weights", "second_weights", "first_weights"),
         served=forms.co(forms.alternating, forms.ALTERNATING, score="additive"),
+    ),
+    pair(
+        row="G1",
+        name="alternating co-attention, a start of its own",
+        module=Alternating,
+        build=lambda: Alternating(
+            over_first=additive(),
+            over_second=additive(),
+            d_query=D,
+            start=SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5))),
+        ),
+        outputs=("first", "second", "start_weights", "second_weights", "first_weights"),
+        served=forms.co(forms.alternating_from_itself, forms.ALTERNATING, score="additive"),
     ),
     pair(
         row="G2",

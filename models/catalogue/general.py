@@ -11,6 +11,7 @@ from models.attention.general import FeatureAttention, NadarayaWatson, TaskModel
 from models.attention.score import Additive, ScaledDot, SelfAttentive
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
+from models.testbed import sentence_forms as forms
 from models.testbed.form import attended
 from models.testbed.taxonomy import ADDITIVE, SCALED
 
@@ -55,6 +56,16 @@ def small_task_model() -> TaskModel:
     )
 
 
+def small_asking_model() -> TaskModel:
+    """The whole of the survey's figure 1: a query model reads the features as well, and asks for every position."""
+    return TaskModel(
+        feature_model=nn.Sequential(nn.Linear(D, D), nn.Tanh()),
+        query_model=nn.Linear(D, 5),
+        attention_model=feature_attention(Attention(score=Additive(d_q=5, d_k=D, d_w=5))),
+        output_model=nn.Linear(4, 3),
+    )
+
+
 GENERAL: tuple[Mechanism, ...] = (
     Mechanism(
         row="A1",
@@ -66,7 +77,19 @@ GENERAL: tuple[Mechanism, ...] = (
         call=call_task,
         outputs=("outputs", "weights"),
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
-        served=attended(lambda t: Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)), score="self-attentive"),
+        served=forms.task_model(asks=False),
+    ),
+    Mechanism(
+        row="A1",
+        name="task model with a query model",
+        column="general",
+        module=TaskModel,
+        build=small_asking_model,
+        make_inputs=feature_inputs(with_query=False),
+        call=call_task,
+        outputs=("outputs", "weights"),
+        axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
+        served=forms.task_model(asks=True),
     ),
     Mechanism(
         row="A2",

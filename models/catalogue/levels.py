@@ -6,10 +6,10 @@ from models.attention.core import Attention
 from models.attention.levels import AttentionViaAttention, Hierarchical, TargetObject
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.score import Additive, General, SelfAttentive
-from models.catalogue.examples import Inputs, calling, some
+from models.catalogue.examples import Inputs, Neighbours, calling, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
-from models.testbed import aspect_forms, document_forms
+from models.testbed import aspect_forms, document_forms, letters_forms
 from models.testbed.form import attended
 
 
@@ -72,7 +72,7 @@ LEVELS: tuple[Mechanism, ...] = (
             "word_mask": ("batch", "query"),
             "character_mask": ("batch", "key"),
         },
-        served=document_forms.document(document_forms.via, levels="attention-via-attention", score="additive"),
+        served=letters_forms.via(),
     ),
     Mechanism(
         row="E3",
@@ -85,6 +85,18 @@ LEVELS: tuple[Mechanism, ...] = (
         outputs=("document", "word_weights", "sentence_weights"),
         axes={"words": ("batch", "query", "key", None), "word_mask": ("batch", "query", "key")},
         served=document_forms.hierarchical(document_forms.pool, document_forms.pool),
+    ),
+    Mechanism(
+        row="E3",
+        name="hierarchical, sentences read in order",
+        column="levels",
+        module=Hierarchical,
+        build=lambda: Hierarchical(word=pool(), sentence=pool(), encode=Neighbours(d_in=D, d_out=D)),
+        make_inputs=document_inputs,
+        call=calling("words", "word_mask"),
+        outputs=("document", "word_weights", "sentence_weights"),
+        axes={"words": ("batch", "query", "key", None), "word_mask": ("batch", "query", "key")},
+        served=document_forms.hierarchical(document_forms.pool, document_forms.pool, read_in_order=True),
     ),
     Mechanism(
         row="E4",

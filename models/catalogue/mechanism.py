@@ -31,8 +31,10 @@ AXES: dict[str, Axes] = {
     "key": ("batch", None, "key", None),
     "value": ("batch", None, "key", None),
     "mask": ("batch", None, "query", "key"),
+    "query_noise": ("batch", None, "query"),
+    "previous_context": ("batch", None, "query", None),
 }
-PAIRS: Axes = ("batch", None, "query", "key")  # every context field but positions
+PAIRS: Axes = ("batch", None, "query", "key")  # every other context field but positions
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def attention_inputs(
         "coverage": lambda: 2 * uniform(*pairs) * mask,
         "upper_bounds": lambda: uniform(*pairs),
         "distances": lambda: torch.floor(5 * uniform(*pairs)),
-        "chunk_scores": lambda: normal(*pairs),
+        "query_noise": lambda: uniform(*pairs[:3]),
+        "previous_context": lambda: normal(*pairs[:3], FEATURES),
     }
     return inputs | {name: make[name]() for name in fields}
 

@@ -2,11 +2,13 @@
 
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
 from models.attention.core import Attention
 from models.attention.flat import over_keys
 from models.attention.queries.capsule import CapsuleAttention
+from models.attention.queries.decoder import Decoder
 from models.attention.queries.label_wise import LabelWise
 from models.attention.queries.multi_head import MultiHead
 from models.attention.queries.multi_hop import MultiHop
@@ -15,10 +17,10 @@ from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
 from models.attention.queries.transforms import MixContext
-from models.attention.score import Additive, Dot, ScaledDot, SelfAttentive
+from models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, SelfAttentive
 from models.catalogue.examples import AXES, Inputs, calling, feature_inputs, question_inputs
 from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import HEADS, Mechanism
+from models.catalogue.mechanism import HEADS, Mechanism, Sizes
 from models.testbed import pair_forms
 from models.testbed import sentence_forms as forms
 from models.testbed.form import read_by
@@ -56,14 +58,27 @@ def call_self(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
     return module(inputs["features"], over_keys(inputs["mask"]))
 
 
+def decoder_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
+    """A state to begin with and three outputs, beside features; the first instance has no features."""
+    begin = {
+        "state": torch.randn(sizes.batch, 5, generator=generator),
+        "outputs": torch.randn(sizes.batch, 3, D, generator=generator),
+    }
+    return begin | feature_inputs(sizes, generator)
+
+
 QUERIES: tuple[Mechanism, ...] = (
     Mechanism(
         row="H1",
         name="basic query",
         column="queries",
-        module=Attention,
-        build=lambda: Attention(score=Dot()),
-        served=forms.last_state(),
+        module=Decoder,
+        build=lambda: Decoder(attention=Attention(score=Additive(d_q=5, d_k=D, d_w=5)), d_y=D, d_c=D, d_s=5),
+        make_inputs=decoder_inputs,
+        call=calling("state", "outputs", "features", "mask"),
+        outputs=("states", "context", "weights"),
+        axes=AXES | {"state": ("batch", None), "outputs": ("batch", None, None)},
+        served=forms.decoder(),
     ),
     asking(
         row="H2",
@@ -112,6 +127,20 @@ QUERIES: tuple[Mechanism, ...] = (
         served=forms.heads(),
     ),
     asking(
+        row="I3",
+        name="multi-head with a syntactic head",
+        module=PerHead,
+        build=lambda: MultiHead(
+            attention=Attention(
+                score=PerHead(scores=[BiasedGeneral(d_q=D // HEADS, d_k=D // HEADS), *[ScaledDot()] * (HEADS - 1)])
+            ),
+            d_model=D,
+            heads=HEADS,
+        ),
+        call=call_asking,
+        served=forms.syntactic(),
+    ),
+    asking(
         row="H5",
         name="multi-hop, shared weights",
         module=MultiHop,
@@ -140,6 +169,15 @@ QUERIES: tuple[Mechanism, ...] = (
         call=calling("question", "features", "question_mask", "mask"),
         outputs=("context", "question_weights", "weights"),
         served=pair_forms.reread(),
+    ),
+    asking(
+        row="H5",
+        name="multi-hop, question reread with what was found",
+        module=QuestionHops,
+        build=lambda: QuestionHops(steps=[(additive(2 * D), additive(2 * D))] * 2, asks="both"),
+        call=calling("question", "features", "question_mask", "mask"),
+        outputs=("context", "question_weights", "weights"),
+        served=pair_forms.reread(asks="both"),
     ),
     about_features(
         row="H6",

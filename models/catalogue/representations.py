@@ -9,7 +9,7 @@ from models.attention.core import Attention
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.representations import MetaEmbedding
 from models.attention.score import Additive, SelfAttentive
-from models.catalogue.examples import Inputs, some
+from models.catalogue.examples import Inputs, Neighbours, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
 from models.testbed import sentence_forms as forms
@@ -18,19 +18,6 @@ from models.testbed.taxonomy import ADDITIVE
 
 SIZES = (4, 3, 5)
 NAMES = ("large", "small", "characters")
-
-
-class Neighbours(nn.Module):
-    """A sequence encoder in miniature: each token with the mean of all, the padding left out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.map = nn.Linear(2 * D, 2)
-
-    def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        known = mask.unsqueeze(-1).to(tokens.dtype)
-        mean = (tokens * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
-        return torch.tanh(self.map(torch.cat([tokens, mean.expand_as(tokens)], -1)))
 
 
 def embedding_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
@@ -74,7 +61,7 @@ REPRESENTATIONS: tuple[Mechanism, ...] = (
     ),
     meta(
         name="contextualised meta-embeddings",
-        build=lambda: MetaEmbedding(pool=pool(2), sizes=SIZES, d=D, encode=Neighbours()),
+        build=lambda: MetaEmbedding(pool=pool(2), sizes=SIZES, d=D, encode=Neighbours(d_in=D, d_out=2)),
         served=forms.meta(contextualised=True),
     ),
 )

@@ -21,7 +21,7 @@ class Signal(nn.Module):
         super().__init__()
         self.function = function
 
-    def forward(self, *tensors: Tensor) -> Tensor:
+    def forward(self, *tensors: Tensor | float) -> Tensor:
         return self.function(*tensors)
 
 
@@ -41,8 +41,9 @@ def signal_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
         "weights": normal(*pairs).softmax(-1),
         "teacher": normal(*pairs).softmax(-1),
         "gold": gold,
-        "scores": normal(*pairs),
-        "rationale": rationale.to(gold.dtype),
+        "logits": normal(batch, key, 3),
+        "kind": torch.randint(0, 3, (batch, key), generator=generator),
+        "spans": 4 * torch.rand(HEADS, 1, 1, generator=generator),
         "parents": torch.randint(-1, query, (batch, query), generator=generator),
         "among_queries": normal(batch, HEADS, query, query).softmax(-1),
         "fertility": 0.5 + torch.rand(batch, key, generator=generator),
@@ -59,6 +60,7 @@ def signal_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
         "log_probability": -normal(query, batch).abs(),
         "reward": normal(query, batch),
         "baseline": normal(1, batch),
+        "entropy": torch.rand(query, batch, generator=generator),
     }
 
 
@@ -84,7 +86,15 @@ SIGNALS: tuple[Mechanism, ...] = (
     signal("I1", "supervised attention, cross-entropy", signals.gold_cross_entropy, "weights", "gold"),
     signal("I1", "supervised attention, squared error", signals.gold_squared_error, "weights", "gold"),
     signal("I1", "supervised attention, overlap", signals.gold_overlap, "weights", "gold"),
-    signal("I2", "preliminary training from rationales", signals.rationale_loss, "scores", "rationale"),
+    signal("I2", "preliminary training from rationales", signals.rationale_loss, "logits", "kind", "key_mask"),
+    trained(
+        row="I2",
+        name="attention that was trained on rationales",
+        module=signals.RationaleAttention,
+        build=lambda: signals.RationaleAttention(d_k=D, classes=2),
+        call=lambda module, i: module(i["features"], i["key_mask"]),
+        outputs=("context", "weights"),
+    ),
     signal(
         "I3",
         "auxiliary head trained on syntax",
@@ -103,6 +113,14 @@ SIGNALS: tuple[Mechanism, ...] = (
     ),
     signal("I5", "coverage, symbolic", signals.coverage, "weights", output="coverage"),
     signal("I5", "coverage by fertility", signals.fertility_coverage, "weights", "fertility", output="coverage"),
+    trained(
+        row="I5",
+        name="predicted fertility",
+        module=signals.Fertility,
+        build=lambda: signals.Fertility(d_k=D, most=3.0),
+        call=lambda module, i: (module(i["features"]),),
+        outputs=("fertility",),
+    ),
     signal("I5", "coverage penalty", signals.coverage_penalty, "weights", "query_mask"),
     trained(
         row="I5",
@@ -113,7 +131,14 @@ SIGNALS: tuple[Mechanism, ...] = (
         outputs=("state",),
     ),
     signal("I6", "doubly stochastic penalty", signals.doubly_stochastic_penalty, "weights", "query_mask", "key_mask"),
-    signal("I7", "REINFORCE with a baseline", signals.reinforce_loss, "log_probability", "reward", "baseline"),
+    trained(
+        row="I7",
+        name="REINFORCE with a baseline",
+        module=signals.reinforce_loss,
+        build=lambda: Signal(signals.reinforce_loss),
+        call=lambda module, i: (module(i["log_probability"], i["reward"], i["baseline"], i["entropy"], 0.3),),
+        outputs=("loss",),
+    ),
     signal(
         "I7",
         "log-probability of a selection",
@@ -123,6 +148,7 @@ SIGNALS: tuple[Mechanism, ...] = (
         "key_mask",
         output="log_probability",
     ),
+    signal("C14", "price of adaptive spans", signals.span_penalty, "spans"),
     signal(
         "H6",
         "capsule joint loss",

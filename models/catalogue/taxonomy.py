@@ -8,22 +8,24 @@ from models.catalogue.rows import ROWS, Row
 
 HEADER = """# The taxonomy, row by row
 
-Written from the registry by `python -m tests.attention.evidence`; a test fails when it is stale. Do not edit.
+Written by `make docs` from the registry and from what tests proved when they last passed. Do not edit.
 
-A row is marked ✓ when each of its mechanisms is constructed, is held against an oracle in `tests/oracles`, is exported
-to ONNX and compared, and is served in the end-to-end test. What is only there to train with (–) is not served.
+A mark ✓ says that tests passed for each mechanism of the row, and that the class named here took part in them: its
+outputs equal an oracle's in `tests/oracles`, written from the paper (**oracle**); its exported graph gives what PyTorch
+gives at sizes that were not exported (**exported**); and a server answers with its weights over a socket what PyTorch
+answers (**served**). What is only there to train with (–) is not exported or served.
 
-| row | name | where | mechanisms | equations | constructed | oracle | exported | served | done |
-|---|---|---|---|---|---|---|---|---|---|
+| row | name | where | mechanisms | equations | oracle | exported | served | done |
+|---|---|---|---|---|---|---|---|---|
 """
 YES, NO, NOT_MEANT = "✓", "·", "–"
+KINDS = ("oracle", "exported", "served")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
     """Names of the mechanisms for which each kind of evidence exists."""
 
-    constructed: Collection[str]
     oracle: Collection[str]
     exported: Collection[str]
     served: Collection[str]
@@ -37,7 +39,6 @@ def page(mechanisms: Sequence[Mechanism], evidence: Evidence) -> str:
 def line(row: Row, found: Sequence[Mechanism], evidence: Evidence) -> str:
     """One table row."""
     marks = [
-        mark(found, evidence.constructed),
         mark(found, evidence.oracle),
         mark(found, evidence.exported, served_only=True),
         mark(found, evidence.served, served_only=True),

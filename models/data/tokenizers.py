@@ -94,3 +94,9 @@ def _write(content: object) -> str:
 def texts_of(values: Sequence[object]) -> list[str]:
     """The texts in values of instances: documents, their sentences, plain texts."""
     return [text for value in values for text in getattr(value, "texts", None) or (getattr(value, "text", ""),)]
+
+
+def vocabulary(tokenizer: str) -> dict[int, str]:
+    """What each token stands for, by its id: the tokens that are read from text, without the special ones."""
+    found = Tokenizer.from_str(tokenizer).get_vocab(with_added_tokens=True)
+    return {number: token for token, number in found.items() if token not in _PUT_OUT}

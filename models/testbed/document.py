@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2
-from models.attention.levels import AttentionViaAttention, Hierarchical
+from models.attention.levels import Hierarchical
 from models.attention.queries.pool import SelfAttentivePool
-from models.attention.queries.specialised import average
 from models.cards import describe
 from models.cards.card import Card
 from models.network import Answer
@@ -49,7 +47,7 @@ class DocumentModel(SmallModel):
 
 
 class HierarchicalModel(DocumentModel):
-    """Bottom-up (E3): words make sentences, sentences make the document. No sentence encoder stands between."""
+    """Bottom-up (E3): words make sentences, sentences make the document."""
 
     def __init__(self, texts: Texts, module: Hierarchical) -> None:
         super().__init__(texts, {"word": WORD, "sentence": SENTENCE}, d_in=texts.d)
@@ -60,23 +58,20 @@ class HierarchicalModel(DocumentModel):
         return vector, weights._asdict()
 
 
-class ViaModel(DocumentModel):
-    """Top-down (E2), with sentences above words as the paper has words above characters.
+class SentenceEncoder(nn.Module):
+    """A sentence with the one before and the one after it, by a convolution over three: h = s + tanh(conv₃(s)).
 
-    q = W_q mean(F);  the sentences that q finds say, with q, which words of the whole document count
+    Shapes: sentences [batch, sentence, d], mask [batch, sentence] -> [batch, sentence, d], zeros at padding.
     """
 
-    def __init__(self, texts: Texts, module: AttentionViaAttention) -> None:
-        super().__init__(texts, {"word": WORD_OF_DOCUMENT, "sentence": SENTENCE}, d_in=2 * texts.d)
-        self.ask = torch.nn.Linear(texts.d, texts.d)
-        self.module = module
+    def __init__(self, *, d: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(d, d, 3, padding=1)
 
-    def read(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        sentences = average(words.flatten(0, 1), mask.flatten(0, 1)).squeeze(1).unflatten(0, words.shape[:2])
-        flat, flat_mask = words.flatten(1, 2), mask.flatten(1, 2)
-        query = self.ask(average(flat, flat_mask))
-        vectors, weights = self.module(query, sentences, flat, mask.any(-1), flat_mask)
-        return vectors.squeeze(1), {"word": unflatten(weights.character, mask), "sentence": weights.word}
+    def forward(self, sentences: Tensor, mask: Tensor) -> Tensor:
+        real = mask.unsqueeze(-1)
+        neighbours = self.convolution((sentences * real).transpose(1, 2)).transpose(1, 2)
+        return (sentences + neighbours.tanh()) * real
 
 
 class FlatModel(DocumentModel):

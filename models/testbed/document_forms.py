@@ -1,14 +1,14 @@
-"""Forms of the document model: levels (catalogue E2 and E3)."""
+"""Forms of the document model: levels (catalogue E3)."""
 
 from collections.abc import Callable
 
 from models.attention import Attention
 from models.attention.align import Align
-from models.attention.levels import AttentionViaAttention, Hierarchical
+from models.attention.levels import Hierarchical
 from models.attention.queries.pool import SelfAttentivePool
-from models.attention.score import Additive, Score, SelfAttentive
+from models.attention.score import Score, SelfAttentive
 from models.testbed import document as documents
-from models.testbed.document import DocumentModel, FlatModel, HierarchicalModel, ViaModel
+from models.testbed.document import DocumentModel, FlatModel, HierarchicalModel, SentenceEncoder
 from models.testbed.form import Built, ServedForm
 from models.testbed.taxonomy import SOFT, taxonomy
 from models.testbed.text import Texts
@@ -44,21 +44,23 @@ def hierarchical(
     *,
     score: str = "self-attentive",
     align: str = SOFT,
+    read_in_order: bool = False,
 ) -> ServedForm:
-    """Words make sentences, sentences make the document, each level by its own attention."""
+    """Words make sentences, sentences make the document, each level by its own attention.
+
+    read_in_order: whether sentences are encoded with their neighbours before they are weighed.
+    """
+
+    def levels(texts: Texts) -> Hierarchical:
+        encode = SentenceEncoder(d=texts.d) if read_in_order else None
+        return Hierarchical(word=word(texts), sentence=sentence(texts), encode=encode)
+
     return document(
-        lambda t: HierarchicalModel(t, Hierarchical(word=word(t), sentence=sentence(t))),
+        lambda t: HierarchicalModel(t, levels(t)),
         levels="hierarchical",
         score=score,
         align=align,
     )
-
-
-def via(texts: Texts) -> DocumentModel:
-    """Sentences say which words count."""
-    words = Attention(score=Additive(d_q=texts.d, d_k=texts.d, d_w=texts.d))
-    characters = Attention(score=Additive(d_q=2 * texts.d, d_k=texts.d, d_w=texts.d))
-    return ViaModel(texts, AttentionViaAttention(over_words=words, over_characters=characters))
 
 
 def flat(texts: Texts, *, score: Score | None = None) -> DocumentModel:

@@ -10,9 +10,10 @@ from models.attention.representations import MetaEmbedding
 from models.network import Answer
 from models.testbed.classifier import SmallModel
 from models.testbed.layout import ATTENTION, TOKENS, Layout
+from models.testbed.letters import Spelled
 from models.testbed.text import Classify, Features, Texts
 
-REPRESENTATIONS = ("word", "word, half the size", "word with its neighbours")
+REPRESENTATIONS = ("word", "letters", "word with its neighbours")
 LAYOUTS = {
     ATTENTION: Layout(
         queries=TOKENS,
@@ -44,6 +45,9 @@ class Surroundings(nn.Module):
 class MetaModel(SmallModel):
     """A sentence classifier that averages words whose representations attention has mixed (Kiela et al. 2018).
 
+    The three are made in different ways: an embedding a word, a network over its letters, and what its neighbours say.
+    A word that the vocabulary lacks has no letters, and is left with two.
+
     Shapes: token_ids int64 [batch, token], token_mask bool -> logits [batch, class], map `attention`
         [batch, 1, token, representation].
     """
@@ -52,14 +56,13 @@ class MetaModel(SmallModel):
         super().__init__()
         d = texts.d
         self.features = Features(texts)
-        self.narrow = nn.Embedding(texts.vocabulary, d // 2, padding_idx=0)
-        self.mix = MetaEmbedding(
-            pool=pool, sizes=(d, d // 2, d), d=d, encode=Surroundings(d=d) if contextualised else None
-        )
+        self.spelled = Spelled(texts)
+        self.mix = MetaEmbedding(pool=pool, sizes=(d, d, d), d=d, encode=Surroundings(d=d) if contextualised else None)
         self.classify = Classify(texts, d_in=d)
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask = tensors["token_ids"], tensors["token_mask"]
-        embeddings = [self.features.embedding(ids), self.narrow(ids), self.features(ids, mask)]
-        words, weights = self.mix(embeddings, mask.unsqueeze(-1))
+        embeddings = [self.features.embedding(ids), self.spelled(ids), self.features(ids, mask)]
+        has_letters = self.spelled.letters.table[ids].any(-1)
+        words, weights = self.mix(embeddings, torch.stack([mask, mask & has_letters, mask], -1))
         return Answer({"logits": self.classify(torch.flatten(average(words, mask), 1))}, {ATTENTION: weights})

@@ -21,9 +21,10 @@ from models.attention.features import (
     Pooling,
     TanhBilinear,
 )
+from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.specialised import average
-from models.attention.score import ActivatedGeneral, Additive, General, Score
+from models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
 from models.testbed import pair
 from models.testbed.form import Built, ServedForm
 from models.testbed.layout import Layout
@@ -118,9 +119,10 @@ def read_question(
     return (vector, average(second, second_mask).squeeze(1)), weights
 
 
-def question_hops(texts: Texts) -> QuestionHops:
+def question_hops(texts: Texts, *, asks: str) -> QuestionHops:
     """Two hops, with shared weights."""
-    return QuestionHops(steps=[(additive(texts), additive(texts, contexts=1))] * 2)
+    over_question = additive(texts, contexts=1 if asks == "both" else 0)
+    return QuestionHops(steps=[(over_question, additive(texts, contexts=1))] * 2, asks=asks)
 
 
 def hop_rows(keys: str) -> Layout:
@@ -130,6 +132,12 @@ def hop_rows(keys: str) -> Layout:
 
 def alternating(texts: Texts) -> Alternating:
     return Alternating(over_first=additive(texts), over_second=additive(texts), d_query=texts.d)
+
+
+def alternating_from_itself(texts: Texts) -> Alternating:
+    """The first sentence begins with an attention of its own, which asks nothing (BF eq. 7)."""
+    start = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=texts.d, d_w=texts.d)))
+    return Alternating(over_first=additive(texts), over_second=additive(texts), d_query=texts.d, start=start)
 
 
 def hermitian(texts: Texts) -> Score:
@@ -155,10 +163,10 @@ GRAINS = {f"coarse.{name}": layout for name, layout in COARSE.items()} | {
 }
 
 
-def reread() -> ServedForm:
-    """The second sentence asks the first, and is read again with what was found."""
+def reread(*, asks: str = "query") -> ServedForm:
+    """The second sentence asks the first, and is read again; `asks`: with the last query, what was found, or both."""
     return co(
-        question_hops,
+        lambda t: question_hops(t, asks=asks),
         {"question": hop_rows(SECOND), "key": hop_rows(FIRST)},
         score="additive",
         read=read_question,

@@ -9,7 +9,9 @@ from limelight.v1 import attention_pb2
 from models.attention.context import Context
 from models.attention.dimensionality import DirectionalSelfAttention
 from models.attention.flat import attend, over_keys
+from models.attention.general import TaskModel
 from models.attention.queries.capsule import CapsuleAttention
+from models.attention.queries.decoder import Decoder
 from models.attention.queries.label_wise import LabelLinear, LabelWise
 from models.attention.queries.multi_head import MultiHead
 from models.attention.queries.pool import SelfAttentivePool
@@ -33,26 +35,49 @@ class OneMap(Reader):
 
 
 class Asked(OneMap):
-    """The average of the features asks, through anything that has the call of an attention (multi-head, multi-hop).
+    """The average of the features asks, through anything that has the call of an attention (multi-head, multi-hop)."""
 
-    With `last`, the state at the end of the text asks, as a decoder's state would (a basic query, H1).
-    """
-
-    def __init__(self, *, module: nn.Module, d: int, layout: Layout, last: bool = False) -> None:
-        super().__init__(module=module, layout=layout, query="basic" if last else "specialised")
+    def __init__(self, *, module: nn.Module, d: int, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="specialised")
         self.ask = nn.Linear(d, d)
-        self.last = last
 
     def question(self, features: Tensor, mask: Tensor) -> Tensor:
         """The query [batch, 1, d]."""
-        if not self.last:
-            return self.ask(average(features, mask))
-        end = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, features.shape[-1])
-        return self.ask(features.gather(1, end))
+        return self.ask(average(features, mask))
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
         vectors, weights = attend(self.module, self.question(features, mask), features, None, over_keys(mask))
         return vectors.flatten(1), {ATTENTION: weights}
+
+
+class Decoding(OneMap):
+    """A decoder that answers again and again, its state asking each time (H1); the last answer counts.
+
+    s_0 = tanh(W_0 f_last);  o_t = W_o s_t;  y_t = Σ_c softmax(o_t)_c E_c, its own answer, is fed back;  y_0 is trained
+    """
+
+    classifies = True
+    module: Decoder
+
+    def __init__(self, *, module: Decoder, texts: Texts, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="basic")
+        self.steps = len(layout.names)
+        self.begin = nn.Linear(texts.d, module.d_s)
+        self.first_output = nn.Parameter(0.1 * torch.randn(module.d_y))
+        self.score = nn.Linear(module.d_s, len(texts.labels))
+        self.fed_back = nn.Linear(len(texts.labels), module.d_y, bias=False)
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        end = (mask.sum(1) - 1).clamp(min=0)[:, None, None].expand(-1, 1, features.shape[-1])
+        state = self.begin(features.gather(1, end).squeeze(1)).tanh()
+        output, rows = self.first_output.expand(features.shape[0], -1), []
+        for _ in range(self.steps):
+            found, weights = self.module.ask(state, features, mask)
+            state = self.module.advance(state, output, found)
+            scores = self.score(state)
+            output = self.fed_back(scores.softmax(-1))
+            rows.append(weights)
+        return scores, {ATTENTION: torch.cat(rows, 2)}
 
 
 class Disagreeing(Asked):
@@ -115,6 +140,24 @@ class SelfAttending(OneMap):
         allowed = over_keys(mask) if isinstance(self.module, SelfAttention) else mask
         vectors, weights = self.module(features, allowed)
         return average(vectors, mask).squeeze(1), {ATTENTION: weights}
+
+
+class WholeTask(OneMap):
+    """The survey's task model (A1) as the reader: its feature model reads further, its output model classifies.
+
+    With a query model every token asks, and their scores are averaged.
+    """
+
+    classifies = True
+    module: TaskModel
+
+    def __init__(self, *, module: TaskModel, layout: Layout) -> None:
+        super().__init__(module=module, layout=layout, query="self-attentive")
+
+    def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
+        scores, weights = self.module(features, over_keys(mask))
+        asked = self.module.query_model is not None
+        return (average(scores, mask) if asked else scores).squeeze(1), {ATTENTION: weights}
 
 
 class Labelled(OneMap):

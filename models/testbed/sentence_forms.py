@@ -7,8 +7,10 @@ from torch import nn
 from limelight.v1 import attention_pb2
 from models.attention import Attention
 from models.attention.dimensionality import DirectionalSelfAttention, FeatureWise
+from models.attention.general import FeatureAttention, TaskModel
 from models.attention.masks import Mask
 from models.attention.queries.capsule import CapsuleAttention
+from models.attention.queries.decoder import Decoder
 from models.attention.queries.label_wise import LabelWise
 from models.attention.queries.multi_head import MultiHead
 from models.attention.queries.multi_hop import MultiHop
@@ -16,7 +18,7 @@ from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
 from models.attention.queries.transforms import MixContext
-from models.attention.score import Additive, Dot, ScaledDot, Score, SelfAttentive
+from models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, Score, SelfAttentive
 from models.testbed import sentence as sentences
 from models.testbed.form import Built, ServedForm, read_by
 from models.testbed.layout import Layout
@@ -25,18 +27,20 @@ from models.testbed.queries import (
     Asked,
     AskedByAverage,
     Capsular,
+    Decoding,
     Disagreeing,
     Labelled,
     SelfAttending,
     SelfPooled,
+    WholeTask,
     fixed,
     self_map,
 )
 from models.testbed.readers import Reader
 from models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
-from models.testbed.text import Texts
+from models.testbed.text import Classify, Texts
 
-HEADS, HOPS = 4, 3
+HEADS, HOPS, ANSWERS = 4, 3, 3
 WIDE = 8  # size of a feature's own queries and keys in feature-wise scores
 
 
@@ -72,12 +76,47 @@ def heads() -> ServedForm:
     )
 
 
-def last_state() -> ServedForm:
-    """The state at the end of the text asks."""
-    return read_by(
-        lambda t: Asked(module=Attention(score=Dot()), d=t.d, layout=Layout(), last=True),
-        score="multiplicative (dot)",
+def task_model(*, asks: bool) -> ServedForm:
+    """The survey's task model, with a query model or with a score that needs none."""
+
+    def made(texts: Texts) -> Reader:
+        d = texts.d
+        attention = additive(texts) if asks else Attention(score=SelfAttentive(d_k=d, d_w=d))
+        module = TaskModel(
+            feature_model=nn.Sequential(nn.Linear(d, d), nn.Tanh()),
+            query_model=nn.Linear(d, d) if asks else None,
+            attention_model=FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d),
+            output_model=Classify(texts, d_in=d),
+        )
+        return WholeTask(module=module, layout=self_map() if asks else Layout())
+
+    return read_by(made, score=ADDITIVE if asks else "self-attentive")
+
+
+def decoder() -> ServedForm:
+    """A decoder asks with its state, three times."""
+    layout = fixed(
+        tuple(f"answer {n + 1}" for n in range(ANSWERS)), attention_pb2.LABEL_KIND_OUTPUT_STEPS, name="answers"
     )
+
+    def made(texts: Texts) -> Reader:
+        d = texts.d
+        module = Decoder(attention=Attention(score=Additive(d_q=d, d_k=d, d_w=d)), d_y=d, d_c=d, d_s=d)
+        return Decoding(module=module, texts=texts, layout=layout)
+
+    return read_by(made, score=ADDITIVE)
+
+
+def syntactic() -> ServedForm:
+    """Every token asks with four heads, the first of which has the form of a dependency parser."""
+
+    def made(texts: Texts) -> Reader:
+        size = texts.d // HEADS
+        scores = [BiasedGeneral(d_q=size, d_k=size), *(ScaledDot() for _ in range(HEADS - 1))]
+        heads = MultiHead(attention=Attention(score=PerHead(scores=scores)), d_model=texts.d, heads=HEADS)
+        return SelfAttending(module=self_attention(texts, heads, maps=False), layout=self_map(heads=HEADS))
+
+    return read_by(made, score=SCALED, multiplicity="multi-head")
 
 
 def average_query() -> ServedForm:

@@ -1,39 +1,44 @@
-"""What the tests prove about each mechanism. Run as a program, it writes `docs/taxonomy.md`."""
+"""What tests have proved about each mechanism, and the page made of it: run as a program, it writes `docs/taxonomy.md`.
 
-from importlib import import_module
-from importlib.util import find_spec
+A test that has compared a mechanism says so with `record_property(*proof(…))`. Pytest hands that on with the test's
+report, and a `Ledger` keeps it in `build/evidence.json` for the tests that passed. A proof counts for a mechanism only
+where the class that the registry names for it was among what ran.
+"""
+
 from pathlib import Path
 
+from torch import nn
+
+from models.catalogue.mechanism import Mechanism
 from models.catalogue.registry import MECHANISMS
-from models.catalogue.taxonomy import Evidence, page
-from tests.attention.test_export import GROUPS
-from tests.oracles import ORACLES
+from models.catalogue.taxonomy import KINDS, Evidence, page
+from tests.ledger import PROOF, Ledger
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "taxonomy.md"
 
 
-def evidence() -> Evidence:
-    """Names by kind: built here and now; with an oracle; in an export test; in the end-to-end test over a socket."""
-    return Evidence(
-        constructed=[m.name for m in MECHANISMS if m.build() is not None],
-        oracle=list(ORACLES),
-        exported=[m.name for members in GROUPS.values() for m in members],
-        served=served(),
-    )
+def implementation(thing: object) -> str:
+    """A class or a function by its full name."""
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', '')}"
 
 
-def served() -> list[str]:
-    """SERVED of `tests.served_mechanisms`, the table that the end-to-end test goes through; nothing without it."""
-    if find_spec("tests.served_mechanisms") is None:
-        return []
-    return list(import_module("tests.served_mechanisms").SERVED)
+def proof(kind: str, mechanism: Mechanism, module: nn.Module) -> tuple[str, object]:
+    """What a test says once it has compared: the kind of evidence, the mechanism, the classes that took part."""
+    assert kind in KINDS
+    took_part = {implementation(type(part)) for part in module.modules()}
+    took_part |= {implementation(part.function) for part in module.modules() if hasattr(part, "function")}
+    return PROOF, [kind, mechanism.name, sorted(name for name in took_part if name.startswith("models."))]
 
 
-def current_page() -> str:
+def proved(ledger: Ledger, kind: str) -> list[str]:
+    """Names of the mechanisms that are proved in this way, by the class that the registry names."""
+    return [m.name for m in MECHANISMS if ledger.holds(kind, m.name, implementation(m.module))]
+
+
+def proved_page(ledger: Ledger) -> str:
     """The page as it should be."""
-    return page(MECHANISMS, evidence())
+    return page(MECHANISMS, Evidence(**{kind: proved(ledger, kind) for kind in KINDS}))
 
 
 if __name__ == "__main__":
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(current_page(), encoding="utf-8")
+    PAGE.write_text(proved_page(Ledger.read()), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Any score with any alignment; what cannot be combined, or does not fit, says so and why."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,9 +27,11 @@ from models.attention.score import (
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes, attention_inputs, call_attention
 from models.catalogue.registry import MECHANISMS
+from tests.attention.checks import check_masked_keys_get_nothing, check_normalised
 
 SCORES = [m for m in MECHANISMS if m.column == "score"]
 ALIGNS = [m for m in MECHANISMS if m.column == "align"]
+PER_HEAD = ("adaptive span", "α-entmax", "hard monotonic", "monotonic chunkwise")  # parameters of two heads
 
 
 def part(mechanism: Mechanism, name: str) -> object:
@@ -43,16 +46,26 @@ def test_any_score_goes_with_any_alignment(align: Mechanism) -> None:
             with pytest.raises(CombinationError, match=type(a).__name__):
                 Attention(score=s, align=a)
             continue
-        if align.name in ("adaptive span", "α-entmax") and s.makes_heads:
+        if align.name in PER_HEAD and s.makes_heads:
             continue  # parameters of two heads beside three outputs
         fields = {*score.context_fields, *align.context_fields}
         inputs = attention_inputs(Sizes(2, 3, 5), torch.Generator(), fields=tuple(fields), heads=score.heads)
-        context, weights = call_attention(Attention(score=s, align=a).eval(), inputs)
+        attention = Attention(score=s, align=a).eval()
+        context, weights = call_attention(attention, inputs)
         queries = 9 if a.makes_queries else 3
         heads = 3 if s.makes_heads else score.heads
         assert weights.shape == (2, heads, queries, 5, *([D] if s.multidimensional else []))
         assert context.shape == (2, heads, queries, D)
-        assert torch.isfinite(weights).all()
+        summed = np.einsum(
+            "bhqkf,bhkf->bhqf" if s.multidimensional else "bhqk,bhkf->bhqf",
+            weights.detach().numpy(), np.broadcast_to(inputs["value"].numpy(), (2, heads, 5, D)),
+        )  # fmt: skip
+        np.testing.assert_allclose(context.detach().numpy(), summed, atol=1e-5)
+        check_masked_keys_get_nothing(weights, inputs["mask"])
+        if attention.normalised and not attention.signed:
+            check_normalised(weights)
+        alone = call_attention(attention, {name: tensor[1:] for name, tensor in inputs.items()})
+        torch.testing.assert_close(alone[1], weights[1:], atol=1e-5, rtol=1e-4)
 
 
 def test_weighted_values_sum_to_the_context() -> None:

@@ -1,14 +1,22 @@
 """Every composition takes any score, any alignment, one or several dimensions and heads, or says why not."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from models.attention import Attention, CombinationError, Context, ShapeError
-from models.attention.align import AdaptiveSpan, Entmax, GaussianGrid, Hard, LocalPredictive
+from models.attention.align import (
+    AdaptiveSpan,
+    Entmax,
+    GaussianGrid,
+    Hard,
+    HardMonotonic,
+    LocalPredictive,
+    MonotonicChunkwise,
+)
 from models.attention.combine import FusionGate
 from models.attention.dimensionality import FeatureWise, SourceToToken, TokenToToken
 from models.attention.features import (
@@ -56,12 +64,13 @@ from models.catalogue.levels import document_inputs, span_inputs, via_inputs
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Sizes
 from models.catalogue.registry import MECHANISMS
+from tests.attention.checks import check_normalised
 
 SIZES = Sizes(3, 4, 5)
 Make = Callable[[], nn.Module]
 ANYTHING = Context(
     upper_bounds=torch.ones(1, 1, 1, 1), distances=torch.zeros(1, 1, 1, 1), noise=torch.full((1, 1, 1, 1), 0.4),
-    chunk_scores=torch.zeros(1, 1, 1, 1),
+    query_noise=torch.full((1, 1, 1), 0.4), previous_context=torch.zeros(1, 1, 1, D),
 )  # fmt: skip
 
 
@@ -77,8 +86,18 @@ def named(context: Context | None, *names: str) -> dict[str, Context] | None:
     return None if context is None else dict.fromkeys(names, context)
 
 
+@dataclass
+class Seen:
+    """Which instances of the inputs `given` hands out."""
+
+    rows: slice = field(default_factory=lambda: slice(None))
+
+
+SEEN = Seen()
+
+
 def given(make: Callable[[Sizes, torch.Generator], dict[str, Tensor]]) -> list[Tensor]:
-    return list(make(SIZES, torch.Generator().manual_seed(0)).values())
+    return [tensor[SEEN.rows] for tensor in make(SIZES, torch.Generator().manual_seed(0)).values()]
 
 
 def run_pair(*names: str) -> Callable[[nn.Module, Context | None], tuple]:
@@ -106,7 +125,9 @@ def run_rotatory(module: nn.Module, context: Context | None) -> tuple:
 
 
 def run_embeddings(module: nn.Module, context: Context | None) -> tuple:
-    return module([torch.randn(2, 4, 3), torch.randn(2, 4, 5)], torch.rand(2, 4, 2) > 0.3, context)
+    generator = torch.Generator().manual_seed(0)
+    embeddings = [torch.randn(3, 4, size, generator=generator)[SEEN.rows] for size in (3, 5)]
+    return module(embeddings, (torch.rand(3, 4, 2, generator=generator) > 0.3)[SEEN.rows], context)
 
 
 def rotation(make: Make) -> Rotation:
@@ -177,13 +198,28 @@ SCORES: dict[str, Callable[[], Score]] = {
 ALIGNS = {m.name: (lambda m=m: m.build().align) for m in MECHANISMS if m.column == "align"} | {
     "α-entmax": lambda: Entmax(alpha=1.3, learned=True),
     "adaptive span": lambda: AdaptiveSpan(max_span=4, ramp=2),
+    "hard monotonic": lambda: HardMonotonic(),
+    "monotonic chunkwise": lambda: MonotonicChunkwise(width=3, chunk=Dot()),
 }
 REFUSES_QUERY_FREE = ("label-wise", "capsules")
 REFUSES_ROWS = ("multi-hop", "label-wise", "capsules", "self-attention")
 
 
-def finite(outputs: tuple) -> bool:
-    return all(bool(torch.isfinite(tensor).all()) for tensor in flat(outputs))
+def check(run: Callable[[], tuple], *, normalised: bool = True) -> tuple:
+    """What the instances get together is what each gets alone; weights are distributions where they are said to be."""
+    together = run()
+    for place in range(SIZES.batch):
+        SEEN.rows = slice(place, place + 1)
+        try:
+            alone = run()
+        finally:
+            SEEN.rows = slice(None)
+        for each, whole in zip(flat(alone), flat(together), strict=True):
+            torch.testing.assert_close(each, whole[SEEN.rows][place : place + 1], atol=1e-5, rtol=1e-4)
+    for weights in flat(together[1]):
+        if normalised:
+            check_normalised(weights)
+    return together
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)
@@ -195,7 +231,8 @@ def test_takes_any_score(name: str) -> None:
             with pytest.raises(CombinationError, match="ignores the query"):
                 composition.build(make)
             continue
-        assert finite(composition.run(composition.build(make).eval(), None)), score
+        module = composition.build(make).eval()
+        check(lambda module=module: composition.run(module, None))
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)
@@ -210,7 +247,10 @@ def test_takes_any_alignment(name: str) -> None:
                     composition.build(make)
             continue  # rows of the grid lie side by side: the next attention would need another size
         if not align().context_fields or name in ("pool", "interactive", "multi-hop", "label-wise", "average query"):
-            assert finite(composition.run(composition.build(make).eval(), ANYTHING)), align
+            module = composition.build(make).eval()
+            attention = make()
+            plain = attention.normalised and not attention.signed
+            check(lambda module=module: composition.run(module, ANYTHING), normalised=plain)
 
 
 @pytest.mark.parametrize("name", COMPOSITIONS)
@@ -218,8 +258,7 @@ def test_takes_any_alignment(name: str) -> None:
 def test_takes_several_heads(name: str, score: Callable[[], Score]) -> None:
     composition = COMPOSITIONS[name]
     module = composition.build(lambda: MultiHead(attention=Attention(score=score()), d_model=D, heads=2)).eval()
-    outputs = composition.run(module, None)
-    assert finite(outputs)
+    outputs = check(lambda: composition.run(module, None))
     assert all(weights.shape[1] == 2 for weights in flat(outputs[1]))
 
 
@@ -247,8 +286,16 @@ def test_parallel_takes_any_score_alignment_and_heads(aggregate: Callable | None
                 continue
             made = NestedPerceptron(d_first=size, d_second=size, d_w=3) if aggregate is None else aggregate()
             attention = Attention(score=score(**arguments.get(score, {})), align=align())
-            contexts, weights = run(Parallel(attention=attention, aggregate=made, heads=heads).eval(), None)
-            assert finite((contexts, weights))
+            module = Parallel(attention=attention, aggregate=made, heads=heads).eval()
+            contexts, weights = check(lambda module=module: run(module, None), normalised=False)
+            if align().normalised and not align().signed and not isinstance(made, AttentionOverAttention):
+                check_normalised(weights.first)
+                check_normalised(weights.second)
+            split = lambda name: given(pair_inputs)[0 if name == "first" else 1].unflatten(-1, (heads, size))  # noqa: E731
+            for name in ("first", "second"):
+                pattern = "bhqkf,bkhf->bhqf" if getattr(weights, name).dim() == 5 else "bhqk,bkhf->bhqf"
+                summed = torch.einsum(pattern, getattr(weights, name), split(name))
+                torch.testing.assert_close(getattr(contexts, name), summed.flatten(1), atol=1e-5, rtol=1e-4)
             assert contexts.first.shape == (3, D)
             assert weights.second.shape[:4] == (3, heads, 1, 5)
 
@@ -276,8 +323,11 @@ def test_via_attention_and_question_hops_take_any_alignment() -> None:
         if align().needs_kernel or align().needs_query or align().context_fields:
             continue
         make = lambda d_q, align=align: Attention(score=General(d_q=d_q, d_k=D), align=align())  # noqa: E731
-        assert finite(AttentionViaAttention(over_words=make(D), over_characters=make(2 * D))(*given(via_inputs)))
-        assert finite(QuestionHops(steps=[(make(D), make(2 * D))])(*reordered(given(question_inputs))))
+        via = AttentionViaAttention(over_words=make(D), over_characters=make(2 * D)).eval()
+        hops = QuestionHops(steps=[(make(D), make(2 * D))]).eval()
+        plain = make(D).normalised and not make(D).signed
+        check(lambda via=via: via(*given(via_inputs)), normalised=plain)
+        check(lambda hops=hops: hops(*reordered(given(question_inputs))), normalised=plain)
 
 
 def test_sampled_alignment_follows_its_noise_and_serving_repeats_itself() -> None:

@@ -1,23 +1,32 @@
 """What the small instances of the registry do not show: options, training modes, decoders that go step by step."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
-from models.attention import Attention, Context
+from models.attention import Attention, Context, ShapeError, masks
 from models.attention.align import (
+    DeAttention,
     DistanceAware,
     GaussianGrid,
     Hard,
     HardMonotonic,
     LocalMonotonic,
     MonotonicChunkwise,
+    PositionalMask,
     Reinforced,
+    SelfAdaptiveTemperature,
 )
 from models.attention.align.monotonic import expected_alignment
-from models.attention.score import CoverageAware, Dot, LocationAware, RelationAware
+from models.attention.align.reinforced import Selection
+from models.attention.queries.multi_hop import MultiHop
+from models.attention.queries.question_hop import QuestionHops
+from models.attention.queries.transforms import AddContext, ContextAsQuery, QueryTransform, SameQuery
+from models.attention.score import CoverageAware, Dot, General, LocationAware, RelationAware
 from tests.oracles import alignments
 
 
@@ -59,7 +68,7 @@ def test_probabilities_of_all_selections_sum_to_one_and_have_the_gradient_of_the
     context = Context(key=torch.randn(1, 1, 4, 3).double())
     mask = torch.tensor([True, True, False, True])[None, None, None]
     reward = torch.randn(8).double()
-    selections = [torch.cat([s[:2], torch.tensor([False]), s[2:]])[None, None, None] for s in enumerated(3)]
+    selections = [Selection(torch.cat([s[:2], torch.tensor([False]), s[2:]])[None, None, None]) for s in enumerated(3)]
     logs = torch.stack([align.log_probability(s, mask, context).squeeze() for s in selections])
     torch.testing.assert_close(logs.exp().sum(), torch.tensor(1.0).double())
     parameters = list(align.parameters())
@@ -78,7 +87,7 @@ def test_expected_monotonic_alignment_equals_the_recursion_and_the_mean_of_draws
             given = None if before is None else before[0, 0, i].numpy()
             expected = alignments.expected_monotonic(scores[0, 0, i].numpy(), mask[0, 0, i].numpy(), given)
             np.testing.assert_allclose(found[i].numpy(), expected, atol=1e-12)
-    align = HardMonotonic().eval()
+    align = HardMonotonic(start=0.0).eval()
     noise = torch.rand(20_000, 1, 3, 6, generator=torch.Generator().manual_seed(2)).double()
     drawn = align(scores.expand(20_000, -1, -1, -1), mask, Context(noise=noise))
     torch.testing.assert_close(drawn.mean(0), expected_alignment(scores, None, mask)[0], atol=0.015, rtol=0)
@@ -86,19 +95,35 @@ def test_expected_monotonic_alignment_equals_the_recursion_and_the_mean_of_draws
 
 def test_monotonic_training_without_noise_is_the_expected_alignment() -> None:
     scores = torch.randn(1, 1, 2, 5)
-    align = HardMonotonic(noise_scale=0.0).train()
+    align = HardMonotonic(noise_scale=0.0, start=0.0).train()
     torch.testing.assert_close(align(scores, None, Context()), expected_alignment(scores, None, None))
 
 
-def test_chunkwise_attention_uses_the_scores_where_it_gets_no_others() -> None:
+def test_a_chunk_is_weighed_by_an_energy_of_its_own() -> None:
+    """Attention stops at the third key by its scores; the two keys of the chunk share by the other energy alone."""
     scores = torch.tensor([[[[-1.0, -2.0, 3.0, 1.0]]]])
-    weights = MonotonicChunkwise(width=2).eval()(scores, None, Context())
-    torch.testing.assert_close(weights[0, 0, 0, 1:3], scores[0, 0, 0, 1:3].softmax(-1))
+    key = torch.tensor([[[[5.0], [0.5], [-1.0], [7.0]]]])
+    weights = MonotonicChunkwise(width=2, chunk=Dot()).eval()(
+        scores, None, Context(query=torch.tensor([[[[2.0]]]]), key=key)
+    )
+    torch.testing.assert_close(weights[0, 0, 0, 1:3], torch.tensor([1.0, -2.0]).softmax(-1))
     assert weights[0, 0, 0, [0, 3]].sum() == 0
 
 
+def test_a_monotonic_energy_starts_below_its_score_and_learns_its_offset() -> None:
+    scores = torch.full((1, 1, 1, 6), 0.5)
+    assert HardMonotonic(start=-1.0).eval()(scores, None, Context()).sum() == 0  # 0.5 - 1 stops nowhere
+    assert HardMonotonic(start=0.0).eval()(scores, None, Context())[..., 0] == 1
+    align = HardMonotonic(noise_scale=0.0).train()
+    assert align.offset.item() < 0
+    expected = expected_alignment(scores - 1.0, None, None)
+    torch.testing.assert_close(align(scores, None, Context()), expected)
+    align(scores, None, Context())[..., -1].sum().backward()
+    assert align.offset.grad.abs().item() > 0
+
+
 def test_monotonic_steps_never_go_back() -> None:
-    align, previous, places = HardMonotonic().eval(), None, []
+    align, previous, places = HardMonotonic(start=0.0).eval(), None, []
     for _ in range(6):
         previous = align(torch.randn(1, 1, 1, 9) + 0.5, None, Context(previous_weights=previous))
         places.append(int(previous.argmax()) if previous.any() else 9)
@@ -149,3 +174,103 @@ def test_grid_on_an_image_is_the_product_of_a_grid_down_and_a_grid_across() -> N
     down = alignments.gaussian_grid(rows, np.ones(rows, bool), filters, y, log_variance, stride)
     expected = np.einsum("ir,jc->ijrc", down, across).reshape(filters**2, rows * columns)
     np.testing.assert_allclose(found[0, 0].numpy(), expected, atol=1e-6)
+
+
+def test_both_samplers_choose_by_their_own_noise_and_unchosen_queries_see_nothing() -> None:
+    align = Reinforced(d_k=3, d_hidden=4, d_q=3).eval()
+    tokens = torch.randn(1, 1, 5, 3)
+    always, never = torch.zeros(1, 1, 5, 5), torch.ones(1, 1, 5)
+    context = Context(query=tokens, key=tokens, noise=always, query_noise=never)
+    assert align(torch.zeros(1, 1, 5, 5), None, context).sum() == 0  # all keys are kept, no query is
+    some = torch.tensor([[[0.0, 1.0, 0.0, 1.0, 1.0]]])
+    weights = align(torch.zeros(1, 1, 5, 5), None, replace(context, query_noise=some))
+    torch.testing.assert_close(weights.sum(-1).flatten(), torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0]))
+    inside = PositionalMask(mask=masks.diagonal_disabled, align=align)
+    weights = inside(torch.zeros(1, 1, 5, 5), None, replace(context, query_noise=torch.zeros(1, 1, 5)))
+    torch.testing.assert_close(weights[0, 0], (1 - torch.eye(5)) / 4)  # a token is no dependent of itself
+
+
+def test_probabilities_of_all_choices_of_queries_and_keys_sum_to_one() -> None:
+    align = Reinforced(d_k=3, d_hidden=4, d_q=2).double()
+    context = Context(query=torch.randn(1, 1, 2, 2).double(), key=torch.randn(1, 1, 3, 3).double())
+    logs = [
+        align.log_probability(Selection(k[None, None, None], q[None, None, :, None]), None, context)
+        for k in enumerated(3)
+        for q in enumerated(2)
+    ]
+    torch.testing.assert_close(torch.stack(logs).exp().sum(), torch.tensor(1.0).double())
+
+
+@pytest.mark.parametrize(("scale", "centred"), [(2.0, False), (1.0, False), (1.0, True), (2.0, True)])
+def test_the_gate_of_de_attention_is_scaled_or_centred_as_asked(scale: float, centred: bool) -> None:
+    query, key = torch.randn(2, 1, 3, 4).double(), torch.randn(2, 1, 5, 4).double()
+    scores, mask = torch.randn(2, 1, 3, 5).double(), torch.rand(2, 1, 3, 5) > 0.3
+    mask[0, 0, 1] = False
+    align = DeAttention(scale=scale, centred=centred)
+    found = align(scores, mask, Context(query=query, key=key))
+    for b, i in product(range(2), range(3)):
+        e, ok, q, keys = (t.numpy() for t in (scores[b, 0, i], mask[b, 0, i], query[b, 0, i], key[b, 0]))
+        expected = alignments.de_attention(e, ok, q, keys, scale=scale, centred=centred)
+        np.testing.assert_allclose(found[b, 0, i].numpy(), expected, atol=1e-12)
+
+
+def test_temperature_follows_from_the_query_alone_at_the_first_step() -> None:
+    query, scores = torch.randn(1, 1, 2, 3), torch.randn(1, 1, 2, 4)
+    align = SelfAdaptiveTemperature(d_q=3, d_c=5)
+    nothing = torch.zeros(1, 1, 2, 5)
+    first = align(scores, None, Context(query=query))
+    torch.testing.assert_close(align(scores, None, Context(query=query, previous_context=nothing)), first)
+    later = align(scores, None, Context(query=query, previous_context=nothing + 1))
+    assert (later - first).abs().max() > 1e-3
+    with pytest.raises(ShapeError, match="previous context has 4 features"):
+        align(scores, None, Context(query=query, previous_context=nothing[..., :4]))
+
+
+def test_entropy_of_a_draw() -> None:
+    scores = torch.log(torch.tensor([[0.5, 0.25, 0.25, 9.0], [1.0, 2.0, 3.0, 4.0]]))
+    mask = torch.tensor([[True, True, True, False], [False] * 4])
+    half = 0.5 * np.log(2) + 0.5 * np.log(4)
+    torch.testing.assert_close(Hard().entropy(scores, mask), torch.tensor([half, 0.0], dtype=torch.float32))
+
+
+@pytest.mark.parametrize("transform", [SameQuery(), ContextAsQuery(), AddContext()], ids=lambda t: type(t).__name__)
+def test_every_transform_of_a_query_in_two_hops(transform: QueryTransform) -> None:
+    """By hand: dot products with what the transform makes of query and context."""
+    query, key = torch.randn(1, 1, 3).double(), torch.randn(1, 4, 3).double()
+    context, weights = MultiHop(hops=[Attention(score=Dot())] * 2, transform=transform)(query, key)
+    first = alignments.softmax((key[0] @ query[0, 0]).numpy(), np.ones(4, bool))
+    found = first @ key[0].numpy()
+    asked = {
+        SameQuery: query[0, 0].numpy(), ContextAsQuery: found, AddContext: query[0, 0].numpy() + found
+    }[type(transform)]  # fmt: skip
+    second = alignments.softmax(key[0].numpy() @ asked, np.ones(4, bool))
+    np.testing.assert_allclose(weights[0, 0].numpy(), np.stack([first, second]), atol=1e-12)
+    np.testing.assert_allclose(context[0, 0].numpy(), second @ key[0].numpy(), atol=1e-12)
+
+
+def test_same_query_keeps_asking_with_what_was_found_beside_it() -> None:
+    hops = MultiHop(
+        hops=[Attention(score=General(d_q=6, d_k=3))] * 2, transform=SameQuery(), context_in_query=True,
+        average_first=True,
+    ).double()  # fmt: skip
+    query, key = torch.randn(1, 1, 3).double(), torch.randn(1, 4, 3).double()
+    _, weights = hops(query, key)
+    w = hops.hops[0].score.query_map.weight[0].T.detach().numpy()
+    found = key[0].mean(0).numpy()
+    for hop in range(2):
+        asked = w @ np.concatenate([query[0, 0].numpy(), found])
+        row = alignments.softmax(key[0].numpy() @ asked, np.ones(4, bool))
+        np.testing.assert_allclose(weights[0, 0, hop].detach().numpy(), row, atol=1e-12)
+        found = row @ key[0].numpy()
+
+
+def test_a_question_is_reread_with_what_was_found_alone() -> None:
+    ask, look = Attention(score=Dot()), Attention(score=General(d_q=6, d_k=3))
+    hops = QuestionHops(steps=[(ask, look)], asks="context").double()
+    question, features = torch.randn(1, 2, 3).double(), torch.randn(1, 4, 3).double()
+    _, weights = hops(question, features)
+    asked = features[0].mean(0).numpy()
+    expected = alignments.softmax(question[0].numpy() @ asked, np.ones(2, bool))
+    np.testing.assert_allclose(weights.question[0, 0, 0].detach().numpy(), expected, atol=1e-12)
+    with pytest.raises(ValueError, match="asks must be one of query, context, both"):
+        QuestionHops(steps=[(ask, look)], asks="nobody")

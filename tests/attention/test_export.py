@@ -1,6 +1,7 @@
 """Every mechanism exports to ONNX with its weights as outputs, at sizes that were not exported."""
 
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from models.catalogue.mechanism import Axes, Mechanism, Sizes, attention_inputs
 from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import shaken
+from tests.attention.evidence import proof
 
 EXPORTED = Sizes(2, 3, 5)
 OTHERS = [Sizes(1, 1, 1), Sizes(3, 1, 7), Sizes(1, 6, 2), Sizes(4, 7, 9)]
@@ -72,7 +74,7 @@ def axes_by_input(mechanisms: list[Mechanism]) -> dict[tuple[str, str], Axes]:
 
 
 @pytest.mark.parametrize("mechanisms", GROUPS.values(), ids=GROUPS)
-def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Path) -> None:
+def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Path, record_property: Callable) -> None:
     inputs = example(mechanisms, EXPORTED)
     together = Together(mechanisms, list(inputs)).eval().requires_grad_(False)
     axes = axes_by_input(mechanisms)
@@ -97,3 +99,5 @@ def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Pa
         found = session.run(outputs, {n: t.numpy() for n, t in zip(names, tensors, strict=True)})
         for name, value, expected in zip(outputs, found, together(*tensors), strict=True):
             np.testing.assert_allclose(value, expected.numpy(), atol=1e-5, rtol=1e-4, err_msg=f"{name} at {sizes}")
+    for mechanism, part in zip(mechanisms, together.parts, strict=True):
+        record_property(*proof("exported", mechanism, part))

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 
 from models.attention import Attention, Context, signals
-from models.attention.align import Hard, Reinforced, Sigmoid
+from models.attention.align import AdaptiveSpan, Hard, Reinforced
+from models.attention.align.reinforced import Selection
 from models.attention.queries.capsule import CapsuleAttention
 from models.attention.queries.multi_head import MultiHead
-from models.attention.score import CoverageAware, Dot, ScaledDot, SelfAttentive
+from models.attention.score import BiasedGeneral, CoverageAware, Dot, PerHead, ScaledDot
 from models.catalogue.examples import some
 from models.catalogue.mechanism import Mechanism, Sizes
 from models.catalogue.registry import MECHANISMS
@@ -38,13 +39,21 @@ def test_gradients_are_right(mechanism: Mechanism) -> None:
 
 
 @each
-def test_half_precision_and_empty_masks_stay_finite(mechanism: Mechanism) -> None:
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_half_precision_gives_what_the_same_numbers_give_in_double(
+    mechanism: Mechanism, dtype: torch.dtype, empty: bool
+) -> None:
     inputs = mechanism.inputs(Sizes(2, 3, 4))
-    inputs = {n: torch.zeros_like(t) if n.endswith("mask") else t for n, t in inputs.items()}
-    for dtype in (torch.float16, torch.bfloat16, torch.float32):
-        cast = {n: t.to(dtype) if t.is_floating_point() else t for n, t in inputs.items()}
-        for value in run(mechanism, mechanism.build().to(dtype), cast).values():
-            assert torch.isfinite(value).all()
+    if empty:
+        inputs = {n: torch.zeros_like(t) if n.endswith("mask") else t for n, t in inputs.items()}
+    cast = {n: t.to(dtype) if t.is_floating_point() else t for n, t in inputs.items()}
+    module = mechanism.build().to(dtype)
+    found = run(mechanism, module, cast)
+    exact = run(mechanism, module.double(), in_double(cast))
+    tolerance = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}[dtype]
+    for name, value in found.items():
+        torch.testing.assert_close(value.double(), exact[name], atol=tolerance, rtol=tolerance)
 
 
 def masked_losses(extra: int) -> dict[str, Tensor]:
@@ -53,6 +62,7 @@ def masked_losses(extra: int) -> dict[str, Tensor]:
     weights = torch.rand(2, 2, 3, 4, generator=generator).softmax(-1)
     value, vectors = torch.randn(2, 2, 4, 5, generator=generator), torch.randn(2, 2, 3, 5, generator=generator)
     selected, scores = some(generator, 2, 4), torch.randn(2, 4, generator=generator)
+    logits = torch.randn(2, 4, 3, generator=generator)
 
     def longer(tensor: Tensor, *dimensions: int, junk: bool = True) -> Tensor:
         for dimension in dimensions:
@@ -79,7 +89,7 @@ def masked_losses(extra: int) -> dict[str, Tensor]:
         "outputs": signals.output_agreement(longer(vectors, 2), queries),
         "selection": signals.selection_log_probability(longer(selected, 1), longer(scores, 1), keys),
         "cost": signals.selection_cost(longer(selected, 1), keys),
-        "rationale": signals.rationale_loss(longer(scores, 1), longer(selected.float(), 1), keys),
+        "rationale": signals.rationale_loss(longer(logits, 1), longer(selected.long(), 1, junk=False), keys),
     }
 
 
@@ -128,8 +138,9 @@ def test_reinforced_alignment_scores_its_selection_alike() -> None:
     align, mask = Reinforced(d_k=3, d_hidden=4), torch.tensor([True, True, False, True])[None, None, None]
     context = Context(key=torch.randn(1, 1, 4, 3))
     selection = torch.tensor([True, False, True, True])[None, None, None]
-    ours = signals.selection_log_probability(selection, align.log_odds(mask, context), mask)
-    torch.testing.assert_close(ours.flatten(), align.log_probability(selection, mask, context).flatten())
+    ours = signals.selection_log_probability(selection, align.log_odds(mask, context).keys, mask)
+    theirs = align.log_probability(Selection(selection), mask, context)
+    torch.testing.assert_close(ours.flatten(), theirs.flatten())
 
 
 def draws(count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -227,21 +238,75 @@ def test_distillation_is_least_where_student_and_teacher_agree() -> None:
 
 
 def test_preliminary_training_is_plugged_in_and_frozen() -> None:
-    make = lambda: Attention(score=SelfAttentive(d_k=4, d_w=5), align=Sigmoid())  # noqa: E731
-    first, second, keys = make(), make(), torch.randn(8, 1, 6, 4)
-    rationale = (keys[..., 0] > 0).float().unsqueeze(2)
-    optimiser = torch.optim.Adam(first.parameters(), lr=0.1)
-    nobody = torch.zeros(8, 1, 1, 1)
-    for _ in range(60):
+    """Keys speak for one class, for the other, or say nothing: the weights come to be on those that speak."""
+    first, second = (signals.RationaleAttention(d_k=4, classes=2) for _ in range(2))
+    keys = torch.randn(16, 6, 4)
+    kind = torch.where(keys[..., 0] > 0.6, 1, torch.where(keys[..., 0] < -0.6, 2, 0))
+    optimiser = torch.optim.Adam(first.parameters(), lr=0.3)
+    for _ in range(250):
         optimiser.zero_grad()
-        signals.rationale_loss(first.score(nobody, keys, Context()), rationale).backward()
+        signals.rationale_loss(first.logits(keys), kind).backward()
         optimiser.step()
     signals.transfer(first, second)
-    weights = second(None, keys)[1]
-    torch.testing.assert_close(weights, signals.rationale_weights(first.score(nobody, keys, Context())))
-    assert ((weights > 0.5) == rationale.bool()).float().mean() > 0.95
+    _, weights = second(keys)
+    torch.testing.assert_close(weights, first(keys)[1])
+    speaking = weights[:, 0, 0][kind > 0].mean()
+    assert speaking > 0.9
+    assert weights[:, 0, 0][kind == 0].mean() < 0.5
     assert not any(p.requires_grad for p in second.parameters())
     assert all(p.requires_grad for p in first.parameters())
+
+
+def test_spans_shrink_to_what_they_pay_for() -> None:
+    """One head's task needs the next key alone, the other's a key far away; the price shortens only the first."""
+    align = AdaptiveSpan(max_span=10, ramp=2, heads=2, start=0.6)
+    scores = torch.zeros(1, 2, 12, 12)
+    scores[0, 0] = 4 * torch.eye(12)
+    scores[0, 1] = 4 * torch.eye(12).roll(6, 0)
+    target = scores > 0
+    optimiser = torch.optim.Adam(align.parameters(), lr=0.02)
+    for _ in range(150):
+        weights = align(scores, None, Context())
+        missed = -(weights * target).sum(-1).clamp(min=1e-3).log().mean()
+        optimiser.zero_grad()
+        (missed + signals.span_penalty(align.span, 0.1)).backward()
+        optimiser.step()
+    near, far = align.span.flatten().tolist()
+    assert near < 1
+    assert far > 4
+
+
+def test_fertility_learns_from_the_coverage_that_it_scales() -> None:
+    """Keys of the first kind get twice the weight of the others: at those fertilities coverage ends at 1."""
+    keys = torch.eye(2).repeat(3, 1)[None]
+    weights = torch.tensor([1.0, 0.5]).repeat(3)[None, None, None].expand(1, 1, 3, 6)
+    fertility = signals.Fertility(d_k=2, most=3.0)
+    optimiser = torch.optim.Adam(fertility.parameters(), lr=0.1)
+    for _ in range(200):
+        used = signals.fertility_coverage(weights, fertility(keys))[:, :, -1]
+        optimiser.zero_grad()
+        (used - 1).square().sum().backward()
+        optimiser.step()
+    torch.testing.assert_close(fertility(keys)[0, :2], torch.tensor([2.0, 1.0]), atol=1e-2, rtol=0)
+    with pytest.raises(ValueError, match="must be positive"):
+        signals.Fertility(d_k=2, most=0)
+
+
+def test_a_syntactic_head_learns_parents_and_leaves_the_others_free() -> None:
+    """Parents are the token before; the parser's head finds them, by the signal alone."""
+    score = PerHead(scores=[BiasedGeneral(d_q=8, d_k=8), ScaledDot()])
+    layer = MultiHead(attention=Attention(score=score), d_model=16, heads=2)
+    place = torch.nn.functional.one_hot(torch.arange(8), 16).float()
+    tokens = place + 0.1 * torch.randn(4, 8, 16)
+    parents = torch.arange(-1, 7).clamp(min=0).expand(4, 8)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=0.02)
+    for _ in range(120):
+        optimiser.zero_grad()
+        signals.syntax_head_loss(layer(tokens, tokens)[1], parents).backward()
+        optimiser.step()
+    weights = layer(tokens, tokens)[1]
+    assert weights[:, 0].argmax(-1).equal(parents)
+    assert (weights[:, 1].argmax(-1) == parents).float().mean() < 0.6
 
 
 def test_coverage_feeds_the_next_step() -> None:

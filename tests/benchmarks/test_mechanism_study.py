@@ -12,7 +12,7 @@ from benchmarks.mechanism_study.measure import normalised_entropy
 from benchmarks.mechanism_study.overlap import document_weights, marked, overlap
 from benchmarks.mechanism_study.page import page
 from benchmarks.mechanism_study.results import Results
-from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, standing
+from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, smallest_difference
 from models.catalogue.registry import MECHANISMS
 from tests.models.small_texts import texts
 
@@ -117,13 +117,27 @@ def line(accuracy: float, *, deviation: float = 0.0, seeds: int = 3, held_out: i
     )
 
 
-def test_a_difference_counts_only_beyond_chance() -> None:
-    # 0.5 ± sqrt(0.25 / 1000) each: two standard errors of the difference are 0.0447.
-    assert standing(line(0.55), line(0.5)) == 1
-    assert standing(line(0.45), line(0.5)) == -1
-    assert standing(line(0.53), line(0.5)) == 0
-    assert standing(line(0.55, deviation=0.05), line(0.5)) == 0
-    assert standing(line(0.9, seeds=1, deviation=math.nan), line(0.5)) == 0
+def test_the_smallest_difference_that_can_be_found() -> None:
+    # 0.5 ± sqrt(0.25 / 1000) each: the difference's standard error is 0.02236, times 2.802.
+    assert smallest_difference([line(0.5), line(0.5)]) == pytest.approx(0.06265, abs=1e-5)
+    # A spread over three seeds adds 0.03² / 3 to each line's variance.
+    assert smallest_difference([line(0.5, deviation=0.03)]) == pytest.approx(2.802 * math.sqrt(2 * 5.5e-4), abs=1e-5)
+    assert smallest_difference([line(0.5), line(0.9, seeds=1, deviation=math.nan)]) == smallest_difference([line(0.5)])
+
+
+def test_found_differences_are_as_rare_and_as_sure_as_they_are_said_to_be() -> None:
+    """Simulated: of true differences of that size four out of five pass a test at 5 %."""
+    size, generator = smallest_difference([line(0.75)]), np.random.default_rng(0)
+    right = generator.binomial(1000, [0.75 - size / 2, 0.75 + size / 2], (20_000, 2)) / 1000
+    error = np.sqrt((right * (1 - right)).sum(-1) / 1000)
+    assert ((right[:, 1] - right[:, 0]) / error > 1.96).mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_the_page_draws_no_conclusion_in_bold_and_marks_no_line() -> None:
+    written = page(configurations(), Results())
+    assert "**In this" not in written
+    assert "▲" not in written and "▼" not in written
+    assert written.count("Smallest difference that could be found") == written.count("\n## ")
 
 
 def test_the_committed_page_is_what_the_committed_results_say() -> None:

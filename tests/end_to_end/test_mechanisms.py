@@ -4,7 +4,7 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -20,6 +20,8 @@ from export.samples import make_samples
 from export.together import graphs_together
 from limelight.v1 import model_pb2
 from models.cards.card import TrainedModel
+from models.catalogue.registry import MECHANISMS
+from tests.attention.evidence import proof
 from tests.end_to_end.test_zoo import difference
 from tests.models.small_texts import INSTANCES, texts
 from tests.served_mechanisms import SERVED, slug
@@ -75,7 +77,7 @@ def test_one_repository_serves_every_mechanism(client: limelight.Client) -> None
 
 @pytest.mark.parametrize("name", SERVED)
 def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
-    name: str, client: limelight.Client, models: dict[str, TrainedModel]
+    name: str, client: limelight.Client, models: dict[str, TrainedModel], record_property: Callable
 ) -> None:
     model = models[name]
     instances = INSTANCES[SERVED[name].task]
@@ -89,6 +91,8 @@ def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
         for answer, sample in zip(answers, expected, strict=True):
             assert set(sample.maps) == stated
             assert difference(answer, sample) == ""
+    mechanism = next(each for each in MECHANISMS if each.name == name)
+    record_property(*proof("served", mechanism, model.model))
 
 
 def plain(instance: Instance) -> dict[str, object]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.oracles import alignments as al
 from tests.oracles import scores
-from tests.oracles.cases import Array, Oracle, Row, array, by_row, rows, summed
+from tests.oracles.cases import Array, Oracle, Row, array, by_row, linear, rows, summed
 
 
 def over_scaled_dot(weights: Callable[[Any, Row, Array], Array]) -> Oracle:
@@ -15,9 +15,17 @@ def over_scaled_dot(weights: Callable[[Any, Row, Array], Array]) -> Oracle:
     return by_row(lambda m, r: weights(m.align, r, np.array([scores.scaled_dot(r.query, k) for k in r.keys])))
 
 
+def sampler(s: Any) -> tuple[Array, Array, Array, float]:
+    """W, b, w and b' of a selector."""
+    return array(s.hidden.weight), array(s.hidden.bias), array(s.odds.weight)[0], float(array(s.odds.bias)[0])
+
+
 def reinforced(a: Any, r: Row, e: Array) -> Array:
-    parameters = array(a.selector.hidden.weight), array(a.selector.hidden.bias), array(a.selector.odds.weight)[0]
-    keep = [r.first["noise"][j] < al.selector(r.keys, r.valid, j, *parameters) for j in range(len(e))]
+    """Keys are drawn by their sampler; a query that its own sampler does not keep gets nothing."""
+    keep = [r.first["noise"][j] < al.selector(r.keys, r.valid, j, *sampler(a.selector)) for j in range(len(e))]
+    if a.query_selector is not None:
+        kept = r.inputs["query_noise"] < al.selector(r.queries, r.asking, r.at, *sampler(a.query_selector))
+        keep = [k and bool(kept) for k in keep]
     return al.softmax(e, r.allowed & np.array(keep))
 
 
@@ -45,9 +53,21 @@ def gaussian_grid(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     return {"weights": stacked[0], "context": stacked[1]}
 
 
+def monotonic(a: Any, r: Row, e: Array) -> Array:
+    """The energy has an offset of its own."""
+    offset = float(array(a.offset, r.head).item())
+    return al.monotonic(e + offset, r.allowed, r.inputs["previous_weights"], r.inputs["noise"])
+
+
 def chunkwise(a: Any, r: Row, e: Array) -> Array:
-    stops = al.monotonic(e, r.allowed, r.inputs["previous_weights"], r.inputs["noise"])
-    return al.chunkwise(stops, r.inputs["chunk_scores"], r.allowed, 3)
+    """The chunk's energy is another score, without the offset."""
+    energy = np.array([scores.general(r.query, k, linear(a.chunk.query_map, r.head)) for k in r.keys])
+    return al.chunkwise(monotonic(a, r, e), energy, r.allowed, 3)
+
+
+def temperature(a: Any, r: Row, e: Array) -> Array:
+    found = array(a.found.weight)[0], r.inputs["previous_context"]
+    return al.temperature(e, r.allowed, r.query, array(a.exponent.weight)[0], *found, 4.0)
 
 
 def entmax(a: Any, r: Row, e: Array) -> Array:
@@ -79,14 +99,13 @@ ALIGN_ORACLES: dict[str, Oracle] = {
     "local, monotonic": over_scaled_dot(lambda a, r, e: al.local_monotonic(e, r.allowed, r.at, 2)),
     "local, predictive": over_scaled_dot(predictive),
     "reinforced": over_scaled_dot(reinforced),
+    "reinforced, queries and keys": over_scaled_dot(reinforced),
     "sparsemax": over_scaled_dot(lambda a, r, e: al.entmax(e, r.allowed, 2.0)),
     "1.5-entmax": over_scaled_dot(lambda a, r, e: al.entmax(e, r.allowed, 1.5)),
     "α-entmax": over_scaled_dot(entmax),
     "positional mask": over_scaled_dot(positional),
     "selective grid of Gaussians": gaussian_grid,
-    "self-adaptive temperature": over_scaled_dot(
-        lambda a, r, e: al.temperature(e, r.allowed, r.query, array(a.exponent.weight)[0], 4.0)
-    ),
+    "self-adaptive temperature": over_scaled_dot(temperature),
     "compositional de-attention": over_scaled_dot(lambda a, r, e: al.de_attention(e, r.allowed, r.query, r.keys)),
     "constrained softmax": over_scaled_dot(
         lambda a, r, e: al.constrained_softmax(e, r.allowed, r.inputs["upper_bounds"])
@@ -95,9 +114,7 @@ ALIGN_ORACLES: dict[str, Oracle] = {
         lambda a, r, e: al.constrained_sparsemax(e, r.allowed, r.inputs["upper_bounds"])
     ),
     "adaptive span": over_scaled_dot(span),
-    "hard monotonic": over_scaled_dot(
-        lambda a, r, e: al.monotonic(e, r.allowed, r.inputs["previous_weights"], r.inputs["noise"])
-    ),
+    "hard monotonic": over_scaled_dot(monotonic),
     "monotonic chunkwise": over_scaled_dot(chunkwise),
     "distance-aware": over_scaled_dot(lambda a, r, e: al.distance_aware(e, r.allowed, r.inputs["distances"], 3)),
     "kernel ratio": by_row(kernel_ratio),

@@ -58,12 +58,12 @@ def local_predictive(e: Array, allowed: Array, q: Array, hidden: Array, position
     return np.array([a[j] * math.exp(-((j - p) ** 2) / (2 * sigma**2)) for j in range(len(e))])
 
 
-def selector(keys: Array, valid: Array, at: int, w: Array, b: Array, odds: Array) -> float:
-    """Shen et al. 2018b: probability of keeping the key at `at`."""
+def selector(keys: Array, valid: Array, at: int, w: Array, b: Array, odds: Array, offset: float) -> float:
+    """Shen et al. 2018b: probability of keeping the token at `at`."""
     chosen = [keys[j] for j in range(len(keys)) if valid[j]]
     mean = sum(chosen) / len(chosen) if chosen else np.zeros(keys.shape[1])
     inner = w @ np.concatenate([keys[at], mean, keys[at] * mean]) + b
-    return sigmoid(float(odds @ np.where(inner > 0, inner, np.exp(inner) - 1)))
+    return sigmoid(float(odds @ np.where(inner > 0, inner, np.exp(inner) - 1)) + offset)
 
 
 def bisect(function, low: float, high: float) -> float:
@@ -99,17 +99,22 @@ def gaussian_grid(count: int, allowed: Array, filters: int, centre: float, log_v
     return grid
 
 
-def temperature(e: Array, allowed: Array, q: Array, w: Array, base: float) -> Array:
-    """Lin et al. 2018b: softmax(e / λ^tanh(w q))."""
-    return softmax(e / base ** math.tanh(float(w @ q)), allowed)
+def temperature(e: Array, allowed: Array, q: Array, w: Array, u: Array, before: Array, base: float) -> Array:
+    """Lin et al. 2018b: softmax(e / λ^tanh(w q_t + u c_{t-1}))."""
+    return softmax(e / base ** math.tanh(float(w @ q) + float(u @ before)), allowed)
 
 
-def de_attention(e: Array, allowed: Array, q: Array, keys: Array) -> Array:
-    """Tay et al. 2019: tanh(e) times a doubled sigmoid of the negative L1 distance."""
+def de_attention(
+    e: Array, allowed: Array, q: Array, keys: Array, *, scale: float = 2.0, centred: bool = False
+) -> Array:
+    """Tay et al. 2019: tanh(e) times a sigmoid of the negative L1 distance, doubled or of centred distances."""
     a = np.zeros(len(e))
+    far = [sum(abs(q[n] - keys[j, n]) for n in range(len(q))) for j in range(len(e))]
+    chosen = [far[j] for j in range(len(e)) if allowed[j]]
+    middle = sum(chosen) / len(chosen) if centred and chosen else 0.0
     for j in range(len(e)):
         if allowed[j]:
-            a[j] = math.tanh(e[j]) * 2 * sigmoid(-sum(abs(q[n] - keys[j, n]) for n in range(len(q))))
+            a[j] = math.tanh(e[j]) * scale * sigmoid(-(far[j] - middle))
     return a
 
 

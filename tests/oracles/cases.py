@@ -27,6 +27,8 @@ class Row:
     valid: Array  # keys that any query of the instance may attend to
     inputs: dict[str, Array]  # the context's fields, this row of each
     first: dict[str, Array]  # the same, the first query's row
+    queries: Array  # all queries of the head
+    asking: Array  # queries that may attend to any key
 
 
 def array(parameter: Any, head: int | None = None) -> Array:
@@ -66,6 +68,8 @@ def rows(inputs: dict[str, Array]) -> Any:
                         valid=valid,
                         inputs={n: t[b, h, i] for n, t in extra.items()},
                         first={n: t[b, h, 0] for n, t in extra.items()},
+                        queries=query[b, h],
+                        asking=mask[b, 0].any(-1),
                     ),
                 )
 

@@ -19,11 +19,14 @@ def instances(inputs: dict[str, Array]) -> Any:
 
 
 def alternating(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
-    """Lu et al. 2016, eq. 6: the first step is the third without a query."""
+    """Lu et al. 2016, eq. 6: the first step is the third without a query; or self-attentive, as in BF eq. 7."""
     over_first, over_second = plain.additive(module.over_first), plain.additive(module.over_second)
     found = []
     for f1, f2, m1, m2 in instances(inputs):
-        a0, c0 = attend(over_first, np.zeros(module.d_query), f1, m1)
+        if module.start is None:
+            a0, c0 = attend(over_first, np.zeros(module.d_query), f1, m1)
+        else:
+            a0, c0 = attend(plain.self_attentive(module.start.attention), np.zeros(0), f1, m1)
         a2, c2 = attend(over_second, c0, f2, m2)
         a1, c1 = attend(over_first, c2, f1, m1)
         found.append((c1, c2, row(a0), row(a2), row(a1)))
@@ -173,6 +176,7 @@ def decomposable(s: Any, r: Row, k: Array) -> float:
 
 FEATURE_ORACLES: dict[str, Oracle] = {
     "alternating co-attention": alternating,
+    "alternating co-attention, a start of its own": alternating,
     "interactive co-attention": interactive,
     "parallel co-attention, bilinear affinity": parallel(plain.bilinear, perceptron),
     "parallel co-attention, concat-product affinity": parallel(plain.concat_product, perceptron),

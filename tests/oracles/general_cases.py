@@ -42,6 +42,22 @@ def task_model(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     return {"weights": weights, "outputs": context @ array(output.weight).T + array(output.bias)}
 
 
+def asking_model(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """BF Fig. 1 with its query model: every position of F makes a query, by a linear map, over all of F."""
+    encoder, attention, ask = module.feature_model[0], module.attention_model, module.query_model
+    encoded = np.tanh(inputs["features"] @ array(encoder.weight).T + array(encoder.bias))
+    queries = encoded @ array(ask.weight).T + array(ask.bias)
+    s = attention.attention.score
+    arguments = linear(s.query_map, 0), linear(s.key_map, 0), bias(s.query_map, 0), linear(s.importance, 0)[0]
+    weights, context = attended(
+        attention,
+        {"features": encoded, "query": queries, "mask": inputs["mask"]},
+        lambda b, i, k: scores.additive(queries[b, i], k, *arguments),
+    )
+    output = module.output_model
+    return {"weights": weights, "outputs": context @ array(output.weight).T + array(output.bias)}
+
+
 def scaled_dot(module: Any, r: Row) -> Array:
     return alignments.softmax(np.array([scores.scaled_dot(r.query, k) for k in r.keys]), r.allowed)
 
@@ -62,6 +78,7 @@ def nadaraya_watson(module: Any, r: Row) -> Array:
 
 GENERAL_ORACLES: dict[str, Oracle] = {
     "task model": task_model,
+    "task model with a query model": asking_model,
     "general attention module": general_module,
     "gated combination": by_row(scaled_dot, gated),
     "Nadaraya-Watson regression": by_row(nadaraya_watson),

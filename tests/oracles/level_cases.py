@@ -27,7 +27,10 @@ def hierarchical(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     nobody, found = np.zeros(0), []
     for document, mask in zip(inputs["words"], inputs["word_mask"], strict=True):
         pairs = [attend(of_word, nobody, words, ok) for words, ok in zip(document, mask, strict=True)]
-        a, c = attend(of_sentence, nobody, np.array([v for _, v in pairs]), mask.any(-1))
+        sentences = np.array([v for _, v in pairs])
+        if module.encode is not None:
+            sentences = neighbours(module.encode, sentences, mask.any(-1))
+        a, c = attend(of_sentence, nobody, sentences, mask.any(-1))
         found.append((c, np.array([w for w, _ in pairs])[None], row(a)))
     return stacked(found, "document", "word_weights", "sentence_weights")
 
@@ -135,6 +138,7 @@ LEVEL_ORACLES: dict[str, Oracle] = {
     ),
     "attention-via-attention": via_attention,
     "hierarchical": hierarchical,
+    "hierarchical, sentences read in order": hierarchical,
     "target-object hierarchy": target_object,
     "single-representational": by_row(
         lambda m, r: alignments.softmax(np.array([plain.additive(m)(r.query, k) for k in r.keys]), r.allowed)

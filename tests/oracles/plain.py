@@ -58,6 +58,14 @@ def concat_product(attention: Any) -> Score:
     return lambda q, k: float(sum(w * np.concatenate([k, q, k * q])))
 
 
+def gru(cell: Any, x: Array, h: Array) -> Array:
+    """A GRU cell (Cho et al. 2014, as PyTorch has it: reset after the product)."""
+    w, u, b, c = (array(getattr(cell, n)) for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    (xr, xz, xn), (hr, hz, hn) = np.split(w @ x + b, 3), np.split(u @ h + c, 3)
+    r, z = (np.array([alignments.sigmoid(v) for v in s]) for s in (xr + hr, xz + hz))
+    return (1 - z) * np.tanh(xn + r * hn) + z * h
+
+
 def stacked(instances: list[tuple[Array, ...]], *names: str) -> dict[str, Array]:
     """Outputs of each instance, as a batch by name."""
     return {name: np.stack(column) for name, column in zip(names, zip(*instances, strict=True), strict=True)}

@@ -1,12 +1,13 @@
 """Oracles of queries, by the mechanism's name."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tests.oracles import alignments, plain, scores
-from tests.oracles.cases import Array, Oracle, array, bias, by_row, linear
+from tests.oracles.cases import Array, Oracle, array, bias, linear
 from tests.oracles.plain import attend, mean, row, stacked
 
 
@@ -46,7 +47,7 @@ def self_attention(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     return stacked(found, "context", "weights")
 
 
-def multi_head(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+def heads_by(module: Any, inputs: dict[str, Array], score_of: Callable[[int], plain.Score]) -> dict[str, Array]:
     """Vaswani et al. 2017, §3.2.2, head by head."""
     maps = (module.query_map, module.key_map, module.value_map)
     size, found = len(maps[0].weight) // module.heads, []
@@ -55,12 +56,40 @@ def multi_head(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
         heads, weights = [], []
         for h in range(module.heads):
             part = slice(h * size, (h + 1) * size)
-            pairs = [attend(scores.scaled_dot, q[part], key[:, part], ok, value[:, part]) for q in query]
+            pairs = [attend(score_of(h), q[part], key[:, part], ok, value[:, part]) for q in query]
             weights.append([a for a, _ in pairs])
             heads.append([c for _, c in pairs])
         together = np.concatenate([np.array(h) for h in heads], -1)
         found.append((together @ array(module.merge.weight).T + array(module.merge.bias), np.array(weights)))
     return stacked(found, "context", "weights")
+
+
+def multi_head(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    return heads_by(module, inputs, lambda h: scores.scaled_dot)
+
+
+def syntactic_head(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Strubell et al. 2018: the first head scores kᵀ (U q + b), the others as ever."""
+    first = module.attention.score.scores[0]
+    u, b = linear(first.query_map, 0), bias(first.query_map, 0)
+    return heads_by(
+        module, inputs, lambda h: scores.scaled_dot if h else lambda q, k: scores.biased_general(q, k, u, b)
+    )
+
+
+def decoder(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Bahdanau et al. 2015: the state asks, what it finds goes into a GRU with the last output."""
+    score, found = plain.additive(module.attention), []
+    for state, outputs, f, ok in zip(*(inputs[n] for n in ("state", "outputs", "features", "mask")), strict=True):
+        states, contexts, maps = [], [], []
+        for y in outputs:
+            a, c = attend(score, state, f, ok)
+            state = plain.gru(module.cell, np.concatenate([y, c]), state)
+            states.append(state)
+            contexts.append(c)
+            maps.append(a)
+        found.append((np.array(states), np.array(contexts), np.array(maps)[None]))
+    return stacked(found, "states", "context", "weights")
 
 
 def shared_hops(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -95,12 +124,13 @@ def context_hops(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
 
 
 def question_hops(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
-    """Tran & Niederée 2018: the question is read with the last query, the features with [q; c]."""
+    """BF §3.3.2: the question is read with the last query, what was found, or both; the features with [q; c]."""
     found = []
     for u, f, u_ok, ok in zip(*(inputs[n] for n in ("question", "features", "question_mask", "mask")), strict=True):
         q, c, asked, looked = mean(u, u_ok), mean(f, ok), [], []
         for ask, look in zip(module.over_question, module.over_features, strict=True):
-            a, q = attend(plain.additive(ask), q, u, u_ok)
+            asking = {"query": [q], "context": [c], "both": [q, c]}[module.asks]
+            a, q = attend(plain.additive(ask), np.concatenate(asking), u, u_ok)
             asked.append(a)
             a, c = attend(plain.additive(look), np.concatenate([q, c]), f, ok)
             looked.append(a)
@@ -129,9 +159,7 @@ def label_wise(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
 
 
 QUERY_ORACLES: dict[str, Oracle] = {
-    "basic query": by_row(
-        lambda m, r: alignments.softmax(np.array([scores.dot(r.query, k) for k in r.keys]), r.allowed)
-    ),
+    "basic query": decoder,
     "specialised query, average": average_query,
     "self-attentive query, left out": pool,
     "self-attentive query, trained": pool,
@@ -140,6 +168,8 @@ QUERY_ORACLES: dict[str, Oracle] = {
     "multi-hop, shared weights": shared_hops,
     "multi-hop, context in the query": context_hops,
     "multi-hop, question reread": question_hops,
+    "multi-hop, question reread with what was found": question_hops,
+    "multi-head with a syntactic head": syntactic_head,
     "capsule-based": capsules,
     "label-wise": label_wise,
 }

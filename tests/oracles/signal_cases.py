@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.oracles.alignments import sigmoid
 from tests.oracles.cases import Array, Oracle, array
-from tests.oracles.plain import mean
+from tests.oracles.plain import gru, mean
 
 
 def each(tensor: Array) -> Any:
@@ -39,12 +39,31 @@ def overlap(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     return {"loss": average([-math.log(sum(g[j] * a[j] for j in range(len(a)))) for a, g in gold_rows(inputs)])}
 
 
+def chances(logits: Array) -> Array:
+    """Softmax of one key's logits."""
+    odds = [math.exp(x) for x in logits]
+    return np.array(odds) / sum(odds)
+
+
 def rationale(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
-    losses = []
-    for e, r in zip(inputs["scores"].flat, inputs["rationale"].flat, strict=True):
-        p = sigmoid(float(e))
-        losses.append(-(r * math.log(p) + (1 - r) * math.log(1 - p)))
+    """Zhang et al. 2016: cross-entropy of the key's kind, of three."""
+    losses = [
+        -math.log(chances(inputs["logits"][b, k])[inputs["kind"][b, k]])
+        for b, k in each(inputs["logits"])
+        if inputs["key_mask"][b, k]
+    ]
     return {"loss": average(losses)}
+
+
+def rationale_attention(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Zhang et al. 2016: a key weighs as much as it is surely one rationale or the other."""
+    w, b = array(module.judge.weight), array(module.judge.bias)
+    weights, contexts = [], []
+    for features, ok in zip(inputs["features"], inputs["key_mask"], strict=True):
+        a = [max(chances(w @ f + b)[1:]) if o else 0.0 for f, o in zip(features, ok, strict=True)]
+        weights.append([[a]])
+        contexts.append(sum(x * f for x, f in zip(a, features, strict=True)))
+    return {"weights": np.array(weights), "context": np.array(contexts)}
 
 
 def syntax_head(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -85,15 +104,11 @@ def coverage_penalty(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
 
 
 def coverage_vectors(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
-    """A GRU cell (Cho et al. 2014, as PyTorch has it: reset after the product)."""
-    w, u, b, c = (array(getattr(module.cell, n)) for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+    """Tu et al. 2016, eq. 5: a gated unit a key."""
     state = np.zeros_like(inputs["state"])
     for i, k in each(state):
         x = np.concatenate([inputs["weights"][i, :, 0, k], inputs["features"][i, k], inputs["question"][i, 0]])
-        h = inputs["state"][i, k]
-        (xr, xz, xn), (hr, hz, hn) = np.split(w @ x + b, 3), np.split(u @ h + c, 3)
-        r, z = (np.array([sigmoid(v) for v in s]) for s in (xr + hr, xz + hz))
-        state[i, k] = (1 - z) * np.tanh(xn + r * hn) + z * h
+        state[i, k] = gru(module.cell, x, inputs["state"][i, k])
     return {"state": state}
 
 
@@ -110,8 +125,17 @@ def doubly_stochastic(module: Any, inputs: dict[str, Array]) -> dict[str, Array]
 
 def reinforce(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
     reward, log_p = inputs["reward"], inputs["log_probability"]
-    losses = [-(reward[d, b] - inputs["baseline"][0, b]) * log_p[d, b] for d, b in np.ndindex(*reward.shape)]
+    losses = [
+        -(reward[d, b] - inputs["baseline"][0, b]) * log_p[d, b] - 0.3 * inputs["entropy"][d, b]
+        for d, b in np.ndindex(*reward.shape)
+    ]
     return {"loss": average(losses)}
+
+
+def fertility(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    """Tu et al. 2016, eq. 8: N sigmoid(U h)."""
+    u = array(module.need.weight)[0]
+    return {"fertility": np.array([[3 * sigmoid(float(u @ h)) for h in keys] for keys in inputs["features"]])}
 
 
 def selection(module: Any, inputs: dict[str, Array]) -> dict[str, Array]:
@@ -159,15 +183,18 @@ SIGNAL_ORACLES: dict[str, Oracle] = {
     "supervised attention, squared error": squared_error,
     "supervised attention, overlap": overlap,
     "preliminary training from rationales": rationale,
+    "attention that was trained on rationales": rationale_attention,
     "auxiliary head trained on syntax": syntax_head,
     "attention transfer (distillation)": distillation,
     "coverage, symbolic": lambda m, i: {"coverage": covered(i["weights"])},
     "coverage by fertility": lambda m, i: {"coverage": covered(i["weights"]) / i["fertility"][:, None, None, :]},
+    "predicted fertility": fertility,
     "coverage penalty": coverage_penalty,
     "coverage, sub-symbolic": coverage_vectors,
     "doubly stochastic penalty": doubly_stochastic,
     "REINFORCE with a baseline": reinforce,
     "log-probability of a selection": selection,
+    "price of adaptive spans": lambda m, i: {"loss": average([float(z) for z in i["spans"].flat])},
     "capsule joint loss": capsule,
     "disagreement on subspaces": lambda m, i: cosines(i["value"], i["key_mask"]),
     "disagreement on positions": position_agreement,

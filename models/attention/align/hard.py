@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.attention.align.base import Align, fill, keep, softmax
+from models.attention.align.base import Align, fill, in_single, keep, softmax
 from models.attention.context import Context
 
 
@@ -54,3 +54,11 @@ class Hard(Align):
         Shapes: weights and scores [..., query, key] -> [..., query].
         """
         return (fill(scores, mask).log_softmax(-1) * weights.detach()).sum(-1)
+
+    def entropy(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Entropy of the draw, which REINFORCE may reward (Xu et al. 2015, eq. 13); 0 where there is nothing to draw.
+
+        Shapes: scores [..., query, key] -> [..., query].
+        """
+        logs = fill(in_single(scores), mask).log_softmax(-1)
+        return -keep(logs.exp() * logs, mask).sum(-1)

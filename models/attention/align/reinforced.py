@@ -1,27 +1,30 @@
 """Reinforced alignment (C6): a trained selector picks the keys, softmax weighs them."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, logsigmoid
 
 from models.attention.align.base import Align, both, softmax
 from models.attention.context import Context
-from models.attention.errors import require_features
+from models.attention.errors import ShapeError, require_features
 
 
 class Selector(nn.Module):
     """Log-odds that a position is kept, from itself and the mean of all (Shen et al. 2018b, eq. 8–9).
 
-    z_j = wᵀ elu(W [x_j; x̄; x_j ⊙ x̄] + b), x̄ the mean over valid positions
+    z_j = wᵀ elu(W [x_j; x̄; x_j ⊙ x̄] + b) + b', x̄ the mean over valid positions
 
     Shapes: features [batch, head, key, d], valid [batch, head, 1, key] or None -> log-odds [batch, head, 1, key].
     """
 
-    def __init__(self, *, d: int, d_hidden: int) -> None:
+    def __init__(self, *, d: int, d_hidden: int, start: float = 0.0) -> None:
         super().__init__()
         self.d = d
         self.hidden = nn.Linear(3 * d, d_hidden)
-        self.odds = nn.Linear(d_hidden, 1, bias=False)
+        self.odds = nn.Linear(d_hidden, 1)
+        nn.init.constant_(self.odds.bias, start)
 
     def forward(self, features: Tensor, valid: Tensor | None = None) -> Tensor:
         require_features(features, "features", self.d, self)
@@ -32,48 +35,84 @@ class Selector(nn.Module):
         return odds.transpose(-2, -1)
 
 
+class Selection(NamedTuple):
+    """What the samplers kept: keys [batch, head, 1, key], and queries [batch, head, query, 1] where they are chosen."""
+
+    keys: Tensor
+    queries: Tensor | None = None
+
+
 class Reinforced(Align):
     """Softmax over the keys that a selector keeps: reinforced sequence sampling (Shen et al. 2018b; BF §3.2.2, S §5.1).
 
     keep_j ~ Bernoulli(sigmoid(z_j));  a_l = keep_l exp(e_l) / Σ_j keep_j exp(e_j)
 
-    With `Context(noise=uniform numbers)` a key is kept where its number is below its probability (one draw a key: the
-    first query's row is read); without, where the probability is above 1/2 when serving, and at random when training.
-    The selector learns by REINFORCE from `log_probability`. Where nothing is kept, the weights are zeros.
+    Reinforced self-attention has two samplers: with `d_q` a second one, of its own weights, keeps queries (the paper's
+    head tokens; keys are their dependents), and a query that is not kept gets zeros. A token's attention to itself is
+    kept out by `PositionalMask(mask=diagonal_disabled, align=Reinforced(…))`.
 
-    Shapes: scores [..., query, key], context.key [batch, head, key, d_k] -> weights of the scores' shape.
-    Raises: ShapeError where d_k differs from what it was built for.
+    With `Context(noise=uniform numbers)` a key is kept where its number is below its probability (one draw a key: the
+    first query's row is read), a query likewise by `query_noise`; without, where the probability is above 1/2 when
+    serving, and at random when training. The samplers learn by REINFORCE from `log_probability`, and the paper pays
+    for what they keep (`signals.selection_cost`). `start` is b' at first: with 2 they begin by keeping nine of ten.
+    Where nothing is kept, the weights are zeros.
+
+    Shapes: scores [..., query, key], context.key [batch, head, key, d_k], context.query [batch, head, query, d_q]
+        -> weights of the scores' shape.
+    Raises: ShapeError where d_q or d_k differ from what it was built for, or there is no query to choose.
     """
 
     stochastic = True
     sparse = True
     scale_hardens = False
-    context_fields = ("noise",)
+    context_fields: tuple[str, ...] = ("noise",)
 
-    def __init__(self, *, d_k: int, d_hidden: int) -> None:
+    def __init__(self, *, d_k: int, d_hidden: int, d_q: int | None = None, start: float = 0.0) -> None:
         super().__init__()
-        self.selector = Selector(d=d_k, d_hidden=d_hidden)
+        self.selector = Selector(d=d_k, d_hidden=d_hidden, start=start)
+        self.query_selector = None if d_q is None else Selector(d=d_q, d_hidden=d_hidden, start=start)
+        self.d_q, self.needs_query = d_q, d_q is not None
+        if d_q is not None:
+            self.context_fields = ("noise", "query_noise")
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        return softmax(scores, both(mask, self.selection(mask, context)))
+        keys, queries = self.selection(mask, context)
+        return softmax(scores, both(mask, keys if queries is None else keys & queries))
 
-    def selection(self, mask: Tensor | None, context: Context) -> Tensor:
-        """Which keys are kept [batch, head, 1, key]."""
-        odds = self.log_odds(mask, context)
-        noise = context.noise
+    def selection(self, mask: Tensor | None, context: Context) -> Selection:
+        """Which keys, and which queries, are kept."""
+        keys, queries = self.log_odds(mask, context)
+        noise = None if context.noise is None else context.noise[..., :1, :]
+        of_queries = None if context.query_noise is None else context.query_noise.unsqueeze(-1)
+        return Selection(self.drawn(keys, noise), None if queries is None else self.drawn(queries, of_queries))
+
+    def drawn(self, odds: Tensor, noise: Tensor | None) -> Tensor:
+        """What is kept, by log-odds."""
         if noise is None:
             return torch.rand_like(odds) < odds.sigmoid() if self.training else odds > 0
-        return noise[..., :1, :] < odds.sigmoid()
+        return noise < odds.sigmoid()
 
-    def log_odds(self, mask: Tensor | None, context: Context) -> Tensor:
-        """Log-odds of keeping each key [batch, head, 1, key]."""
+    def log_odds(self, mask: Tensor | None, context: Context) -> Selection:
+        """Log-odds of keeping each key, and each query."""
         valid = None if mask is None else mask.any(-2, keepdim=True)
-        odds: Tensor = self.selector(context.required("key", self), valid)
-        return odds
+        keys = self.selector(context.required("key", self), valid)
+        if self.query_selector is None:
+            return Selection(keys)
+        if context.query is None:
+            raise ShapeError("Reinforced was built to choose between queries; there is none")
+        asking = None if mask is None else mask.any(-1, keepdim=True).transpose(-2, -1)
+        return Selection(keys, self.query_selector(context.query, asking).transpose(-2, -1))
 
-    def log_probability(self, selection: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        """Log-probability of a selection [batch, head, 1, key], differentiable in the selector -> [batch, head]."""
+    def log_probability(self, selection: Selection, mask: Tensor | None, context: Context) -> Tensor:
+        """Log-probability of a selection, differentiable in the samplers -> [batch, head]."""
         odds = self.log_odds(mask, context)
-        each = torch.where(selection, logsigmoid(odds), logsigmoid(-odds))
-        valid = torch.ones_like(selection) if mask is None else mask.any(-2, keepdim=True)
-        return (each * valid).sum((-2, -1))
+        keys = bernoulli(selection.keys, odds.keys, None if mask is None else mask.any(-2, keepdim=True))
+        if selection.queries is None or odds.queries is None:
+            return keys
+        return keys + bernoulli(selection.queries, odds.queries, None if mask is None else mask.any(-1, keepdim=True))
+
+
+def bernoulli(kept: Tensor, odds: Tensor, valid: Tensor | None) -> Tensor:
+    """Σ log-probability of independent draws, over what is valid: all [batch, head, …] -> [batch, head]."""
+    each = torch.where(kept, logsigmoid(odds), logsigmoid(-odds))
+    return (each if valid is None else each * valid).sum((-2, -1))

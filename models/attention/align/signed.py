@@ -12,9 +12,10 @@ from models.attention.score.similarity import NegativeDistance
 class DeAttention(Align):
     """Compositional de-attention, CoDA (Tay et al. 2019, eq. 1–4; survey C §3).
 
-    a_l = tanh(α e_l) · 2 sigmoid(-β ‖q - k_l‖₁): the first factor adds or subtracts, the second is a gate
+    a_l = tanh(α e_l) · s sigmoid(-β ‖q - k_l‖₁): the first factor adds or subtracts, the second is a gate
 
-    The gate's 2 brings it to (0, 1], the paper's way to scale a sigmoid that never sees a positive number.
+    The sigmoid never sees a positive number and is at most ½. The paper names two remedies: scaling it, s = 2 (the
+    default; s = 1 is none), and centring, where the distances are taken less their mean over the query's allowed keys.
 
     Shapes: scores [..., query, key], context.query [batch, head, query, d], context.key [batch, head, key, d]
         -> weights of the scores' shape, in [-1, 1].
@@ -27,9 +28,9 @@ class DeAttention(Align):
     scale_hardens = False
     needs_query = True
 
-    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0) -> None:
+    def __init__(self, *, alpha: float = 1.0, beta: float = 1.0, scale: float = 2.0, centred: bool = False) -> None:
         super().__init__()
-        self.alpha, self.beta = alpha, beta
+        self.alpha, self.beta, self.scale, self.centred = alpha, beta, scale, centred
         self.negative_distance = NegativeDistance(p=1)
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
@@ -37,7 +38,12 @@ class DeAttention(Align):
         if query is None:
             raise ShapeError("DeAttention measures how far the query is from the keys; there is no query")
         self.negative_distance.check(query, key)
-        gate = 2 * (self.beta * self.negative_distance(query, key, context)).sigmoid()
+        nearness = self.negative_distance(query, key, context)
+        if self.centred:
+            allowed = torch.ones_like(nearness, dtype=torch.bool) if mask is None else mask.expand_as(nearness)
+            count = allowed.sum(-1, keepdim=True).clamp(min=1)
+            nearness = nearness - keep(nearness, allowed).sum(-1, keepdim=True) / count
+        gate = self.scale * (self.beta * nearness).sigmoid()
         return keep(torch.tanh(self.alpha * scores) * gate, mask)
 
 

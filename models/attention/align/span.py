@@ -28,7 +28,7 @@ class AdaptiveSpan(Align):
 
     @property
     def span(self) -> Tensor:
-        """z of each head [head, 1, 1]; its sum is what the paper's penalty adds to the loss."""
+        """z of each head [head, 1, 1]; `signals.span_penalty` keeps it short."""
         return self.max_span * self.share.clamp(0, 1)
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:

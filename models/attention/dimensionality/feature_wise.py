@@ -12,12 +12,13 @@ from models.attention.score.base import Score
 
 
 class FeatureWise(Score):
-    """One score a feature of the value, by any score function (survey BF §3.2.3, eq. 30 and 32).
+    """One score a feature of the value, by any score function (weights as in survey BF §3.2.3, eq. 30 and 32).
 
     e_i = score(U_i q, V_i k), for the features i = 1 … d_v
 
-    Each feature looks at query and key through maps of its own, so scores without parameters differ as well. The
-    additive score with a shared hidden layer (BF eq. 31) is `MultiDimensional`.
+    The construction is this project's own, in no paper: the survey gives the additive score with a shared hidden layer
+    only (BF eq. 31, `MultiDimensional`). Here each feature looks at query and key through maps of its own, so that
+    scores without parameters differ as well.
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k] -> scores [batch, head, query, key, d_v].
     Memory: d_v times that of the score.
@@ -39,8 +40,8 @@ class FeatureWise(Score):
             raise CombinationError(f"{name} reads the query: give its size, d_q")
         self.score, self.d_q, self.d_k, self.d_v = score, d_q, d_k, d_v
         self.kernel, self.signed = score.kernel, score.signed
-        self.key_order, self.context_fields = score.key_order, score.context_fields  # type: ignore[misc]
-        self.key_free = score.key_free  # type: ignore[misc]
+        self.key_order, self.context_fields = score.key_order, score.context_fields
+        self.key_free = score.key_free
         self.query_map = None if self.query_free or d_q is None else HeadLinear(d_in=d_q, d_out=d_p, heads=d_v)
         self.key_map = HeadLinear(d_in=d_k, d_out=d_p, heads=d_v)
         for size in (score.d_k, None if self.query_free else score.d_q):

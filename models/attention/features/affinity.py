@@ -1,4 +1,9 @@
-"""Co-compatibility (G8): affinities made for two inputs. Every score of `score/` is one as well (G §3.4.2)."""
+"""Co-compatibility (G8): affinities made for two inputs. Every score of `score/` is one as well (G §3.4.2).
+
+What a form is worth depends on what follows it. Under a softmax along the keys a term of the query alone says nothing,
+and all forms but the concatenation with the product are a general score with a matrix of bounded rank, activated or
+not; under an aggregation over both inputs (G7) every term counts.
+"""
 
 import torch
 from torch import Tensor
@@ -36,7 +41,8 @@ class ConcatProduct(Score):
 
     E = wᵀ [k; q; k ⊙ q]
 
-    The concatenation is never made: wᵀ [k; q; k ⊙ q] = w₁ᵀ k + w₂ᵀ q + (w₃ ⊙ q)ᵀ k.
+    The concatenation is never made: wᵀ [k; q; k ⊙ q] = w₁ᵀ k + w₂ᵀ q + (w₃ ⊙ q)ᵀ k. So it is a biased general score
+    with a diagonal matrix, 3d numbers in place of d², and a term of the query that only an aggregation sees.
 
     Shapes: query [batch, head, query, d], key [batch, head, key, d] -> [batch, head, query, key].
     Raises: ShapeError where d differs from what it was built for.
@@ -83,8 +89,9 @@ class Hermitian(Score):
 
     E = Re((W₁ q)ᴴ (W₂ k)) = Re(W₁ q)·Re(W₂ k) + Im(W₁ q)·Im(W₂ k), with complex W₁, W₂
 
-    Complex numbers are pairs of real ones, because graphs have no complex type. W₁ ≠ W₂ makes E depend on which input
-    is the query.
+    Complex numbers are pairs of real ones, because graphs have no complex type. As a function it is a general score
+    whose matrix has rank 2 d_c at most, W₁ and W₂ being free: it says nothing that real maps of size 2 d_c could not.
+    In the paper the complex product is there for its asymmetry, which W₁ ≠ W₂ gives as well.
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k] -> [batch, head, query, key].
     Raises: ShapeError where d_q or d_k differ from what it was built for.

@@ -10,6 +10,8 @@ from models.attention.errors import CombinationError
 from models.attention.flat import Contexts, attend, contexts_for, over_keys
 from models.attention.queries.specialised import average
 
+ASKS = ("query", "context", "both")
+
 
 class QuestionHopWeights(NamedTuple):
     """One row a hop: question [batch, head, hop, question], key [batch, head, hop, key]."""
@@ -22,19 +24,23 @@ class QuestionHops(nn.Module):
     """Each hop rereads the question, then the features (Tran & Niederée 2018, §3.2; survey BF eq. 41–42).
 
     q⁽⁰⁾ = average of the question, c⁽⁰⁾ = average of the features
-    q⁽ˢ⁺¹⁾ = attention of q⁽ˢ⁾ over the question;  c⁽ˢ⁺¹⁾ = attention of [q⁽ˢ⁺¹⁾; c⁽ˢ⁾] over the features
+    q⁽ˢ⁺¹⁾ = attention of x⁽ˢ⁾ over the question;  c⁽ˢ⁺¹⁾ = attention of [q⁽ˢ⁺¹⁾; c⁽ˢ⁾] over the features
+    x⁽ˢ⁾ = q⁽ˢ⁾, c⁽ˢ⁾ or [q⁽ˢ⁾; c⁽ˢ⁾], as `asks` says: "query" (the paper's), "context" or "both" (survey BF §3.3.2)
 
     `steps=[(over_question, over_features)] * 3` shares weights between hops.
 
     Shapes: question [batch, question, d_u], features [batch, key, d_f], masks [batch, question] and [batch, key]
         -> context vector [batch, d_v], QuestionHopWeights.
-    Raises: CombinationError at construction where there is no step.
+    Raises: CombinationError at construction where there is no step; ValueError for another `asks`.
     """
 
-    def __init__(self, *, steps: Sequence[tuple[nn.Module, nn.Module]]) -> None:
+    def __init__(self, *, steps: Sequence[tuple[nn.Module, nn.Module]], asks: str = "query") -> None:
         super().__init__()
         if not steps:
             raise CombinationError("multi-hop attention needs at least one step")
+        if asks not in ASKS:
+            raise ValueError(f"asks must be one of {', '.join(ASKS)}; it is {asks!r}")
+        self.asks = asks
         self.over_question = nn.ModuleList(step[0] for step in steps)
         self.over_features = nn.ModuleList(step[1] for step in steps)
 
@@ -50,7 +56,10 @@ class QuestionHops(nn.Module):
         query, found = average(question, question_mask), average(features, mask)
         question_maps, key_maps = [], []
         for ask, look in zip(self.over_question, self.over_features, strict=True):
-            query, weights = attend(ask, query, question, None, over_keys(question_mask), question_context)
+            asking = {"query": [query], "context": [found], "both": [query, found]}[self.asks]
+            query, weights = attend(
+                ask, torch.cat(asking, -1), question, None, over_keys(question_mask), question_context
+            )
             question_maps.append(weights)
             found, weights = attend(look, torch.cat([query, found], -1), features, None, over_keys(mask), key_context)
             key_maps.append(weights)

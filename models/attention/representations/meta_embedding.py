@@ -12,7 +12,7 @@ from models.attention.queries.pool import SelfAttentivePool
 
 
 class MetaEmbedding(nn.Module):
-    """Dynamic meta-embeddings (Kiela et al. 2018, eq. 1–3; survey BF eq. 21–22), contextualised with `encode`.
+    """Dynamic meta-embeddings (Kiela et al. 2018, eq. 1–3; survey BF §3.1.3, eq. 21–22), contextualised with `encode`.
 
     x_i = W_i x^(e_i) + b_i;  x = Σ_i a_i x_i, with a from the x_i, or from encode(x_1 … x_n)_i where it is given
 

@@ -11,6 +11,7 @@ from models.attention.score.importance import ImportanceMatrix, MultiDimensional
 from models.attention.score.kernel import GeneralisedKernel, RandomFeatures
 from models.attention.score.location import LocationBased
 from models.attention.score.outer_product import ElementwiseProduct, OuterProduct
+from models.attention.score.per_head import PerHead
 from models.attention.score.relation import RelationAware, RelationValues
 from models.attention.score.self_attentive import SelfAttentive
 from models.attention.score.similarity import Cosine, GaussianKernel, NegativeDistance
@@ -35,6 +36,7 @@ __all__ = [
     "MultiDimensional",
     "NegativeDistance",
     "OuterProduct",
+    "PerHead",
     "RandomFeatures",
     "RelationAware",
     "RelationValues",

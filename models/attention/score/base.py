@@ -1,7 +1,5 @@
 """What every score function is."""
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 from models.attention.context import Context
@@ -20,13 +18,13 @@ class Score(nn.Module):
 
     multidimensional: bool = False  # one score per feature of the value
     query_free: bool = False  # ignores the query, which may then be None
-    key_free: ClassVar[bool] = False  # ignores the content of the keys
+    key_free: bool = False  # ignores the content of the keys
     kernel: bool = False  # a similarity kernel: scores can be divided by their sum
     signed: bool = False  # a kernel whose estimates may be negative
-    key_order: ClassVar[bool] = False  # reads the order of the keys, so permuting them matters
-    needs_equal_sizes: ClassVar[bool] = False  # d_q = d_k
-    makes_heads: ClassVar[bool] = False  # gives several heads for an input of one
-    context_fields: ClassVar[tuple[str, ...]] = ()  # what it reads of the context besides query, key and mask
+    key_order: bool = False  # reads the order of the keys, so permuting them matters
+    needs_equal_sizes: bool = False  # d_q = d_k
+    makes_heads: bool = False  # gives several heads for an input of one
+    context_fields: tuple[str, ...] = ()  # what it reads of the context besides query, key and mask
     d_q: int | None = None
     d_k: int | None = None
 

@@ -1,4 +1,4 @@
-"""Feature-based score (B11): groups of keys are judged by their mean and their spread."""
+"""Feature-based score (B11): windows of keys are judged by their mean and their spread."""
 
 import torch
 from torch import Tensor
@@ -11,11 +11,13 @@ from models.attention.score.self_attentive import every_query
 
 
 class FeatureBased(Score):
-    """Feature-based score (Li et al. 2019a, area attention; survey C Table 2). The query is not read.
+    """Feature-based score over windows (after Li et al. 2019a; survey C Table 2). The query is not read.
 
     e_l = wᵀ act(W₁ φ₁(K)_l + W₂ φ₂(K)_l + b), φ₁ the mean and φ₂ the standard deviation of keys l - r … l + r
 
-    Keys that no query may attend to do not count in a group.
+    The mean and the standard deviation of neighbouring keys are the derived features of area attention. Here every key
+    has one window of 2r + 1 around it and its own value; area attention has keys and values of its own for all areas
+    up to a size. Keys that no query may attend to do not count in a window.
 
     Shapes: key [batch, head, key, d_k] -> scores [batch, head, query or 1, key].
     Raises: ShapeError where d_k differs from what the score was built for.
@@ -38,7 +40,7 @@ class FeatureBased(Score):
 
 
 def group_moments(key: Tensor, mask: Tensor | None, radius: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each key's neighbourhood, both [batch, head, key, d_k]."""
+    """Mean and standard deviation of each key's window, both [batch, head, key, d_k]."""
     position = torch.arange(key.shape[-2], device=key.device)
     near = (position.unsqueeze(-1) - position).abs() <= radius
     member = near if mask is None else near & mask.any(-2, keepdim=True)

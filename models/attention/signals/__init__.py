@@ -6,11 +6,11 @@ averaged over what is not padding. Padding takes part in none of it. Half precis
 
 from models.attention.signals.auxiliary import syntax_head_loss
 from models.attention.signals.capsule import capsule_loss
-from models.attention.signals.coverage import CoverageVectors, coverage, coverage_penalty, fertility_coverage
+from models.attention.signals.coverage import CoverageVectors, Fertility, coverage, coverage_penalty, fertility_coverage
 from models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
 from models.attention.signals.distillation import distillation_loss
 from models.attention.signals.doubly_stochastic import doubly_stochastic_penalty
-from models.attention.signals.rationale import rationale_loss, rationale_weights, transfer
+from models.attention.signals.rationale import RationaleAttention, rationale_loss, rationale_weights, transfer
 from models.attention.signals.reinforce import (
     MovingBaseline,
     leave_one_out,
@@ -18,11 +18,14 @@ from models.attention.signals.reinforce import (
     selection_cost,
     selection_log_probability,
 )
+from models.attention.signals.span import span_penalty
 from models.attention.signals.supervised import gold_cross_entropy, gold_overlap, gold_squared_error
 
 __all__ = [
     "CoverageVectors",
+    "Fertility",
     "MovingBaseline",
+    "RationaleAttention",
     "capsule_loss",
     "coverage",
     "coverage_penalty",
@@ -40,6 +43,7 @@ __all__ = [
     "reinforce_loss",
     "selection_cost",
     "selection_log_probability",
+    "span_penalty",
     "subspace_agreement",
     "syntax_head_loss",
     "transfer",

@@ -11,7 +11,7 @@ def syntax_head_loss(weights: Tensor, parents: Tensor, mask: Tensor | None = Non
 
     L = -log a[head, t, parent(t)], mean over tokens. A root is its own parent; a parent of -1 means unknown.
 
-    In the paper this head scores with a bilinear form and a bias a key (`BiasedGeneral`).
+    In the paper this head scores with a bilinear form and a bias a key: `PerHead([BiasedGeneral(…), …])`.
 
     Shapes: weights [batch, head, token, token], parents integer [batch, token], mask [batch, token] -> a number.
     """

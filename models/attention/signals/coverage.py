@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from models.attention.align.base import in_single
+from models.attention.errors import require_features
 from models.attention.signals.mean import mean_where
 
 
@@ -20,13 +21,36 @@ def coverage(weights: Tensor) -> Tensor:
 
 
 def fertility_coverage(weights: Tensor, fertility: Tensor) -> Tensor:
-    """Coverage in parts of what each key is expected to need (Tu et al. 2016, eq. 7–8; survey G §4.2).
+    """Coverage in parts of what each key is expected to need (Tu et al. 2016, eq. 7; survey G §4.2).
 
-    C_{t,l} = Σ_{s<t} a_{s,l} / Φ_l, with Φ_l = N sigmoid(U h_l) predicted from the key
+    C_{t,l} = Σ_{s<t} a_{s,l} / Φ_l, with Φ from `Fertility`
 
     Shapes: weights [batch, head, step, key], fertility, positive, [batch, key] -> coverage of the weights' shape.
     """
     return coverage(weights) / fertility[:, None, None, :]
+
+
+class Fertility(nn.Module):
+    """How much attention each key is expected to need, predicted from the key (Tu et al. 2016, eq. 8; survey G §4.2).
+
+    Φ_l = N sigmoid(U h_l), between 0 and N
+
+    It is the `fertility` of `fertility_coverage`, and learns through the coverage that the score reads.
+
+    Shapes: keys [batch, key, d_k] -> [batch, key].
+    Raises: ShapeError where d_k differs; ValueError where `most` (N) is not positive.
+    """
+
+    def __init__(self, *, d_k: int, most: float = 2.0) -> None:
+        super().__init__()
+        if most <= 0:
+            raise ValueError(f"most (N) must be positive; it is {most}")
+        self.d_k, self.most = d_k, most
+        self.need = nn.Linear(d_k, 1, bias=False)
+
+    def forward(self, keys: Tensor) -> Tensor:
+        require_features(keys, "keys", self.d_k, self)
+        return self.most * self.need(keys).squeeze(-1).sigmoid()
 
 
 def coverage_penalty(weights: Tensor, query_mask: Tensor | None = None) -> Tensor:

@@ -1,0 +1,68 @@
+"""Attention via attention (E2): words say which letters inside them count."""
+
+from torch import Tensor, nn
+
+from limelight.v1 import attention_pb2
+from models.attention import Attention
+from models.attention.levels import AttentionViaAttention
+from models.attention.queries.specialised import average
+from models.attention.score import Additive
+from models.network import Answer
+from models.testbed import sentence as sentences
+from models.testbed.classifier import SmallModel
+from models.testbed.form import Built, ServedForm
+from models.testbed.layout import TOKENS, Layout
+from models.testbed.letters import MOST, NAMES, Letters
+from models.testbed.taxonomy import ADDITIVE, taxonomy
+from models.testbed.text import Classify, Features, Texts
+
+LAYOUTS = {
+    "word": Layout(),
+    # One distribution over all letters of the text, laid out word by word: a row sums to less than 1.
+    "letter": Layout(
+        queries=TOKENS, keys="letters", names=NAMES, label_kind=attention_pb2.LABEL_KIND_SLOTS, normalised=False
+    ),
+}
+
+
+class LettersModel(SmallModel):
+    """Top-down attention over words and the letters inside them (Zhao & Zhang 2018, §3.2).
+
+    q = W_q mean(F^w);  what q finds among the words says, with q, which letters of the whole text count
+
+    Shapes: token_ids int64 [batch, token], token_mask bool -> logits [batch, class],
+        maps `word` [batch, 1, 1, token] and `letter` [batch, 1, token, letter].
+    """
+
+    def __init__(self, texts: Texts, module: AttentionViaAttention) -> None:
+        super().__init__()
+        self.features, self.letters = Features(texts), Letters(texts)
+        self.ask = nn.Linear(texts.d, texts.d)
+        self.module = module
+        self.classify = Classify(texts, d_in=2 * texts.d)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        ids, mask = tensors["token_ids"], tensors["token_mask"]
+        words = self.features(ids, mask)
+        letters, spelled = self.letters(ids)
+        query = self.ask(average(words, mask))
+        known = (spelled & mask.unsqueeze(-1)).flatten(1, 2)
+        vectors, weights = self.module(query, words, letters.flatten(1, 2), mask, known)
+        maps = {"word": weights.word, "letter": weights.character.squeeze(2).unflatten(-1, (-1, MOST))}
+        return Answer({"logits": self.classify(vectors.squeeze(1))}, maps)
+
+
+def via() -> ServedForm:
+    """Words say which of their letters count."""
+
+    def built(title: str, texts: Texts) -> Built:
+        d = texts.d
+        module = AttentionViaAttention(
+            over_words=Attention(score=Additive(d_q=d, d_k=d, d_w=d)),
+            over_characters=Attention(score=Additive(d_q=2 * d, d_k=d, d_w=d)),
+        )
+        row = taxonomy(score=ADDITIVE, levels="attention-via-attention")
+        model = LettersModel(texts, module).eval()
+        return model, sentences.card(texts, LAYOUTS, title=title, taxonomy=row)
+
+    return ServedForm(task="sentence", make=built)

@@ -54,7 +54,8 @@ def print_commands(server: "Server") -> None:
 
 def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:
     """Yield the command that shows a model's attention, and for one that generates, the one that lets it write."""
-    verbs = ["attend", *(["generate"] if description.result.HasField("sequence") else [])]
+    generates = any(each.HasField("sequence") for each in description.results)
+    verbs = ["attend", *(["generate"] if generates else [])]
     for verb in verbs:
         yield f"{verb} {description.name} {_example(description)}"
 

@@ -1,128 +1,146 @@
-"""Carries out a plan on one instance's weights."""
+"""Carries out a plan on one instance's maps, stage by stage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from bundle.errors import InputError
 from bundle.maps import MapWeights
-from bundle.values import Array
-from limelight.v1 import model_pb2
+from bundle.rows import Labels
+from limelight.v1 import attention_pb2
 from service.attention.encode import encode_dense, encode_edges
-from service.attention.options import HeadReduction
-from service.attention.plan import Plan, rollout_description
-from service.attention.reduce import Floats, reduce_heads, rollout
-from service.attention.select import Chosen, indices
+from service.attention.grouping import group_both, group_edges, kept_places, mixes_empty_rows
+from service.attention.heads import mean_of_scores, reduce_heads
+from service.attention.labels import (
+    group_labels,
+    key_groups_of,
+    key_ranges_of,
+    query_groups_of,
+    query_ranges_of,
+    range_labels,
+)
+from service.attention.members import AxisGroups, Indices
+from service.attention.options import GroupReduction, HeadReduction, Options, PoolReduction
+from service.attention.part import Finished, Part
+from service.attention.plan import SCORES, AttentionPlan, is_signed, rollout_description
+from service.attention.pooling import pool, pool_edges, ranges
+from service.attention.rollout import rollout
+from service.attention.select import SelectedMap, indices
 from service.attention.topk import top_k, top_k_edges
 
-Indices = npt.NDArray[np.intp]
+_MapKey = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A map as it is sent (`AttentionMap` on the wire).
+class Applied:
+    """Maps as they are sent, and the label sets that were made for them (groups and ranges), by name."""
 
-    heads: indices of the heads that are here; empty after a reduction. queries, keys: None for all of them.
-    weights: [head, query, key, …], or [head, edge] with both indices [edge]. scales: [head, query] for UINT8.
-    """
-
-    description: model_pb2.MapDescription
-    heads: tuple[int, ...]
-    queries: Indices | None
-    keys: Indices | None
-    weights: Array
-    scales: Floats | None = None
-    query_index: Array | None = None
-    key_index: Array | None = None
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A map between two steps; `queries` counts those of a map of edges too, whose weights do not show it."""
-
-    description: model_pb2.MapDescription
-    heads: tuple[int, ...]
-    queries: Indices | None
-    keys: Indices | None
-    query_count: int
-    weights: Floats
-    edges: MapWeights | None = None
+    maps: list[Finished]
+    labels: dict[str, Labels]
 
 
 def apply(
-    plan: Plan, maps: Mapping[str, MapWeights], sizes: Mapping[str, int], step: int | None = None
-) -> list[Finished]:
-    """Select, reduce heads, roll out, keep the top k and encode the maps of one instance.
+    plan: AttentionPlan, maps: Mapping[_MapKey, MapWeights], labels: Mapping[str, Labels], step: int | None = None
+) -> Applied:
+    """Select, reduce heads, roll out, group or pool, keep the top k and encode the maps of one instance.
 
     Returns: the maps in the order of the description, a rollout where the first map stood that it replaces.
 
-    maps: at least those that the plan names. sizes: of every label set that they refer to.
+    maps: at least those that the plan names. labels: every label set that they refer to.
     step: for the maps of one generated token, its index; their query axis has size 1 and stands for it.
     Raises: InputError where an index that only running the model decides (an output step) is not there.
     """
+    options, made = plan.options, dict[str, Labels]()
     parts = []
-    for chosen in plan.chosen:
-        part = _cut(chosen, maps[chosen.description.name], sizes, step)
-        parts.append(_reduced(part, plan.options.reduce_heads))
-    return [_finish(part, plan) for part in _rolled_out(parts, plan)]
+    for selected in plan.selected:
+        part = _cut(selected, maps[selected.description.name, options.quantity], options.quantity, labels, step)
+        parts.append(_with_heads_reduced(part, options.reduce_heads))
+    finished = []
+    for part in _rolled_out(parts, plan):
+        if plan.query_groups or plan.key_groups:
+            part = _grouped(part, plan, labels, made)
+        if options.pool is not None:
+            part = _pooled(part, options.pool.size, options.pool.reduction, made)
+        if options.top_k:
+            part = _with_top_k(part, options.top_k)
+        finished.append(_encoded(part, options))
+    return Applied(finished, made)
 
 
-def _cut(chosen: Chosen, whole: MapWeights, sizes: Mapping[str, int], step: int | None) -> _Part:
-    description = chosen.description
-    weights = np.asarray(whole.weights, dtype=np.float32)
-    key_count = weights.shape[2] if whole.query_index is None else sizes[description.key_labels]
-    keys = indices(chosen.keys, key_count, f"keys of {description.name}")
-    if len(chosen.heads) != weights.shape[0]:
-        weights = weights[list(chosen.heads)]
-    if step is not None:
-        queries: Indices | None = np.array([step], dtype=np.intp)
-        query_count = 1
+def _cut(
+    selected: SelectedMap, whole: MapWeights, quantity: int, labels: Mapping[str, Labels], step: int | None
+) -> Part:
+    description = selected.description
+    weights, has_edges = np.asarray(whole.weights, dtype=np.float32), whole.query_index is not None
+    lowest = float(np.finfo(whole.weights.dtype).min)
+    if quantity == SCORES:
+        weights = np.maximum(weights, np.float32(lowest))  # some models write minus infinity
+    if len(selected.heads) != weights.shape[0]:
+        weights = weights[list(selected.heads)]
+    key_count = labels[description.key_labels].size if has_edges else weights.shape[2]
+    keys = indices(selected.keys, key_count, f"keys of {description.name}")
+    if step is None:
+        query_count = labels[description.query_labels].size if has_edges else weights.shape[1]
+        queries = indices(selected.queries, query_count, f"queries of {description.name}")
     else:
-        query_count = weights.shape[1] if whole.query_index is None else sizes[description.query_labels]
-        queries = indices(chosen.queries, query_count, f"queries of {description.name}")
-    part = _Part(description, chosen.heads, queries, keys, query_count, weights)
-    return _cut_dense(part, step) if whole.query_index is None else _cut_edges(part, whole)
+        query_count, queries = 1, np.array([step], dtype=np.intp)
+    part = Part(
+        description=description,
+        quantity=quantity,
+        normalised=description.normalised and quantity == attention_pb2.QUANTITY_WEIGHTS,
+        signed=is_signed(description, quantity),
+        heads=selected.heads,
+        head_reduction=HeadReduction.NONE,
+        queries=queries,
+        keys=keys,
+        query_labels=description.query_labels,
+        key_labels=description.key_labels,
+        query_count=query_count if queries is None else len(queries),
+        key_count=key_count if keys is None else len(keys),
+        weights=weights,
+        lowest=lowest,
+    )
+    return _cut_edges(part, whole) if has_edges else _cut_dense(part, step)
 
 
-def _cut_dense(part: _Part, step: int | None) -> _Part:
-    weights, queries, keys = part.weights, part.queries, part.keys
-    if queries is not None and step is None:
-        weights = weights[:, queries]
-    if keys is not None:
-        weights = weights[:, :, keys]
-    return replace(part, weights=weights, query_count=weights.shape[1])
+def _cut_dense(part: Part, step: int | None) -> Part:
+    weights = part.weights
+    if part.queries is not None and step is None:
+        weights = weights[:, part.queries]
+    if part.keys is not None:
+        weights = weights[:, :, part.keys]
+    return replace(part, weights=weights)
 
 
-def _cut_edges(part: _Part, whole: MapWeights) -> _Part:
+def _cut_edges(part: Part, whole: MapWeights) -> Part:
     assert whole.query_index is not None and whole.key_index is not None
-    edges = replace(whole, weights=part.weights)
-    if part.queries is not None or part.keys is not None:
-        keep = np.ones(len(whole.query_index), dtype=bool)
-        if part.queries is not None:
-            keep &= np.isin(whole.query_index, part.queries)
-        if part.keys is not None:
-            keep &= np.isin(whole.key_index, part.keys)
-        edges = MapWeights(part.weights[:, keep], whole.query_index[keep], whole.key_index[keep])
-    count = part.query_count if part.queries is None else len(part.queries)
-    return replace(part, query_count=count, edges=edges, weights=np.asarray(edges.weights, dtype=np.float32))
+    query, key = np.asarray(whole.query_index, np.int32), np.asarray(whole.key_index, np.int32)
+    keep = np.ones(len(query), dtype=bool)
+    if part.queries is not None:
+        keep &= np.isin(query, part.queries)
+    if part.keys is not None:
+        keep &= np.isin(key, part.keys)
+    if keep.all():
+        return replace(part, query_index=query, key_index=key)
+    return replace(part, weights=part.weights[:, keep], query_index=query[keep], key_index=key[keep])
 
 
-def _reduced(part: _Part, reduction: HeadReduction) -> _Part:
+def _with_heads_reduced(part: Part, reduction: HeadReduction) -> Part:
     if reduction is HeadReduction.NONE:
         return part
-    weights = reduce_heads(part.weights, reduction)
-    edges = None if part.edges is None else replace(part.edges, weights=weights)
-    description = part.description
-    if reduction is HeadReduction.MAX and description.normalised and len(part.heads) > 1:
-        description = model_pb2.MapDescription()
-        description.CopyFrom(part.description)
-        description.normalised = False  # the largest of several rows do not sum to 1
-    return replace(part, description=description, heads=(), weights=weights, edges=edges)
+    several = len(part.heads) > 1
+    normalised = part.normalised and not (several and reduction is HeadReduction.MAX)
+    if normalised and several:
+        normalised = not mixes_empty_rows(part.empty_rows(), axis=0)
+    if part.quantity == SCORES and reduction is HeadReduction.MEAN:
+        weights = mean_of_scores(part.weights, part.lowest)
+    else:
+        weights = reduce_heads(part.weights, reduction)
+    return replace(part, weights=weights, normalised=normalised, head_reduction=reduction)
 
 
-def _rolled_out(parts: list[_Part], plan: Plan) -> list[_Part]:
+def _rolled_out(parts: list[Part], plan: AttentionPlan) -> list[Part]:
     if not plan.stacks:
         return parts
     by_name = {part.description.name: part for part in parts}
@@ -139,29 +157,109 @@ def _rolled_out(parts: list[_Part], plan: Plan) -> list[_Part]:
             layers = [by_name[each.description.name].weights for each in members]
             if any(layer.shape[1:] != (part.query_count, part.query_count) for layer in layers):
                 raise InputError("attention.rollout", f"needs square maps, which those of {stack} are not")
-            result.append(replace(part, description=rollout_description(members), heads=(), weights=rollout(layers)))
+            reduction = HeadReduction.MAX if part.head_reduction is HeadReduction.MAX else HeadReduction.MEAN
+            rolled = replace(
+                part,
+                description=rollout_description(members),
+                heads=tuple(sorted({head for each in members for head in each.heads})),
+                head_reduction=reduction,
+                normalised=True,
+                signed=False,
+                weights=rollout(layers),
+            )
+            result.append(rolled)
     return result
 
 
-def _finish(part: _Part, plan: Plan) -> Finished:
-    options = plan.options
-    edges = part.edges
-    if options.top_k:
-        if edges is not None:
-            edges = top_k_edges(edges, options.top_k)
-        else:
-            weights, query, key = top_k(part.weights, options.top_k)
-            query = query if part.queries is None else part.queries[query].astype(np.int32)
-            key = key if part.keys is None else part.keys[key].astype(np.int32)
-            edges = MapWeights(weights, query, key)
-    if edges is None:
-        encoded, scales = encode_dense(part.weights, options.encoding)
-        return Finished(part.description, part.heads, part.queries, part.keys, encoded, scales)
-    assert edges.query_index is not None
-    query_index = np.asarray(edges.query_index, dtype=np.int32)
-    row = query_index if part.queries is None else np.searchsorted(part.queries, query_index)
-    weights = np.asarray(edges.weights, dtype=np.float32)
-    encoded, scales = encode_edges(weights, row, part.query_count, options.encoding)
-    return Finished(
-        part.description, part.heads, part.queries, part.keys, encoded, scales, query_index, edges.key_index
+def _grouped(part: Part, plan: AttentionPlan, labels: Mapping[str, Labels], made: dict[str, Labels]) -> Part:
+    queries, keys = plan.groups_of(part.description)
+    if queries is None and keys is None:
+        return part
+    of_queries, query_reduction = _places(queries, part.queries, labels)
+    of_keys, key_reduction = _places(keys, part.keys, labels)
+    normalised = part.normalised
+    if keys is not None:
+        partition = part.keys is None and keys.members(labels).is_partition
+        normalised = normalised and key_reduction is GroupReduction.SUM and partition
+    if normalised and of_queries is not None:
+        normalised = query_reduction is GroupReduction.MEAN and not mixes_empty_rows(part.empty_rows(), 1, of_queries)
+    if part.has_edges:
+        row, column = part.edges()
+        shape = (part.query_count, part.key_count)
+        weights = group_edges(part.weights, row, column, shape, of_queries, query_reduction, of_keys, key_reduction)
+    else:
+        weights = group_both(part.weights, of_queries, query_reduction, of_keys, key_reduction)
+    part = replace(
+        part,
+        weights=weights,
+        normalised=normalised,
+        query_index=None,
+        key_index=None,
+        query_count=weights.shape[1],
+        key_count=weights.shape[2],
     )
+    if queries is not None:
+        name = query_groups_of(queries.label_set)
+        made[name] = group_labels(name, queries.label_set, queries.names)
+        part = replace(part, queries=None, query_labels=name)
+    if keys is not None:
+        name = key_groups_of(keys.label_set)
+        made[name] = group_labels(name, keys.label_set, keys.names)
+        part = replace(part, keys=None, key_labels=name)
+    return part
+
+
+def _places(
+    groups: AxisGroups | None, kept: Indices | None, labels: Mapping[str, Labels]
+) -> tuple[list[Indices] | None, GroupReduction]:
+    if groups is None:
+        return None, GroupReduction.SUM
+    return kept_places(groups.members(labels), kept), groups.grouping.reduction
+
+
+def _pooled(part: Part, most: int, reduction: PoolReduction, made: dict[str, Labels]) -> Part:
+    queries, keys = ranges(part.query_count, most), ranges(part.key_count, most)
+    shrunk = part.query_count > most, part.key_count > most
+    if part.has_edges:
+        absent = part.lowest if part.quantity == SCORES else 0.0
+        weights = pool_edges(part.weights, *part.edges(), queries, keys, reduction, absent)
+    else:
+        weights = pool(part.weights, queries, keys, reduction)
+    part = replace(
+        part,
+        weights=weights,
+        normalised=part.normalised and not any(shrunk),
+        query_index=None,
+        key_index=None,
+        query_count=weights.shape[1],
+        key_count=weights.shape[2],
+    )
+    if shrunk[0]:
+        name = query_ranges_of(part.query_labels)
+        made[name] = range_labels(name, part.query_labels, queries)
+        part = replace(part, query_labels=name)
+    if shrunk[1]:
+        name = key_ranges_of(part.key_labels)
+        made[name] = range_labels(name, part.key_labels, keys)
+        part = replace(part, key_labels=name)
+    return part
+
+
+def _with_top_k(part: Part, k: int) -> Part:
+    if part.query_index is not None and part.key_index is not None:
+        row, _ = part.edges()
+        kept, left_out = top_k_edges(part.weights, row, part.query_count, k)
+        weights, query, key = part.weights[:, kept], part.query_index[kept], part.key_index[kept]
+    else:
+        weights, query, key, left_out = top_k(part.weights, k)
+        query = query if part.queries is None else part.queries[query].astype(np.int32)
+        key = key if part.keys is None else part.keys[key].astype(np.int32)
+    told = None if part.quantity == SCORES else left_out
+    return replace(part, weights=weights, query_index=query, key_index=key, left_out=told)
+
+
+def _encoded(part: Part, options: Options) -> Finished:
+    if part.has_edges:
+        row, _ = part.edges()
+        return Finished(part, *encode_edges(part.weights, row, part.query_count, options.encoding))
+    return Finished(part, *encode_dense(part.weights, options.encoding))

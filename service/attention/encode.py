@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bundle.values import Array
+from service.attention.heads import Floats
 from service.attention.options import Encoding
-from service.attention.reduce import Floats
 
 _LARGEST_HALF = float(np.finfo(np.float16).max)
 

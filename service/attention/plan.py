@@ -4,63 +4,99 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bundle.errors import InputError
+from bundle.maps import WEIGHTS
+from bundle.rows import Labels
 from limelight.v1 import attention_pb2, model_pb2
-from service.attention.options import Encoding, HeadReduction, Options
-from service.attention.select import Chosen, choose, indices
+from service.attention.members import AxisGroups
+from service.attention.options import Encoding, Grouping, HeadReduction, Options, PoolReduction
+from service.attention.select import SelectedMap, indices, quantity_name, select_maps
+
+SCORES = attention_pb2.QUANTITY_SCORES
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """The maps to compute, and what becomes of them.
 
     stacks: for a rollout, the maps of each stack that it replaces, first layer first; empty without.
+    query_groups, key_groups: by the label set that they are of.
     """
 
-    chosen: tuple[Chosen, ...]
+    selected: tuple[SelectedMap, ...]
     options: Options
-    stacks: Mapping[str, tuple[Chosen, ...]]
+    stacks: Mapping[str, tuple[SelectedMap, ...]]
+    query_groups: Mapping[str, AxisGroups]
+    key_groups: Mapping[str, AxisGroups]
 
     @property
-    def names(self) -> frozenset[str]:
-        """Names of the maps to compute."""
-        return frozenset(each.description.name for each in self.chosen)
+    def keys(self) -> frozenset[tuple[str, int]]:
+        """The maps to compute, by name and quantity."""
+        return frozenset((each.description.name, self.options.quantity) for each in self.selected)
+
+    def groups_of(self, description: model_pb2.MapDescription) -> tuple[AxisGroups | None, AxisGroups | None]:
+        """Give the groups of a map's queries and keys; None where an axis stays."""
+        return self.query_groups.get(description.query_labels), self.key_groups.get(description.key_labels)
 
 
-def make_plan(maps: Sequence[model_pb2.MapDescription], options: Options, field: str = "attention") -> Plan:
+def plan_attention(
+    maps: Sequence[model_pb2.MapDescription], options: Options, field: str = "attention"
+) -> AttentionPlan:
     """Find the maps that the options select, and check that what is to be done with them can be.
 
     Raises: InputError naming the field that cannot be met, and why.
     """
-    chosen = choose(maps, options.selections, field)
-    stacks = _stacks(chosen, f"{field}.rollout") if options.rollout else {}
+    selected = select_maps(maps, options.selections, options.quantity, field)
+    if options.quantity == SCORES:
+        _check_scores(options, field)
+    stacks = _stacks(selected, options, f"{field}.rollout") if options.rollout else {}
+    if options.pool is not None:
+        _check_pool(options, field)
+    plan = AttentionPlan(
+        selected,
+        options,
+        stacks,
+        _by_label_set(options.query_groups, {each.description.query_labels: None for each in selected}, "queries"),
+        _by_label_set(options.key_groups, {each.description.key_labels: None for each in selected}, "keys"),
+    )
     replaced = {each.description.name for stack in stacks.values() for each in stack}
-    for each in chosen:
+    for each in selected:
         description = each.description
         if options.top_k and description.features:
             raise InputError(f"{field}.top_k", f"cannot be applied to {description.name}, whose weights have features")
-        if options.encoding is Encoding.UINT8 and description.signed and description.name not in replaced:
+        signed = is_signed(description, options.quantity) and description.name not in replaced
+        if options.encoding is Encoding.UINT8 and signed:
+            what = "the scores of " if options.quantity == SCORES else ""
             raise InputError(
-                f"{field}.encoding", f"is UINT8, which has no negative weights as {description.name} does; use FLOAT16"
+                f"{field}.encoding",
+                f"is UINT8, which has no negative numbers as {what}{description.name} do; use FLOAT16",
             )
-    return Plan(chosen, options, stacks)
+    return plan
 
 
-def check_indices(plan: Plan, sizes: Mapping[str, int]) -> None:
-    """Check the queries and keys of a plan against an instance's label sets, as far as `sizes` knows them.
+def is_signed(description: model_pb2.MapDescription, quantity: int) -> bool:
+    """Tell whether numbers of a map can be negative."""
+    return quantity == SCORES or (quantity == WEIGHTS and description.signed)
 
-    Raises: InputError naming the first index that the instance lacks.
+
+def check_instance(plan: AttentionPlan, labels: Mapping[str, Labels]) -> None:
+    """Check the queries, keys and groups of a plan against an instance's label sets, as far as they are known.
+
+    Raises: InputError naming the first index, range, span or input that the instance lacks.
     """
-    for each in plan.chosen:
+    for each in plan.selected:
         description = each.description
-        for wanted, labels, axis in (
+        for wanted, name, axis in (
             (each.queries, description.query_labels, "queries"),
             (each.keys, description.key_labels, "keys"),
         ):
-            if wanted is not None and labels in sizes:
-                indices(wanted, sizes[labels], f"{axis} of {description.name}")
+            if wanted is not None and name in labels:
+                indices(wanted, labels[name].size, f"{axis} of {description.name}")
+    for groups in (*plan.query_groups.values(), *plan.key_groups.values()):
+        if groups.label_set in labels:
+            groups.members(labels)
 
 
-def rollout_description(replaced: Sequence[Chosen]) -> model_pb2.MapDescription:
+def rollout_description(replaced: Sequence[SelectedMap]) -> model_pb2.MapDescription:
     """Describe the map that a rollout puts in place of a stack's self maps."""
     first = replaced[0].description
     return model_pb2.MapDescription(
@@ -68,21 +104,58 @@ def rollout_description(replaced: Sequence[Chosen]) -> model_pb2.MapDescription:
         stack=first.stack,
         kind=attention_pb2.MAP_KIND_SELF,
         normalised=True,
-        heads=1,
+        heads=first.heads,
         query_labels=first.query_labels,
         key_labels=first.key_labels,
+        head_labels=first.head_labels,
         form=model_pb2.MAP_FORM_DENSE,
     )
 
 
-def head_count(chosen: Chosen, options: Options) -> int:
+def head_count(selected: SelectedMap, options: Options) -> int:
     """Count the heads that are left after the reduction."""
-    return len(chosen.heads) if options.reduce_heads is HeadReduction.NONE else 1
+    return len(selected.heads) if options.reduce_heads is HeadReduction.NONE else 1
 
 
-def _stacks(chosen: Sequence[Chosen], field: str) -> dict[str, tuple[Chosen, ...]]:
-    stacks: dict[str, list[Chosen]] = {}
-    for each in chosen:
+def _check_scores(options: Options, field: str) -> None:
+    field, name = f"{field}.quantity", quantity_name(SCORES)
+    if options.query_groups or options.key_groups:
+        raise InputError(field, f"is {name}, whose sums and means mean nothing: they have no groups")
+    if options.pool is not None and options.pool.reduction is PoolReduction.MEAN:
+        raise InputError(field, f"is {name}, whose means mean nothing: pool them with MAX")
+
+
+def _check_pool(options: Options, field: str) -> None:
+    if options.query_groups or options.key_groups:
+        raise InputError(f"{field}.pool", "does not apply together with groups; send one of them")
+    for place, selection in enumerate(options.selections):
+        for name, values in (("queries", selection.queries), ("keys", selection.keys)):
+            if values:
+                raise InputError(f"{field}.pool", f"does not apply to selected {name} (selections[{place}].{name})")
+
+
+def _by_label_set(groupings: Sequence[Grouping], there: Mapping[str, None], axis: str) -> dict[str, AxisGroups]:
+    found: dict[str, AxisGroups] = {}
+    listing = ", ".join(there)
+    for each in groupings:
+        field = f"{each.field}.label_set"
+        name = each.label_set
+        if not name and len(there) > 1:
+            raise InputError(field, f"is missing; the {axis} of the selected maps are of {listing}")
+        name = name or next(iter(there))
+        if name not in there:
+            raise InputError(field, f"is {name!r}; the {axis} of the selected maps are of {listing}")
+        if name in found:
+            raise InputError(field, f"is {name!r} a second time; name all of its groups in one place")
+        found[name] = AxisGroups(each, name)
+    return found
+
+
+def _stacks(selected: Sequence[SelectedMap], options: Options, field: str) -> dict[str, tuple[SelectedMap, ...]]:
+    if options.quantity != WEIGHTS:
+        raise InputError(field, f"is of weights, not of {quantity_name(options.quantity)}")
+    stacks: dict[str, list[SelectedMap]] = {}
+    for each in selected:
         if each.description.kind == attention_pb2.MAP_KIND_SELF:
             stacks.setdefault(each.description.stack, []).append(each)
     if not stacks:

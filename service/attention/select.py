@@ -6,26 +6,34 @@ queries and keys. What is returned is the rectangle heads × queries × keys, wh
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from bundle.errors import InputError
-from limelight.v1 import model_pb2
+from bundle.maps import WEIGHTS
+from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import Selection
 
 _MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
-class Wanted:
+class IndexList:
     """Indices as a selection gives them, negative ones counting from the end; `field` is their path in the request."""
 
     field: str
     indices: tuple[int, ...]
 
+    @cached_property
+    def array(self) -> npt.NDArray[np.intp]:
+        """The indices as an array, made once a call."""
+        return np.array(self.indices, dtype=np.intp)
+
 
 @dataclass(frozen=True)
-class Chosen:
+class SelectedMap:
     """A map that a call selects; `queries` and `keys` are None for all of them.
 
     heads: ascending, never negative.
@@ -33,49 +41,72 @@ class Chosen:
 
     description: model_pb2.MapDescription
     heads: tuple[int, ...]
-    queries: tuple[Wanted, ...] | None = None
-    keys: tuple[Wanted, ...] | None = None
+    queries: tuple[IndexList, ...] | None = None
+    keys: tuple[IndexList, ...] | None = None
 
 
-def choose(
-    maps: Sequence[model_pb2.MapDescription], selections: Sequence[Selection], field: str = "attention"
-) -> tuple[Chosen, ...]:
+def select_maps(
+    maps: Sequence[model_pb2.MapDescription],
+    selections: Sequence[Selection],
+    quantity: int = WEIGHTS,
+    field: str = "attention",
+) -> tuple[SelectedMap, ...]:
     """Find the maps that the union of some selections chooses, in the order of the description.
 
+    Maps that lack the quantity are left out, but for those that are named in full.
     Raises: InputError naming the field that matches nothing, or a head that a map lacks, and what there is.
     """
     if not maps:
         raise InputError(field, "the model has no attention maps")
+    offering = [each for each in maps if offers(each, quantity)]
+    if not offering:
+        raise InputError(f"{field}.quantity", f"is {quantity_name(quantity)}, which no map of the model has")
     if not selections:
-        return tuple(Chosen(each, tuple(range(each.heads))) for each in maps)
+        return tuple(SelectedMap(each, tuple(range(each.heads))) for each in offering)
     heads: dict[str, set[int]] = {}
-    queries: dict[str, list[Wanted] | None] = {}
-    keys: dict[str, list[Wanted] | None] = {}
+    queries: dict[str, list[IndexList] | None] = {}
+    keys: dict[str, list[IndexList] | None] = {}
     for place, selection in enumerate(selections):
         path = f"{field}.selections[{place}]"
-        for each in _matching(maps, selection, path):
-            wanted = Wanted(f"{path}.heads", selection.heads)
+        matching = _matching(maps, selection, path)
+        _check_offered(matching, selection, quantity, f"{field}.quantity")
+        for each in matching:
+            if not offers(each, quantity):
+                continue
+            wanted = IndexList(f"{path}.heads", selection.heads)
             # The union with "all" is all, which None stands for and an empty selection means.
-            of_map = _resolve(wanted, each.heads, f"heads of {each.name}") if selection.heads else range(each.heads)
+            every = range(each.heads)
+            of_map = resolve(wanted, each.heads, f"heads of {each.name}").tolist() if selection.heads else every
             heads.setdefault(each.name, set()).update(of_map)
             _add(queries, each.name, f"{path}.queries", selection.queries)
             _add(keys, each.name, f"{path}.keys", selection.keys)
     return tuple(
-        Chosen(each, tuple(sorted(heads[each.name])), _all_or(queries[each.name]), _all_or(keys[each.name]))
+        SelectedMap(each, tuple(sorted(heads[each.name])), _all_or(queries[each.name]), _all_or(keys[each.name]))
         for each in maps
         if each.name in heads
     )
 
 
-def indices(wanted: Sequence[Wanted] | None, size: int, what: str) -> np.ndarray[tuple[int], np.dtype[np.intp]] | None:
+def indices(wanted: Sequence[IndexList] | None, size: int, what: str) -> npt.NDArray[np.intp] | None:
     """Give the union of some indices on an axis of an instance, ascending and without negative ones; None for all.
 
     Raises: InputError naming the first index that the axis lacks; `what` says what it counts.
     """
     if wanted is None:
         return None
-    found = {index for each in wanted for index in _resolve(each, size, what)}
-    return np.array(sorted(found), dtype=np.intp)
+    return np.unique(np.concatenate([resolve(each, size, what) for each in wanted]))
+
+
+def resolve(wanted: IndexList, size: int, what: str) -> npt.NDArray[np.intp]:
+    """Give indices on an axis without negative ones, in their own order.
+
+    Raises: InputError naming the first that the axis lacks; `what` says what it counts.
+    """
+    outside = (wanted.array < -size) | (wanted.array >= size)
+    if outside.any():
+        place = int(outside.argmax())
+        raise InputError(f"{wanted.field}[{place}]", f"is {wanted.indices[place]}; there are {size} {what}")
+    return np.where(wanted.array < 0, wanted.array + size, wanted.array)
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -96,6 +127,25 @@ def matches(pattern: str, name: str) -> bool:
             return False
         place += len(part)
     return True
+
+
+def offers(description: model_pb2.MapDescription, quantity: int) -> bool:
+    """Tell whether a map has a quantity; every map has weights."""
+    return quantity == WEIGHTS or quantity in description.quantities
+
+
+def quantity_name(quantity: int) -> str:
+    """Give a quantity as messages to people write it: `SCORES`."""
+    return str(attention_pb2.Quantity.Name(quantity)).removeprefix("QUANTITY_")
+
+
+def _check_offered(
+    matching: Sequence[model_pb2.MapDescription], selection: Selection, quantity: int, field: str
+) -> None:
+    """Refuse a map that is named in full and lacks the quantity, and a selection of none but such maps."""
+    lacking = [each.name for each in matching if not offers(each, quantity)]
+    if set(lacking) & set(selection.names) or len(lacking) == len(matching):
+        raise InputError(field, f"is {quantity_name(quantity)}, which {_listing(lacking)} lacks")
 
 
 def _matching(
@@ -134,24 +184,15 @@ def _last_layers(maps: Sequence[model_pb2.MapDescription]) -> Mapping[str, int]:
     return last
 
 
-def _resolve(wanted: Wanted, size: int, what: str) -> list[int]:
-    resolved = []
-    for place, index in enumerate(wanted.indices):
-        if not -size <= index < size:
-            raise InputError(f"{wanted.field}[{place}]", f"is {index}; there are {size} {what}")
-        resolved.append(index % size)
-    return resolved
-
-
-def _add(to: dict[str, list[Wanted] | None], name: str, field: str, values: tuple[int, ...]) -> None:
+def _add(to: dict[str, list[IndexList] | None], name: str, field: str, values: tuple[int, ...]) -> None:
     gathered = to.setdefault(name, [])
     if not values:
         to[name] = None
     elif gathered is not None:
-        gathered.append(Wanted(field, values))
+        gathered.append(IndexList(field, values))
 
 
-def _all_or(wanted: list[Wanted] | None) -> tuple[Wanted, ...] | None:
+def _all_or(wanted: list[IndexList] | None) -> tuple[IndexList, ...] | None:
     return None if wanted is None else tuple(wanted)
 
 

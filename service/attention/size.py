@@ -1,37 +1,67 @@
 """How many bytes an answer's attention takes, known before anything runs."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bundle.errors import InputError
 from limelight.v1 import model_pb2
-from service.attention.options import Encoding, HeadReduction, Options, Selection
-from service.attention.plan import Plan, head_count, make_plan, rollout_description
-from service.attention.select import Chosen, Wanted
+from service.attention.options import Encoding, HeadReduction, Options, Pooling, Selection
+from service.attention.plan import SCORES, AttentionPlan, head_count, plan_attention, rollout_description
+from service.attention.select import IndexList, SelectedMap
 
 _INDEX_BYTES = 8  # an edge's query and key, INT32 each
 _SCALE_BYTES = 4
-_FRAME = 96  # tags, lengths, shapes and small fields of a map's message
+_FRAME = 120  # tags, lengths, shapes and small fields of a map's message
+_LABEL_FRAME = 64
+_DERIVED_NAME = len(".query_groups")
+_FITTING_POOL = 64
 
 
-def attention_bytes(plan: Plan, sizes: Mapping[str, int]) -> int:
-    """Bound the bytes of one instance's maps from above: within a few percent where they are rectangular.
+@dataclass(frozen=True)
+class AxisSizes:
+    """What decides the size of an instance's maps.
 
-    sizes: of every label set; for output steps the most there can be.
+    labels: size of every label set; for output steps the most there can be. edges: the most edges of a map, by name; a
+    map of edges that is not here has one a key.
     """
-    rolled = {each.description.name for members in plan.stacks.values() for each in members}
-    total = sum(
-        _map_bytes(each, plan.options, sizes, head_count(each, plan.options))
-        for each in plan.chosen
-        if each.description.name not in rolled
-    )
-    for members in plan.stacks.values():
-        total += _map_bytes(Chosen(rollout_description(members), (0,)), plan.options, sizes, 1)
+
+    labels: Mapping[str, int]
+    edges: Mapping[str, int]
+
+
+def attention_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
+    """Bound the bytes of one instance's maps from above: within a few percent where they are rectangular."""
+    return sum(_map_bytes(each, heads, plan, sizes) for each, heads in _answered(plan))
+
+
+def sequence_bytes(plan: AttentionPlan, sizes: AxisSizes, steps_label: str) -> int:
+    """Bound the bytes of those maps that each further sequence has of its own."""
+    own = [(each, heads) for each, heads in _answered(plan) if steps_label in _axes(each.description)]
+    return sum(_map_bytes(each, heads, plan, sizes) for each, heads in own)
+
+
+def derived_label_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
+    """Bound the bytes of the label sets that groups and ranges make."""
+    total = 0
+    for groups in (*plan.query_groups.values(), *plan.key_groups.values()):
+        names = sum(len(name.encode()) + 6 for name in groups.names)
+        total += names + 2 * len(groups.label_set.encode()) + _DERIVED_NAME + _LABEL_FRAME
+    if plan.options.pool is not None:
+        most = plan.options.pool.size
+        axes = {(place, name) for each, _ in _answered(plan) for place, name in enumerate(_axes(each.description))}
+        for _, name in axes:
+            if sizes.labels[name] > most:
+                places = 2 * most * _varint(sizes.labels[name])
+                total += places + 2 * len(name.encode()) + _DERIVED_NAME + _LABEL_FRAME
     return total
 
 
 def fitting(
-    maps: Sequence[model_pb2.MapDescription], options: Options, limit: int, measure: Callable[[Plan], int]
+    maps: Sequence[model_pb2.MapDescription],
+    options: Options,
+    limit: int,
+    measure: Callable[[AttentionPlan], int],
 ) -> str:
     """Say which change of the options makes an answer fit, the mildest first; empty where none does.
 
@@ -39,7 +69,7 @@ def fitting(
     """
     for words, changed in _milder(options):
         try:
-            size = measure(make_plan(maps, changed))
+            size = measure(plan_attention(maps, changed))
         except InputError:
             continue  # this change is not possible for these maps
         if size <= limit:
@@ -58,6 +88,8 @@ def _milder(options: Options) -> Iterator[tuple[str, Options]]:
         yield "reduce_heads MEAN", replace(options, reduce_heads=HeadReduction.MEAN)
     small = replace(options, encoding=Encoding.UINT8, reduce_heads=HeadReduction.MEAN)
     yield "reduce_heads MEAN with encoding UINT8", small
+    if options.pool is None or options.pool.size > _FITTING_POOL:
+        yield f"pool {{ size: {_FITTING_POOL} }}", replace(options, pool=Pooling(_FITTING_POOL))
     last = (Selection(layers=(-1,)),)
     yield "the last layer alone (selections { layers: -1 })", replace(options, selections=last)
     yield "the last layer alone with reduce_heads MEAN and encoding UINT8", replace(small, selections=last)
@@ -70,29 +102,61 @@ def _milder(options: Options) -> Iterator[tuple[str, Options]]:
     yield "one query (selections { queries: 0 })", replace(small, selections=row, rollout=False)
 
 
-def _map_bytes(chosen: Chosen, options: Options, sizes: Mapping[str, int], heads: int) -> int:
-    description = chosen.description
-    query_size, key_size = sizes[description.query_labels], sizes[description.key_labels]
-    queries, keys = _count(chosen.queries, query_size), _count(chosen.keys, key_size)
-    edges = 0
+def _answered(plan: AttentionPlan) -> list[tuple[SelectedMap, int]]:
+    """Give the maps of the answer, each with its heads after the reduction: a rollout in place of what it replaces."""
+    rolled = {each.description.name for members in plan.stacks.values() for each in members}
+    maps = [(each, head_count(each, plan.options)) for each in plan.selected if each.description.name not in rolled]
+    for members in plan.stacks.values():
+        heads = tuple(sorted({head for each in members for head in each.heads}))
+        maps.append((SelectedMap(rollout_description(members), heads), 1))
+    return maps
+
+
+def _axes(description: model_pb2.MapDescription) -> tuple[str, str]:
+    return description.query_labels, description.key_labels
+
+
+def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: AxisSizes) -> int:
+    description, options = selected.description, plan.options
+    query_size, key_size = sizes.labels[description.query_labels], sizes.labels[description.key_labels]
+    queries, keys = _count(selected.queries, query_size), _count(selected.keys, key_size)
+    listed = len(selected.heads) * _varint(description.heads)
+    edges = None
     if description.form == model_pb2.MAP_FORM_EDGES:
-        edges = keys  # each key belongs to one query; queries can only make them fewer
-    elif options.top_k:
-        edges = queries * min(keys, heads * options.top_k)
-    places = edges or queries * keys * max(1, description.features)
-    scales = heads * queries * _SCALE_BYTES if options.encoding is Encoding.UINT8 else 0
-    listed = heads * _varint(description.heads)
-    listed += queries * _varint(query_size) if chosen.queries is not None else 0
-    listed += keys * _varint(key_size) if chosen.keys is not None else 0
-    names = len((description.name + description.stack + description.query_labels + description.key_labels).encode())
-    return heads * places * options.encoding.itemsize + edges * _INDEX_BYTES + scales + listed + names + _FRAME
+        # In the nested form each key belongs to one query; queries can only make them fewer.
+        edges = min(sizes.edges.get(description.name, keys), queries * keys)
+    query_groups, key_groups = plan.groups_of(description)
+    if query_groups or key_groups or options.pool:
+        edges = None
+    if query_groups:
+        queries = len(query_groups.names)
+    elif selected.queries is not None:
+        listed += queries * _varint(query_size)
+    if key_groups:
+        keys = len(key_groups.names)
+    elif selected.keys is not None:
+        listed += keys * _varint(key_size)
+    if options.pool:
+        queries, keys = min(queries, options.pool.size), min(keys, options.pool.size)
+    if options.top_k:
+        most = queries * min(keys, heads * options.top_k)
+        edges = most if edges is None else min(edges, most)
+    places = queries * keys if edges is None else edges
+    total = heads * places * max(1, description.features) * options.encoding.itemsize + listed
+    total += (edges or 0) * _INDEX_BYTES
+    rows = heads * queries * _SCALE_BYTES
+    total += rows if options.encoding is Encoding.UINT8 else 0
+    total += rows if options.top_k and options.quantity != SCORES else 0
+    names = (description.name, description.stack, *_axes(description), description.head_labels)
+    named = sum(len(name.encode()) for name in (*names, description.feature_labels))
+    return total + named + 2 * _DERIVED_NAME + _FRAME
 
 
-def _count(wanted: Sequence[Wanted] | None, size: int) -> int:
+def _count(wanted: Sequence[IndexList] | None, size: int) -> int:
     if wanted is None:
         return size
     return min(size, len({index for each in wanted for index in each.indices}))
 
 
 def _varint(largest: int) -> int:
-    return max(1, (max(1, largest).bit_length() + 6) // 7)
+    return max(1, math.ceil(max(1, largest).bit_length() / 7))

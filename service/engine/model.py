@@ -55,6 +55,7 @@ class Model:
     """One version of a model, loaded. Equal only to itself.
 
     provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. noisy: whether it has inputs of noise.
+    edge_dimensions: for each map that a graph gives as edges, the dimension that counts them; empty where none does.
     shape: from a row's sizes to its shape, for the plan.
     """
 
@@ -66,6 +67,7 @@ class Model:
     preprocessor: Preprocessor
     graphs: tuple[GraphStatus, ...]
     noisy: bool
+    edge_dimensions: Mapping[str, str]
     policy: Policy
     shape: Callable[[Mapping[str, int]], Shape]
     runner: Runner
@@ -117,6 +119,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         preprocessor=Preprocessor(folder),
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
+        edge_dimensions=_edge_dimensions(bundle),
         policy=policy_for(bundle, provider, settings),
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
         runner=_runner(folder, sessions, observer),
@@ -142,6 +145,23 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
         concurrent=provider.concurrent,
         spread=provider.concurrent,
     )
+
+
+def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
+    """Find what counts the edges of a map: they are those of the graph that was read."""
+    tensors = {each.name: each for each in tensor_descriptions(bundle.description.inputs)}
+    sources = [
+        step.read_graph.sources_tensor
+        for each in bundle.preprocessing
+        for step in each.steps
+        if step.HasField("read_graph")
+    ]
+    counted = tensors[sources[0]].dimensions[0].name if len(sources) == 1 and sources[0] in tensors else ""
+    return {
+        binding.map: "" if bundle_pb2.AXIS_BATCH in binding.axes else counted
+        for binding in bundle.maps
+        if binding.query_index
+    }
 
 
 def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer) -> Runner:

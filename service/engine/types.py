@@ -58,8 +58,8 @@ class Query:
     """Rows to answer with one model, and what to bring back for them.
 
     maps: those wanted; empty for a prediction alone.
-    seeds: one a row, or none at all. What a row draws depends on its own seed alone, not on its place or its batch. None:
-    arg max (or, for sampling, a fresh seed).
+    seeds: one a row, or none at all. What a row draws depends on its own seed alone, not on its place or its batch.
+    None: arg max (or, for sampling, a fresh seed).
     sequences: for a generating model, how many of its hypotheses the maps are wanted of.
     deadline: on `time.monotonic`'s clock, None for no limit.
     """

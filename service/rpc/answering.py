@@ -5,12 +5,13 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.attention.options import Options
-from service.attention.plan import make_plan
+from service.attention.plan import plan_attention
 from service.engine.engine import Engine
 from service.engine.model import Model
 from service.engine.observer import Rejection, Stage
@@ -21,8 +22,15 @@ from service.repository import Repository
 from service.rpc import build
 from service.rpc.budget import Budget
 from service.rpc.call import Call
-from service.rpc.prepare import Prepared, Wish, check_count, check_streamed, prepare
-from service.rpc.requests import attention_options, generation_settings, output_names
+from service.rpc.prepare import (
+    CallOptions,
+    PreparedInstance,
+    check_count,
+    check_sequences,
+    check_streamed,
+    prepare,
+)
+from service.rpc.requests import attention_options, class_count, generation_settings, output_names
 from service.rpc.view import ModelView
 from service.settings import Settings, available_cores
 
@@ -60,24 +68,25 @@ class Answering:
     async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
         view = self._view(request.model, call)
-        wish = self._wish(view, request, request.outputs)
+        options = self._options(view, request, request.outputs, request.max_classes)
         check_count(len(request.instances), self._settings.max_instances)
-        prepared, size = await self._prepared(view, request.instances, wish, "instances[{}]", call)
+        prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         with self._held.hold(size):
-            answers = await self._answers(view, prepared, request, wish, call)
-            return await self._encoded(lambda: build.predict_response(view, prepared, answers, wish), answers, call)
+            answers = await self._answers(view, prepared, options, call)
+            encode = partial(build.predict_response, view, prepared, answers, options)
+            return await self._encoded(encode, answers, options, call)
 
     async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
         view = self._view(request.model, call)
-        wish = self._wish(view, request, request.outputs, request.attention)
+        options = self._options(view, request, request.outputs, request.max_classes, request.attention)
+        check_sequences(view, options)
         check_count(len(request.instances), self._settings.max_instances)
-        prepared, size = await self._prepared(view, request.instances, wish, "instances[{}]", call)
+        prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         with self._held.hold(size):
-            answers = await self._answers(view, prepared, request, wish, call)
-            data, weights = await self._encoded(
-                lambda: build.attend_response(view, prepared, answers, wish), answers, call
-            )
+            answers = await self._answers(view, prepared, options, call)
+            encode = partial(build.attend_response, view, prepared, answers, options)
+            data, weights = await self._encoded(encode, answers, options, call)
         self._metrics.attention_bytes(call.model, weights)
         return data
 
@@ -88,11 +97,11 @@ class Answering:
         view = self._view(request.model, call)
         if not view.model.generates:
             raise WrongModelError(f"{call.model} does not generate; Predict and Attend answer for it")
-        wish = self._wish(view, request, (), request.attention if request.HasField("attention") else None)
-        check_streamed(view, wish)
-        prepared, size = await self._prepared(view, [request.instance], wish, "instance", call)
-        stream = build.Stream(view, prepared[0], wish)
-        query = self._query(prepared, request, wish, call)
+        options = self._options(view, request, (), 0, request.attention if request.HasField("attention") else None)
+        check_streamed(view, options)
+        prepared, size = await self._prepared(view, [request.instance], options, "instance", call)
+        query = view.model.seeded(_query(prepared, options, call))
+        stream = build.Stream(view, prepared[0], query.seeds[0], options)
         with self._held.hold(size):
             yield stream.start()
             events = cast(AsyncGenerator[Step | Answer, None], self._engine.generate(view.model, query))
@@ -109,55 +118,59 @@ class Answering:
             view = self._views[model] = ModelView(model)
         return view
 
-    def _wish(
+    def _options(
         self,
         view: ModelView,
         request: _Request,
         outputs: Sequence[str],
+        max_classes: int,
         attention: attention_pb2.AttentionOptions | None = None,
-    ) -> Wish:
+    ) -> CallOptions:
         generation = GenerationSettings()
         if view.model.generates:
             generation = generation_settings(request.generation, view.max_new_tokens)
         elif request.HasField("generation"):
             raise WrongModelError(f"{view.model.name} does not generate, so generation options do not apply to it")
         limit = self._settings.max_response_bytes
-        options = Options()
+        options, plan = Options(), None
         if attention is not None:
             options = attention_options(attention)
+            plan = plan_attention(view.maps, options)
             limit = min(limit, attention.max_response_bytes or limit)
-        return Wish(
+        return CallOptions(
             outputs=output_names(outputs, view.outputs),
             generation=generation,
-            options=options,
-            plan=make_plan(view.maps, options) if attention is not None else None,
+            attention=options,
+            plan=plan,
+            label_names=view.label_names(plan),
+            max_classes=class_count(max_classes),
             limit=limit,
             truncate=request.truncate,
         )
 
     async def _answers(
-        self, view: ModelView, prepared: Sequence[Prepared], request: _Request, wish: Wish, call: Call
+        self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, call: Call
     ) -> list[Answer]:
-        answers = await self._engine.answer(view.model, self._query(prepared, request, wish, call))
+        answers = await self._engine.answer(view.model, _query(prepared, options, call))
         call.took("queue", max(each.timing.queue for each in answers))
         call.took("compute", max(each.timing.compute for each in answers))
         return answers
 
     async def _prepared(
-        self, view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str, call: Call
-    ) -> tuple[list[Prepared], int]:
+        self, view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str, call: Call
+    ) -> tuple[list[PreparedInstance], int]:
         call.rows = len(instances)
         started = time.perf_counter_ns()
-        if _is_small(instances):
-            prepared = prepare(view, instances, wish, field)
+        if _is_small(instances) and not options.has_groups:
+            prepared = prepare(view, instances, options, field)
         else:
-            prepared = await self._prepared_elsewhere(view, instances, wish, field)
+            prepared = await self._prepared_elsewhere(view, instances, options, field)
         self._took(Stage.PREPROCESS, started, call)
         return prepared
 
     async def _prepared_elsewhere(
-        self, view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str
-    ) -> tuple[list[Prepared], int]:
+        self, view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str
+    ) -> tuple[list[PreparedInstance], int]:
         rows = len(instances)
         if self._preparing + rows > self._settings.queue_rows:
             self._metrics.rejected(Rejection.QUEUE_FULL, rows)
@@ -165,34 +178,38 @@ class Answering:
         self._preparing += rows
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, prepare, view, instances, wish, field)
+            return await loop.run_in_executor(self._pool, prepare, view, instances, options, field)
         finally:
             self._preparing -= rows
 
-    async def _encoded(self, encode: Callable[[], _Result], answers: Sequence[Answer], call: Call) -> _Result:
+    async def _encoded(
+        self, encode: Callable[[], _Result], answers: Sequence[Answer], options: CallOptions, call: Call
+    ) -> _Result:
         started = time.perf_counter_ns()
         size = sum(each.nbytes for answer in answers for each in answer.outputs.values())
         size += sum(each.weights.nbytes for answer in answers for each in answer.maps.values())
-        if size <= _INLINE_ANSWER:
+        if size <= _INLINE_ANSWER and not options.has_groups:
             result = encode()
         else:
             result = await asyncio.get_running_loop().run_in_executor(self._pool, encode)
         self._took(Stage.ENCODE, started, call)
         return result
 
-    def _query(self, prepared: Sequence[Prepared], request: _Request, wish: Wish, call: Call) -> Query:
-        return Query(
-            rows=tuple(each.row for each in prepared),
-            maps=wish.plan.names if wish.plan is not None else frozenset(),
-            seed=request.seed if request.HasField("seed") else None,
-            generation=wish.generation,
-            deadline=call.deadline,
-        )
-
     def _took(self, stage: Stage, started: int, call: Call) -> None:
         nanoseconds = time.perf_counter_ns() - started
         call.took(stage.value, nanoseconds)
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
+
+
+def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Call) -> Query:
+    return Query(
+        rows=tuple([each.row for each in prepared]),
+        maps=options.plan.keys if options.plan is not None else frozenset(),
+        seeds=tuple([each.seed for each in prepared]),
+        sequences=options.attention.sequences,
+        generation=options.generation,
+        deadline=call.deadline,
+    )
 
 
 def _is_small(instances: Sequence[values_pb2.Instance]) -> bool:

@@ -10,104 +10,153 @@ from bundle.values import Instance
 from bundle.wire import instance_from_wire
 from limelight.v1 import attention_pb2, values_pb2
 from service.attention.options import Options
-from service.attention.plan import Plan, check_indices
+from service.attention.plan import AttentionPlan, check_instance
 from service.attention.size import fitting
 from service.engine.types import GenerationSettings
 from service.rpc.view import ModelView
 
 
 @dataclass(frozen=True)
-class Wish:
+class CallOptions:
     """What a call asks for beside its instances, checked.
 
-    plan: None for a prediction alone. limit: bytes of the whole answer.
+    plan: None for a prediction alone. label_names: the label sets that its answers refer to. max_classes: 0 for all.
+    limit: bytes of the whole answer.
     """
 
     outputs: Sequence[str]
     generation: GenerationSettings
-    options: Options
-    plan: Plan | None
+    attention: Options
+    plan: AttentionPlan | None
+    label_names: Sequence[str]
+    max_classes: int
     limit: int
     truncate: bool
 
+    @property
+    def has_groups(self) -> bool:
+        """True where entries are grouped, which can take long however small the answer is."""
+        return bool(self.attention.query_groups or self.attention.key_groups)
+
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedInstance:
     """One instance, ready for the engine.
 
-    labels: messages of the label sets that its maps refer to, as far as the inputs decide them. nanoseconds: it took.
+    seed: what the caller sent. labels: messages of the label sets that its answer refers to, as far as the inputs
+    decide them. nanoseconds: it took.
     """
 
     instance: Instance
     row: Row
+    seed: int | None
     labels: Mapping[str, attention_pb2.LabelSet]
     nanoseconds: int
 
 
 def prepare(
-    view: ModelView, instances: Sequence[values_pb2.Instance], wish: Wish, field: str
-) -> tuple[list[Prepared], int]:
+    view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str
+) -> tuple[list[PreparedInstance], int]:
     """Convert and check every instance of a call, and the size of its whole answer.
 
     field: path of an instance, `instances[{}]` or `instance`.
     Returns: the instances, and a bound of the answer's bytes.
     Raises: InputError and its kinds, naming the field.
     """
-    prepared = [_prepare_one(view, instance, wish, field.format(place)) for place, instance in enumerate(instances)]
-    return prepared, _checked_size(view, prepared, wish)
+    prepared = [_prepare_one(view, instance, options, field.format(place)) for place, instance in enumerate(instances)]
+    return prepared, _checked_size(view, prepared, options)
 
 
-def _prepare_one(view: ModelView, message: values_pb2.Instance, wish: Wish, field: str) -> Prepared:
+def _prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOptions, field: str) -> PreparedInstance:
     started = time.perf_counter_ns()
+    if message.interventions:
+        _check_interventions(view, message.interventions, f"{field}.interventions")
     instance = instance_from_wire(message, field)
-    row = view.model.preprocessor.row(instance, field=field, truncate=wish.truncate)
-    labels: Mapping[str, attention_pb2.LabelSet] = {}
-    if wish.plan is not None:
-        check_indices(wish.plan, {name: each.size for name, each in row.labels.items()})
-        labels = {
-            name: view.label_message(row.labels[name]) for name in view.label_names(wish.plan) if name in row.labels
-        }
-    return Prepared(instance, row, labels, time.perf_counter_ns() - started)
+    row = view.model.preprocessor.row(instance, field=field, truncate=options.truncate)
+    if options.plan is not None:
+        check_instance(options.plan, row.labels)
+    labels = {name: view.label_message(row.labels[name]) for name in options.label_names if name in row.labels}
+    seed = message.seed if message.HasField("seed") else None
+    return PreparedInstance(instance, row, seed, labels, time.perf_counter_ns() - started)
 
 
-def _checked_size(view: ModelView, prepared: Sequence[Prepared], wish: Wish) -> int:
-    steps = [view.steps(each.row, wish.generation) for each in prepared]
-    predictions = sum(view.answer_bytes(each.row, wish.outputs, wish.generation) for each in prepared)
+def _check_interventions(view: ModelView, interventions: Sequence[values_pb2.Intervention], field: str) -> None:
+    """Refuse changes to attention that a map does not take."""
+    maps = {each.name: each for each in view.maps}
+    for place, each in enumerate(interventions):
+        if each.map not in maps:
+            raise InputError(f"{field}[{place}].map", f"is {each.map!r}; the model has {', '.join(maps) or 'no maps'}")
+        change = each.WhichOneof("change")
+        if change is None:
+            raise InputError(f"{field}[{place}]", "has no change; set one of head_scales, weights")
+        raise InputError(f"{field}[{place}].{change}", f"does not apply to {each.map}, which takes no interventions")
 
-    def measure(plan: Plan) -> int:
-        return predictions + sum(
-            view.attention_bytes(each.row, count, plan, each.labels)
-            for each, count in zip(prepared, steps, strict=True)
-        )
 
-    size = measure(wish.plan) if wish.plan else predictions
-    if size <= wish.limit:
+def _checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions) -> int:
+    steps = [view.steps(each.row, options.generation) for each in prepared]
+    predictions = sum(
+        view.answer_bytes(each.row, options.outputs, options.generation, options.max_classes) for each in prepared
+    )
+
+    def measure(plan: AttentionPlan | None) -> int:
+        names = options.label_names if plan is options.plan else view.label_names(plan)
+        total = predictions
+        for each, count in zip(prepared, steps, strict=True):
+            total += view.label_bytes(names, each.labels, count) if names else 0
+            total += view.attention_bytes(each.row, count, plan) if plan is not None else 0
+        return total
+
+    size = measure(options.plan)
+    if size <= options.limit:
         return size
-    if wish.plan is None or predictions > wish.limit:
-        advice = "send fewer instances, or name fewer outputs"
-        raise TooLargeError("instances", f"the answer takes {size} bytes; at most {wish.limit} are allowed: {advice}")
-    advice = fitting(view.maps, wish.options, wish.limit, measure) or "send fewer instances, or name fewer maps"
-    raise TooLargeError("attention", f"the answer takes {size} bytes; at most {wish.limit} are allowed: {advice}")
+    if options.plan is None or predictions > options.limit:
+        advice = "send fewer instances, name fewer outputs, or set max_classes"
+        raise TooLargeError(
+            "instances", f"the answer takes {size} bytes; at most {options.limit} are allowed: {advice}"
+        )
+    advice = fitting(view.maps, options.attention, options.limit, measure) or "send fewer instances, or name fewer maps"
+    raise TooLargeError("attention", f"the answer takes {size} bytes; at most {options.limit} are allowed: {advice}")
 
 
-def check_streamed(view: ModelView, wish: Wish) -> None:
+def check_sequences(view: ModelView, options: CallOptions) -> None:
+    """Check how many sequences maps are asked for.
+
+    Raises: InputError for more than the call brings.
+    """
+    most = options.generation.hypotheses if view.model.generates else 1
+    if options.attention.sequences > most:
+        there = f"hypotheses is {most}" if view.model.generates else "the model does not generate"
+        raise InputError("attention.sequences", f"is {options.attention.sequences}; {there}")
+
+
+def check_streamed(view: ModelView, options: CallOptions) -> None:
     """Check what a call asks of the maps of one token at a time.
 
-    Raises: InputError for a rollout, for queries, and for keys among the tokens that are not there yet.
+    Raises: InputError for what needs more than one token, and for keys among the tokens that are not there yet.
     """
-    if wish.plan is None:
+    if options.plan is None:
         return
-    if wish.options.rollout:
-        raise InputError("attention.rollout", "does not apply to the maps of one token; use Attend")
-    for place, selection in enumerate(wish.options.selections):
+    attention = options.attention
+    for name, asked in (
+        ("rollout", attention.rollout),
+        ("query_groups", bool(attention.query_groups)),
+        ("pool", attention.pool is not None),
+        ("sequences", attention.sequences > 1),
+    ):
+        if asked:
+            raise InputError(f"attention.{name}", "does not apply to the maps of one token; use Attend")
+    for place, selection in enumerate(attention.selections):
         if selection.queries:
             field = f"attention.selections[{place}].queries"
             raise InputError(field, "do not apply to the maps of one token; use Attend")
-    for each in wish.plan.chosen:
+    for each in options.plan.selected:
         if each.keys is not None and each.description.key_labels == view.steps_label:
             raise InputError(
                 each.keys[0].field, f"do not apply to {each.description.name}, whose keys grow; use Attend"
             )
+    if view.steps_label in options.plan.key_groups:
+        field = options.plan.key_groups[view.steps_label].grouping.field
+        raise InputError(field, f"do not apply to {view.steps_label}, which grow; use Attend")
 
 
 def check_count(count: int, most: int) -> None:

@@ -5,13 +5,29 @@ from collections.abc import Sequence
 
 from bundle.errors import InputError
 from limelight.v1 import attention_pb2, service_pb2
-from service.attention.options import Encoding, HeadReduction, Options, Selection
+from service.attention.options import (
+    Encoding,
+    Group,
+    Grouping,
+    GroupReduction,
+    HeadReduction,
+    Options,
+    Pooling,
+    PoolReduction,
+    Selection,
+    Span,
+)
 from service.engine.types import GenerationSettings, Strategy
 
 # Enough for anything sensible, and little enough that checking it takes no time that others would notice.
 MOST_SELECTIONS = 64
 MOST_INDICES = 100_000
 MOST_NAMES = 1_000
+LONGEST_NAME = 256
+MOST_GROUPINGS = 64
+MOST_SPANS = 4_096
+MOST_GROUPS = 1_024
+LARGEST_POOL = 4_096
 MOST_STOPS = 16
 LONGEST_STOP = 256
 MOST_BEAMS = 16
@@ -28,6 +44,23 @@ _ENCODINGS = {
     attention_pb2.ENCODING_FLOAT16: Encoding.FLOAT16,
     attention_pb2.ENCODING_UINT8: Encoding.UINT8,
 }
+# What is not said depends on the axis.
+_GROUP_REDUCTIONS = {
+    attention_pb2.GROUP_REDUCTION_UNSPECIFIED: None,
+    attention_pb2.GROUP_REDUCTION_SUM: GroupReduction.SUM,
+    attention_pb2.GROUP_REDUCTION_MEAN: GroupReduction.MEAN,
+}
+_POOL_REDUCTIONS = {
+    attention_pb2.POOL_REDUCTION_UNSPECIFIED: PoolReduction.MAX,
+    attention_pb2.POOL_REDUCTION_MAX: PoolReduction.MAX,
+    attention_pb2.POOL_REDUCTION_MEAN: PoolReduction.MEAN,
+}
+_QUANTITIES = {
+    attention_pb2.QUANTITY_UNSPECIFIED: attention_pb2.QUANTITY_WEIGHTS,
+    attention_pb2.QUANTITY_WEIGHTS: attention_pb2.QUANTITY_WEIGHTS,
+    attention_pb2.QUANTITY_SCORES: attention_pb2.QUANTITY_SCORES,
+    attention_pb2.QUANTITY_NORMS: attention_pb2.QUANTITY_NORMS,
+}
 _STRATEGIES = {
     service_pb2.STRATEGY_UNSPECIFIED: Strategy.GREEDY,
     service_pb2.STRATEGY_GREEDY: Strategy.GREEDY,
@@ -41,20 +74,27 @@ def attention_options(message: attention_pb2.AttentionOptions, field: str = "att
 
     Raises: InputError naming the option.
     """
-    if message.reduce_heads not in _REDUCTIONS:
-        raise InputError(f"{field}.reduce_heads", f"has no value {message.reduce_heads}")
-    if message.encoding not in _ENCODINGS:
-        raise InputError(f"{field}.encoding", f"has no value {message.encoding}")
+    for name, known in (("reduce_heads", _REDUCTIONS), ("encoding", _ENCODINGS), ("quantity", _QUANTITIES)):
+        if getattr(message, name) not in known:
+            raise InputError(f"{field}.{name}", f"has no value {getattr(message, name)}")
     if message.top_k < 0:
         raise InputError(f"{field}.top_k", f"is {message.top_k}; it may be 0 (for all) or more")
-    if message.max_response_bytes < 0:
-        raise InputError(f"{field}.max_response_bytes", f"is {message.max_response_bytes}; it may be 0 or more")
+    for name in ("max_response_bytes", "sequences"):
+        if getattr(message, name) < 0:
+            raise InputError(f"{field}.{name}", f"is {getattr(message, name)}; it may be 0 or more")
+    for name in ("query_groups", "key_groups"):
+        _check_entries(getattr(message, name), f"{field}.{name}")
     return Options(
         selections=_selections(message.selections, f"{field}.selections"),
+        quantity=_QUANTITIES[message.quantity],
         reduce_heads=_REDUCTIONS[message.reduce_heads],
         rollout=message.rollout,
+        query_groups=_groupings(message.query_groups, GroupReduction.MEAN, f"{field}.query_groups"),
+        key_groups=_groupings(message.key_groups, GroupReduction.SUM, f"{field}.key_groups"),
+        pool=_pooling(message.pool, f"{field}.pool") if message.HasField("pool") else None,
         top_k=message.top_k,
         encoding=_ENCODINGS[message.encoding],
+        sequences=message.sequences or 1,
     )
 
 
@@ -71,10 +111,12 @@ def generation_settings(
     for name, value in (("top_k", message.top_k), ("max_new_tokens", message.max_new_tokens)):
         if value < 0:
             raise InputError(f"{field}.{name}", f"is {value}; it may be 0 or more")
-    if not (math.isfinite(message.temperature) and message.temperature >= 0):
-        raise InputError(f"{field}.temperature", f"is {message.temperature:g}; it may be 0 (for 1) or more")
-    if not 0 <= message.top_p <= 1:
-        raise InputError(f"{field}.top_p", f"is {message.top_p:g}; it may be from 0 (for 1) to 1")
+    temperature = message.temperature if message.HasField("temperature") else 1.0
+    if not (math.isfinite(temperature) and temperature >= 0):
+        raise InputError(f"{field}.temperature", f"is {temperature:g}; it may be 0 (the most probable token) or more")
+    top_p = message.top_p if message.HasField("top_p") else 1.0
+    if not 0 <= top_p <= 1:
+        raise InputError(f"{field}.top_p", f"is {top_p:g}; it may be from 0 (the most probable token) to 1")
     penalty = message.length_penalty if message.HasField("length_penalty") else 1.0
     if not 0 <= penalty <= 10:
         raise InputError(f"{field}.length_penalty", f"is {penalty:g}; it may be from 0 to 10")
@@ -87,9 +129,9 @@ def generation_settings(
         raise InputError(f"{field}.hypotheses", f"is {message.hypotheses}; it may be from 0 (for 1) to beams ({beams})")
     return GenerationSettings(
         strategy=strategy,
-        temperature=message.temperature or 1.0,
+        temperature=temperature,
         top_k=message.top_k,
-        top_p=message.top_p or 1.0,
+        top_p=top_p,
         max_new_tokens=min(message.max_new_tokens or longest, longest),
         stop=_stops(message.stop, f"{field}.stop"),
         beams=beams,
@@ -109,6 +151,64 @@ def output_names(wanted: Sequence[str], known: Sequence[str]) -> Sequence[str]:
     return tuple(dict.fromkeys(wanted)) if wanted else known
 
 
+def class_count(most: int) -> int:
+    """Check `max_classes`. Raises: InputError where it is negative."""
+    if most < 0:
+        raise InputError("max_classes", f"is {most}; it may be 0 (for all) or more")
+    return most
+
+
+def _groupings(messages: Sequence[attention_pb2.Grouping], default: GroupReduction, field: str) -> tuple[Grouping, ...]:
+    if len(messages) > MOST_GROUPINGS:
+        raise InputError(field, f"has {len(messages)} entries; at most {MOST_GROUPINGS} are allowed")
+    found = []
+    for place, each in enumerate(messages):
+        path = f"{field}[{place}]"
+        if each.reduction not in _GROUP_REDUCTIONS:
+            raise InputError(f"{path}.reduction", f"has no value {each.reduction}")
+        if not 1 <= len(each.groups) <= MOST_GROUPS:
+            raise InputError(f"{path}.groups", f"has {len(each.groups)} entries; there may be 1 to {MOST_GROUPS}")
+        groups = tuple(_group(group, f"{path}.groups[{number}]") for number, group in enumerate(each.groups))
+        found.append(Grouping(path, groups, _GROUP_REDUCTIONS[each.reduction] or default, each.label_set))
+    return tuple(found)
+
+
+def _group(message: attention_pb2.Group, field: str) -> Group:
+    group = Group(
+        message.name,
+        tuple(message.indices),
+        tuple([(each.start, each.end) for each in message.ranges]),
+        tuple(
+            [
+                Span(each.start, each.end, each.sentence if each.HasField("sentence") else None, each.part)
+                for each in message.spans
+            ]
+        ),
+        tuple(message.inputs),
+    )
+    if not (group.indices or group.ranges or group.spans or group.inputs):
+        raise InputError(field, "names no entry; set one of indices, ranges, spans, inputs")
+    return group
+
+
+def _check_entries(groupings: Sequence[attention_pb2.Grouping], field: str) -> None:
+    groups = [group for each in groupings for group in each.groups]
+    indices = sum(len(each.indices) + len(each.ranges) for each in groups)
+    if indices > MOST_INDICES:
+        raise InputError(field, f"have {indices} indices and ranges; at most {MOST_INDICES} are allowed")
+    spans = sum(len(each.spans) + len(each.inputs) for each in groups)
+    if spans > MOST_SPANS:
+        raise InputError(field, f"have {spans} spans and inputs; at most {MOST_SPANS} are allowed")
+
+
+def _pooling(message: attention_pb2.Pool, field: str) -> Pooling:
+    if not 1 <= message.size <= LARGEST_POOL:
+        raise InputError(f"{field}.size", f"is {message.size}; it may be from 1 to {LARGEST_POOL}")
+    if message.reduction not in _POOL_REDUCTIONS:
+        raise InputError(f"{field}.reduction", f"has no value {message.reduction}")
+    return Pooling(message.size, _POOL_REDUCTIONS[message.reduction])
+
+
 def _selections(messages: Sequence[attention_pb2.MapSelection], field: str) -> tuple[Selection, ...]:
     if len(messages) > MOST_SELECTIONS:
         raise InputError(field, f"has {len(messages)} entries; at most {MOST_SELECTIONS} are allowed")
@@ -118,6 +218,11 @@ def _selections(messages: Sequence[attention_pb2.MapSelection], field: str) -> t
     names = sum(len(each.names) for each in messages)
     if names > MOST_NAMES:
         raise InputError(field, f"has {names} names; at most {MOST_NAMES} are allowed")
+    for place, each in enumerate(messages):
+        for number, name in enumerate(each.names):
+            if len(name) > LONGEST_NAME:
+                path = f"{field}[{place}].names[{number}]"
+                raise InputError(path, f"has {len(name)} characters; at most {LONGEST_NAME} are allowed")
     return tuple(
         Selection(tuple(each.names), tuple(each.layers), tuple(each.heads), tuple(each.queries), tuple(each.keys))
         for each in messages

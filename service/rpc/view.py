@@ -1,21 +1,23 @@
 """What a model's description says, looked up once a model instead of once a request."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from bundle.maps import fixed_labels
 from bundle.rows import Labels, Row
 from bundle.wire import DTYPES, labels_to_wire
 from limelight.v1 import attention_pb2, model_pb2
-from service.attention.plan import Plan
-from service.attention.size import attention_bytes
+from service.attention.plan import AttentionPlan
+from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes, sequence_bytes
 from service.engine.model import Model
 from service.engine.types import GenerationSettings
-from service.rpc.results import Fill, result_bytes, result_of
+from service.engine.writing import sequence_description
+from service.rpc.results import result_builders
 
 _FRAME = 512  # provenance, names and tags of one instance's answer
-_TOKEN = 96  # an output step among the labels: its text, rarely longer, and its place
+_TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
+_SEQUENCE_FRAME = 64
 
 
 class ModelView:
@@ -26,33 +28,39 @@ class ModelView:
         self.description = description = model.description
         self.maps: Sequence[model_pb2.MapDescription] = tuple(description.maps)
         self.outputs: Sequence[str] = tuple(each.name for each in description.outputs)
-        self.fill: Fill = result_of(description)
-        sequence = description.result.sequence
+        self.results = result_builders(description)
+        sequence = sequence_description(description)
         self.steps_label = sequence.label_set
         self.max_new_tokens = sequence.max_new_tokens
         self._parents = {each.name: each.parent for each in description.label_sets}
+        self._result_labels = self._with_parents(each.label_set for each in self.results.values())
         self._output_tensors = {each.name: each for each in description.outputs}
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
 
     @cached_property
-    def _fixed(self) -> Mapping[str, tuple[Labels, attention_pb2.LabelSet]]:
-        return {name: (labels, labels_to_wire(labels)) for name, labels in fixed_labels(self.description).items()}
+    def _fixed(self) -> Mapping[str, attention_pb2.LabelSet]:
+        return {name: labels_to_wire(labels) for name, labels in fixed_labels(self.description).items()}
 
     def label_message(self, labels: Labels) -> attention_pb2.LabelSet:
         """Put a label set into its message; one that is the same for every instance is made once."""
-        fixed = self._fixed.get(labels.name)
-        return fixed[1] if fixed else labels_to_wire(labels)
+        placed = labels.grid is not None and labels.grid.HasField("region")
+        fixed = None if placed else self._fixed.get(labels.name)
+        return labels_to_wire(labels) if fixed is None else fixed
 
-    def label_names(self, plan: Plan) -> list[str]:
-        """Name the label sets that the maps of a plan refer to, their parents included, each once."""
-        names: dict[str, None] = {}
-        for each in plan.chosen:
-            for name in (each.description.query_labels, each.description.key_labels):
-                while name and name not in names:
-                    names[name] = None
-                    name = self._parents.get(name, "")
-        return list(names)
+    def label_names(self, plan: AttentionPlan | None) -> tuple[str, ...]:
+        """Name the label sets that results and the maps of a plan refer to, their parents included, each once.
+
+        Those that groups and ranges make come beside them: these are then their parents.
+        """
+        if plan is None:
+            return self._result_labels
+        referred = list(self._result_labels)
+        for each in plan.selected:
+            description = each.description
+            referred += [description.query_labels, description.key_labels]
+            referred += [description.head_labels, description.feature_labels]
+        return self._with_parents(referred)
 
     def steps(self, row: Row, generation: GenerationSettings) -> int:
         """Bound the tokens that a generating model puts out for a row, the end token included; 0 for another model."""
@@ -60,28 +68,52 @@ class ModelView:
             return 0
         return max(generation.max_new_tokens, row.sizes.get(self._target_dimension, 0)) + 1
 
-    def sizes(self, row: Row, steps: int) -> dict[str, int]:
-        """Give the size of every label set of a row, output steps bounded by `steps`."""
+    def axis_sizes(self, row: Row, steps: int) -> AxisSizes:
+        """Give what decides the size of a row's maps, output steps bounded by `steps`."""
         sizes = {name: labels.size for name, labels in row.labels.items()}
         if self.steps_label:
             sizes[self.steps_label] = steps
-        return sizes
+        edges = {}
+        for each in self.maps:
+            dimension = self.model.edge_dimensions.get(each.name)
+            if dimension is not None:
+                every = sizes[each.query_labels] * sizes[each.key_labels]
+                edges[each.name] = row.sizes[dimension] if dimension else every
+        return AxisSizes(sizes, edges)
 
-    def answer_bytes(self, row: Row, outputs: Sequence[str], generation: GenerationSettings) -> int:
-        """Bound the bytes of a row's prediction from above, attention apart."""
+    def answer_bytes(self, row: Row, outputs: Sequence[str], generation: GenerationSettings, max_classes: int) -> int:
+        """Bound the bytes of a row's prediction from above, label sets and attention apart."""
         steps = self.steps(row, generation)
-        total = _FRAME + result_bytes(self.description, row.sizes, [steps] * generation.hypotheses if steps else [])
+        total = _FRAME
+        of_sequences = [steps] * generation.hypotheses if steps else []
+        for name, result in self.results.items():
+            total += result.size(row, of_sequences, max_classes) + len(name.encode()) + 16
         for name in outputs:
             total += self._output_bytes(self._output_tensors[name], row, steps) + len(name.encode()) + 64
-        embedding = self.description.result.embedding.output
-        return total + (self._output_bytes(self._output_tensors[embedding], row, steps) if embedding else 0)
-
-    def attention_bytes(self, row: Row, steps: int, plan: Plan, labels: Mapping[str, attention_pb2.LabelSet]) -> int:
-        """Bound the bytes of a row's maps and of the label sets that they refer to from above."""
-        total = attention_bytes(plan, self.sizes(row, steps))
-        for name in self.label_names(plan):
-            total += labels[name].ByteSize() + 8 if name in labels else steps * _TOKEN + 64
         return total
+
+    def label_bytes(self, names: Sequence[str], labels: Mapping[str, attention_pb2.LabelSet], steps: int) -> int:
+        """Bound the bytes of label sets from above; `labels` are those whose messages are made already."""
+        return sum(labels[name].ByteSize() + 8 if name in labels else steps * _TOKEN + 64 for name in names)
+
+    def attention_bytes(self, row: Row, steps: int, plan: AttentionPlan) -> int:
+        """Bound the bytes of a row's maps, and of the label sets that groups and ranges make, from above."""
+        sizes = self.axis_sizes(row, steps)
+        derived = derived_label_bytes(plan, sizes)
+        total = attention_bytes(plan, sizes) + derived
+        others = plan.options.sequences - 1
+        if others:
+            own = sequence_bytes(plan, sizes, self.steps_label) + steps * _TOKEN + derived + _SEQUENCE_FRAME
+            total += others * own
+        return total
+
+    def _with_parents(self, referred: Iterable[str]) -> tuple[str, ...]:
+        names: dict[str, None] = {}
+        for name in referred:
+            while name and name not in names:
+                names[name] = None
+                name = self._parents.get(name, "")
+        return tuple(names)
 
     def _output_bytes(self, output: model_pb2.OutputDescription, row: Row, steps: int) -> int:
         sizes = {**row.sizes, self.steps_label: steps}

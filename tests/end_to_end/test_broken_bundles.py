@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import limelight
-from tests.service.engine import small
+from tests.service import bundles
 from tests.service.serving import Running, serving
 
 
@@ -53,11 +53,11 @@ def newer_schema(folder: Path) -> None:
 
 
 def path_that_leaves(folder: Path) -> None:
-    edit(folder, lambda content: content["files"].append({"path": "../../classifier/1/model.onnx", "sha256": "0" * 64}))
+    edit(folder, lambda content: content["files"].append({"path": "../../tiny/1/model.onnx", "sha256": "0" * 64}))
 
 
 def symlink_that_leaves(folder: Path) -> None:
-    outside = folder.parent.parent / "classifier" / "1" / "model.onnx"
+    outside = folder.parent.parent / "tiny" / "1" / "model.onnx"
     (folder / "model.onnx").unlink()
     (folder / "model.onnx").symlink_to(outside)
 
@@ -65,15 +65,15 @@ def symlink_that_leaves(folder: Path) -> None:
 def forbidden_operator(folder: Path) -> None:
     model = onnx.load(str(folder / "model.onnx"))
     model.opset_import.add(domain="com.example", version=1)
-    model.graph.node.add(op_type="ReadFile", domain="com.example", input=["token_ids"], output=["secret"])
+    model.graph.node.add(op_type="ReadFile", domain="com.example", input=["ids"], output=["secret"])
     replace_file(folder, "model.onnx", model.SerializeToString())
 
 
 def samples_that_disagree(folder: Path) -> None:
     model = onnx.load(str(folder / "model.onnx"))
-    weights = next(each for each in model.graph.initializer if each.name == "out")
+    weights = next(each for each in model.graph.initializer if each.name == "classes")
     array = onnx.numpy_helper.to_array(weights) * 1.01
-    weights.CopyFrom(onnx.numpy_helper.from_array(array, "out"))
+    weights.CopyFrom(onnx.numpy_helper.from_array(array, "classes"))
     replace_file(folder, "model.onnx", model.SerializeToString())
 
 
@@ -92,10 +92,10 @@ BROKEN = {
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, Path]]:
     repository = tmp_path_factory.mktemp("broken")
-    small.classifier(repository)
+    bundles.tiny(repository)
     for break_it in BROKEN:
         folder = repository / break_it.__name__ / "1"
-        shutil.copytree(repository / "classifier" / "1", folder)
+        shutil.copytree(repository / "tiny" / "1", folder)
         edit(folder, lambda content, name=break_it.__name__: content["description"].update(name=name))
         break_it(folder)
     with serving(repository) as started:
@@ -111,8 +111,8 @@ def test_a_broken_bundle_says_why_and_the_good_one_answers(
         status = next(each for each in client.models() if each.name == break_it.__name__)
         assert (status.state, BROKEN[break_it] in status.reason) == ("failed", True), status.reason
         assert str(repository) not in status.reason
-        example = client.model("classifier").examples[0]
+        example = client.model("tiny").examples[0]
         with pytest.raises(limelight.FailedPrecondition) as refusal:
             client.predict(break_it.__name__, example)
         assert BROKEN[break_it] in refusal.value.message
-        assert "logits" in client.predict("classifier", example).outputs
+        assert "logits" in client.predict("tiny", example).outputs

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import limelight
-from tests.service.bundles import write_text
+from tests.service.bundles import tiny
 from tests.service.serving import serving
 
 SCRAPE = 0.5
@@ -25,7 +25,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     if shutil.which("prometheus") is None:
         pytest.skip("Prometheus is not installed")
     folder = tmp_path_factory.mktemp("prometheus")
-    write_text(folder / "models")
+    tiny(folder / "models")
     with serving(folder / "models", metrics_port=free_port()) as running:
         with limelight.Client(running.server.address) as client:
             for _ in range(3):

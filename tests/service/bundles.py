@@ -235,6 +235,7 @@ agraph (int64[B, S, W] ids, bool[B, S, W] mask) => (float[B, 3] logits, float[B,
         data_type=vpb.DATA_TYPE_INT64,
         dimensions=[mpb.Dimension(name="sentence", maximum=16), mpb.Dimension(name="word", maximum=MOST_TOKENS)],
         fill=PAD,
+        minimum=0,
         maximum=VOCABULARY - 1,
     )
     bundle = _bundle(
@@ -456,7 +457,7 @@ agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] m
     bundle = _bundle(name, mpb.TASK_GENERATION, _text_input(MOST_TOKENS))
     description = bundle.description
     target = description.inputs.add(name="target", kind=mpb.INPUT_KIND_TENSOR, optional=True).tensors.add(
-        name="target_ids", data_type=vpb.DATA_TYPE_INT64, maximum=VOCABULARY - 1
+        name="target_ids", data_type=vpb.DATA_TYPE_INT64, minimum=0, maximum=VOCABULARY - 1
     )
     target.dimensions.add(name="target_token", maximum=MOST_TOKENS)
     description.outputs.append(
@@ -589,6 +590,7 @@ agraph (int64[B, N] ids, float[B, C] gumbel, float[B, N] uniform, float[B, N] no
         name="ids",
         data_type=vpb.DATA_TYPE_INT64,
         dimensions=[mpb.Dimension(name="token", maximum=MOST_TOKENS)],
+        minimum=0,
         maximum=VOCABULARY - 1,
     )
     tokens = mpb.InputDescription(name="ids", kind=mpb.INPUT_KIND_TENSOR, tensors=[ids])
@@ -801,6 +803,7 @@ def _text_input(max_tokens: int) -> mpb.InputDescription:
         name="ids",
         data_type=vpb.DATA_TYPE_INT64,
         dimensions=[mpb.Dimension(name="token", maximum=max_tokens)],
+        minimum=0,
         maximum=VOCABULARY - 1,
     )
     return mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_TEXT, tensors=[ids])

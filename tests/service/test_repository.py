@@ -16,7 +16,7 @@ from service.engine.providers import choose_provider
 from service.errors import ModelNotFoundError, ModelRefusedError
 from service.repository import Repository, State
 from service.settings import Settings
-from tests.service.engine import small
+from tests.service import bundles
 
 
 class Seen(NullObserver):
@@ -52,12 +52,12 @@ def rewrite(folder: BundleFolder, name: str, data: bytes) -> None:
 
 
 def test_every_shape_of_model_loads_and_answers_its_samples(tmp_path: Path) -> None:
-    for make in (small.classifier, small.ragged, small.noisy, small.generator):
+    for make in bundles.ALL:
         make(tmp_path)
     seen = Seen()
     repository = load(tmp_path, seen)
     assert repository.is_ready
-    assert [each.name for each in repository.statuses()] == ["classifier", "generator", "noisy", "ragged"]
+    assert [each.name for each in repository.statuses()] == ["echo", "noisy", "paper", "picture", "tiny"]
     assert set(seen.models.values()) == {True}
     model = repository.resolve("generator")
     assert [each.name for each in model.graphs] == ["encoder", "step"]
@@ -68,9 +68,9 @@ def test_every_shape_of_model_loads_and_answers_its_samples(tmp_path: Path) -> N
 
 
 def test_the_highest_version_that_loads_is_the_default(tmp_path: Path) -> None:
-    small.classifier(tmp_path, version=1)
-    small.classifier(tmp_path, version=2)
-    third = small.classifier(tmp_path, version=10)
+    bundles.tiny(tmp_path, version=1)
+    bundles.tiny(tmp_path, version=2)
+    third = bundles.tiny(tmp_path, version=10)
     (third.path / "model.onnx").write_bytes(b"not what was exported")
     seen = Seen()
     repository = load(tmp_path, seen)
@@ -79,18 +79,18 @@ def test_the_highest_version_that_loads_is_the_default(tmp_path: Path) -> None:
         (2, State.READY, True),
         (10, State.FAILED, False),
     ]
-    assert repository.resolve("classifier").version == 2
-    assert repository.resolve("classifier", 1).version == 1
-    assert seen.models == {("classifier", 1): True, ("classifier", 2): True, ("classifier", 10): False}
+    assert repository.resolve("tiny").version == 2
+    assert repository.resolve("tiny", 1).version == 1
+    assert seen.models == {("tiny", 1): True, ("tiny", 2): True, ("tiny", 10): False}
     with pytest.raises(ModelRefusedError, match=r"version 10 was refused: model\.onnx"):
-        repository.resolve("classifier", 10)
+        repository.resolve("tiny", 10)
 
 
 def test_what_is_not_there_names_what_is(tmp_path: Path) -> None:
-    small.classifier(tmp_path)
-    small.noisy(tmp_path)
+    bundles.tiny(tmp_path)
+    bundles.noisy(tmp_path)
     repository = load(tmp_path)
-    with pytest.raises(ModelNotFoundError, match="there are: classifier, noisy"):
+    with pytest.raises(ModelNotFoundError, match="there are: noisy, tiny"):
         repository.resolve("nothing")
     with pytest.raises(ModelNotFoundError, match="no version 7; there are: 1"):
         repository.resolve("noisy", 7)
@@ -103,17 +103,17 @@ def test_an_empty_repository_is_not_ready(tmp_path: Path) -> None:
     repository = load(tmp_path)
     assert not repository.is_ready
     with pytest.raises(ModelNotFoundError, match="there are: none"):
-        repository.resolve("classifier")
+        repository.resolve("tiny")
 
 
 def test_other_entries_are_no_models(tmp_path: Path) -> None:
-    small.classifier(tmp_path)
+    bundles.tiny(tmp_path)
     (tmp_path / "Notes.txt").write_text("hello")
     (tmp_path / ".writing-1").mkdir()
     (tmp_path / "UPPER" / "1").mkdir(parents=True)
-    (tmp_path / "classifier" / "01").mkdir()
-    (tmp_path / "classifier" / "latest").mkdir()
-    assert [(each.name, each.version) for each in load(tmp_path).statuses()] == [("classifier", 1)]
+    (tmp_path / "tiny" / "01").mkdir()
+    (tmp_path / "tiny" / "latest").mkdir()
+    assert [(each.name, each.version) for each in load(tmp_path).statuses()] == [("tiny", 1)]
 
 
 def wrong_logits(sample: Sample) -> Sample:
@@ -148,12 +148,12 @@ def missing_output(sample: Sample) -> Sample:
     ],
 )
 def test_samples_that_disagree_refuse_the_model_and_no_other(tmp_path: Path, spoil, reason: str) -> None:  # type: ignore[no-untyped-def]
-    small.noisy(tmp_path)
-    folder = small.classifier(tmp_path)
-    samples = [small.classified(np.array(ids)) for ids in ([3], [4, 5, 6], [7, 8, 9, 10, 11, 3, 4])]
+    bundles.noisy(tmp_path)
+    folder = bundles.tiny(tmp_path)
+    samples = [bundles.tiny_answer(np.array(ids)) for ids in ([3], [4, 5, 6], [7, 8, 9, 10, 11, 3, 4])]
     rewrite(folder, "samples.npz", samples_file([*samples[:2], spoil(samples[2])]))
     repository = load(tmp_path)
-    status = repository.status("classifier")
+    status = repository.status("tiny")
     assert status.state is State.FAILED
     assert reason in status.reason
     assert str(tmp_path) not in status.reason
@@ -161,15 +161,15 @@ def test_samples_that_disagree_refuse_the_model_and_no_other(tmp_path: Path, spo
 
 
 def test_tokens_that_disagree_refuse_a_model_that_generates(tmp_path: Path) -> None:
-    folder = small.generator(tmp_path)
-    samples = [small.generated(np.array(ids), 12) for ids in ([3, 4, 5], [6, 7, 8, 9, 10, 11], [3])]
+    folder = bundles.echo(tmp_path)
+    samples = [bundles.echo_answer(np.array(ids), 12) for ids in ([3, 4, 5], [6, 7, 8, 9, 10, 11], [3])]
     other = Sample(samples[0].tensors, {}, samples[0].maps, (5, *samples[0].token_ids[1:]))
     rewrite(folder, "samples.npz", samples_file([other, *samples[1:]]))
     assert "the tokens are" in load(tmp_path).status("generator").reason
 
 
 def test_a_mask_that_is_not_heeded_shows_only_in_a_batch_and_refuses_the_model(tmp_path: Path) -> None:
-    folder = small.classifier(tmp_path)
+    folder = bundles.tiny(tmp_path)
     import onnx
 
     model = onnx.load(folder.path / "model.onnx")
@@ -180,15 +180,15 @@ def test_a_mask_that_is_not_heeded_shows_only_in_a_batch_and_refuses_the_model(t
             del node.input[2]
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.zeros(1, np.float32), "nothing"))
     rewrite(folder, "model.onnx", model.SerializeToString())
-    reason = load(tmp_path).status("classifier").reason
+    reason = load(tmp_path).status("tiny").reason
     assert "in a batch" in reason
 
 
 def test_a_graph_that_is_not_what_the_bundle_states_is_refused(tmp_path: Path) -> None:
-    folder = small.classifier(tmp_path)
-    other = small.noisy(tmp_path)
+    folder = bundles.tiny(tmp_path)
+    other = bundles.noisy(tmp_path)
     rewrite(folder, "model.onnx", (other.path / "model.onnx").read_bytes())
-    reason = load(tmp_path).status("classifier").reason
+    reason = load(tmp_path).status("tiny").reason
     assert "inputs" in reason and "the bundle states" in reason
 
 
@@ -201,11 +201,11 @@ def test_a_repository_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_a_version_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
-    folder = small.classifier(outside)
-    (inside / "classifier").mkdir(parents=True)
-    (inside / "classifier" / "1").symlink_to(folder.path)
-    shutil.copytree(folder.path, inside / "classifier" / "2")
+    folder = bundles.tiny(outside)
+    (inside / "tiny").mkdir(parents=True)
+    (inside / "tiny" / "1").symlink_to(folder.path)
+    shutil.copytree(folder.path, inside / "tiny" / "2")
     repository = load(inside)
-    assert repository.status("classifier", 1).state is State.FAILED
+    assert repository.status("tiny", 1).state is State.FAILED
     # The copy says that it is version 1.
-    assert "not where it is" in repository.status("classifier", 2).reason
+    assert "not where it is" in repository.status("tiny", 2).reason

@@ -33,9 +33,9 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
-    bundles.write_text(folder)
-    bundles.write_generator(folder)
-    bundles.write_generator(folder, "endless", max_new_tokens=100_000, urge=-1.0)
+    bundles.tiny(folder)
+    bundles.echo(folder)
+    bundles.echo(folder, "endless", max_new_tokens=100_000, endless=True)
     return folder
 
 
@@ -172,8 +172,8 @@ def test_a_request_cannot_raise_the_servers_limit_on_answers(repository: Path) -
 
 
 def test_a_bundle_that_is_broken_is_listed_with_the_reason_and_the_others_serve(tmp_path: Path) -> None:
-    bundles.write_text(tmp_path)
-    bundles.write_text(tmp_path, "broken")
+    bundles.tiny(tmp_path)
+    bundles.tiny(tmp_path, "broken")
     (tmp_path / "broken/1/model.onnx").write_bytes(b"something else")
     with serving(tmp_path) as running:
         models = {each.model.name: each for each in running.stub.ListModels(service_pb2.ListModelsRequest()).models}

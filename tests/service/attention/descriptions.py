@@ -1,5 +1,9 @@
 """Descriptions of maps, as short as a test can read them."""
 
+from collections.abc import Mapping
+
+from bundle.maps import WEIGHTS, MapWeights
+from bundle.rows import Labels
 from limelight.v1 import attention_pb2, model_pb2
 
 
@@ -27,3 +31,13 @@ def encoder(layers: int = 3, heads: int = 2) -> list[model_pb2.MapDescription]:
     maps = [map_of(f"encoder.{layer}.self", heads=heads) for layer in range(layers)]
     cross = attention_pb2.MAP_KIND_CROSS
     return [*maps, map_of("decoder.0.cross", heads=heads, kind=cross, query_labels="output")]
+
+
+def labels_of(sizes: Mapping[str, int]) -> dict[str, Labels]:
+    """Label sets of so many entries each, of which nothing else is known."""
+    return {name: Labels(name, attention_pb2.LABEL_KIND_TOKENS, size) for name, size in sizes.items()}
+
+
+def keyed(maps: Mapping[str, MapWeights], quantity: int = WEIGHTS) -> dict[tuple[str, int], MapWeights]:
+    """Maps as an answer has them: by name and quantity."""
+    return {(name, quantity): weights for name, weights in maps.items()}

@@ -8,22 +8,22 @@ from hypothesis import strategies as st
 
 from bundle.errors import InputError
 from service.attention.options import Selection
-from service.attention.select import Chosen, Wanted, choose, indices, matches
+from service.attention.select import IndexList, SelectedMap, indices, matches, select_maps
 from tests.service.attention.descriptions import encoder, map_of
 
 
-def names(chosen: tuple[Chosen, ...]) -> list[str]:
+def names(chosen: tuple[SelectedMap, ...]) -> list[str]:
     return [each.description.name for each in chosen]
 
 
 def test_no_selection_chooses_every_map_whole() -> None:
-    chosen = choose(encoder(), [])
+    chosen = select_maps(encoder(), [])
     assert names(chosen) == ["encoder.0.self", "encoder.1.self", "encoder.2.self", "decoder.0.cross"]
     assert all(each.heads == (0, 1) and each.queries is None and each.keys is None for each in chosen)
 
 
 def test_a_star_crosses_dots() -> None:
-    assert names(choose(encoder(), [Selection(names=("enc*self",))])) == [
+    assert names(select_maps(encoder(), [Selection(names=("enc*self",))])) == [
         "encoder.0.self",
         "encoder.1.self",
         "encoder.2.self",
@@ -43,20 +43,20 @@ def test_a_glob_matches_what_the_regular_expression_of_its_meaning_matches(patte
 
 
 def test_a_negative_layer_counts_from_the_last_of_each_stack() -> None:
-    assert names(choose(encoder(), [Selection(layers=(-1,))])) == ["encoder.2.self", "decoder.0.cross"]
-    assert names(choose(encoder(), [Selection(layers=(-3,))])) == ["encoder.0.self"]
+    assert names(select_maps(encoder(), [Selection(layers=(-1,))])) == ["encoder.2.self", "decoder.0.cross"]
+    assert names(select_maps(encoder(), [Selection(layers=(-3,))])) == ["encoder.0.self"]
 
 
 def test_a_map_without_layers_is_in_no_layer() -> None:
     maps = [map_of("word"), map_of("encoder.0.self")]
-    assert names(choose(maps, [Selection(layers=(0,))])) == ["encoder.0.self"]
+    assert names(select_maps(maps, [Selection(layers=(0,))])) == ["encoder.0.self"]
     with pytest.raises(InputError) as caught:
-        choose(maps, [Selection(names=("word",), layers=(0,))])
+        select_maps(maps, [Selection(names=("word",), layers=(0,))])
     assert caught.value.field == "attention.selections[0].layers[0]"
 
 
 def test_selections_of_one_map_are_a_union_in_every_axis() -> None:
-    (chosen,) = choose(
+    (chosen,) = select_maps(
         [map_of("word", heads=4)],
         [Selection(heads=(3,), queries=(0,), keys=(1,)), Selection(heads=(-4, 1), queries=(-1,), keys=(1, 2))],
     )
@@ -66,7 +66,7 @@ def test_selections_of_one_map_are_a_union_in_every_axis() -> None:
 
 
 def test_the_union_of_some_and_all_is_all() -> None:
-    (chosen,) = choose([map_of("word")], [Selection(queries=(1,)), Selection(heads=(0,)), Selection(queries=(2,))])
+    (chosen,) = select_maps([map_of("word")], [Selection(queries=(1,)), Selection(heads=(0,)), Selection(queries=(2,))])
     assert chosen.queries is None
     assert chosen.heads == (0, 1)
 
@@ -85,19 +85,19 @@ def test_a_selection_of_what_is_not_there_names_the_field_and_what_there_is(
     selections: list[Selection], field: str, part: str
 ) -> None:
     with pytest.raises(InputError) as caught:
-        choose(encoder(), selections)
+        select_maps(encoder(), selections)
     assert caught.value.field == f"attention.{field}"
     assert part in caught.value.message
 
 
 def test_a_model_without_maps_has_nothing_to_select() -> None:
     with pytest.raises(InputError, match="no attention maps"):
-        choose([], [])
+        select_maps([], [])
 
 
 def test_an_index_past_the_end_of_an_instance_is_refused_with_its_place() -> None:
     with pytest.raises(InputError) as caught:
-        indices([Wanted("attention.selections[0].keys", (0, 5))], 5, "keys of word")
+        indices([IndexList("attention.selections[0].keys", (0, 5))], 5, "keys of word")
     assert caught.value.field == "attention.selections[0].keys[1]"
     assert caught.value.message == "is 5; there are 5 keys of word"
 
@@ -105,6 +105,6 @@ def test_an_index_past_the_end_of_an_instance_is_refused_with_its_place() -> Non
 @given(st.integers(1, 20), st.data())
 def test_indices_are_ascending_unique_and_those_that_python_would_take(size: int, data: st.DataObject) -> None:
     asked = data.draw(st.lists(st.integers(-size, size - 1), min_size=1))
-    found = indices([Wanted("f", tuple(asked))], size, "things")
+    found = indices([IndexList("f", tuple(asked))], size, "things")
     assert found is not None
     assert found.tolist() == sorted({list(range(size))[index] for index in asked})

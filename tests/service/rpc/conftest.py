@@ -13,10 +13,8 @@ from tests.service.serving import Running, serving
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with one model of each shape."""
     folder = tmp_path_factory.mktemp("repository")
-    bundles.write_text(folder)
-    bundles.write_document(folder)
-    bundles.write_image(folder)
-    bundles.write_generator(folder)
+    for make in bundles.ALL:
+        make(folder)
     return folder
 
 

@@ -9,8 +9,9 @@ from PIL import Image
 
 from bundle.wire import to_array
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from tests.service import bundles
 from tests.service.rpc.test_predict import by_hand
-from tests.service.serving import Running, attend, text
+from tests.service.serving import Running, attend, predict, text
 
 SENTENCE = "the cat sat on a mat"
 
@@ -20,6 +21,15 @@ def maps(
 ) -> dict[str, attention_pb2.AttentionMap]:
     (result,) = running.stub.Attend(attend(model, instance, **options)).results
     return {each.name: each for each in result.maps}
+
+
+def label_sets(result: service_pb2.Attended) -> dict[str, attention_pb2.LabelSet]:
+    return {each.name: each for each in result.prediction.label_sets}
+
+
+def sequences(prediction: service_pb2.Prediction) -> list[service_pb2.Sequence]:
+    (result,) = prediction.results
+    return list(result.sequences.sequences)
 
 
 def weights(one: attention_pb2.AttentionMap) -> np.ndarray:  # type: ignore[type-arg]
@@ -41,12 +51,16 @@ def test_every_map_is_the_graphs_own(running: Running) -> None:
 
 def test_each_label_set_that_a_map_refers_to_is_there_once(running: Running) -> None:
     (result,) = running.stub.Attend(attend("tiny", text(SENTENCE))).results
-    sets = {each.name: each for each in result.label_sets}
-    assert len(result.label_sets) == len(sets) == 2
-    assert [token.text for token in sets["tokens"].tokens] == SENTENCE.split()
-    assert [SENTENCE[token.start : token.end] for token in sets["tokens"].tokens] == SENTENCE.split()
+    sets = label_sets(result)
+    assert len(result.prediction.label_sets) == len(sets) == 3
+    tokens = sets["tokens"]
+    assert list(tokens.texts) == SENTENCE.split()
+    assert [SENTENCE[start:end] for start, end in zip(tokens.starts, tokens.ends, strict=True)] == SENTENCE.split()
+    assert list(tokens.ids) == bundles.ids_of(SENTENCE).tolist()
+    assert (list(tokens.inputs), list(tokens.special)) == (["text"], [])
+    assert list(sets["sides"].texts) == ["left", "right"]
     (result,) = running.stub.Attend(attend("tiny", text(SENTENCE), selections=[{"names": ["encoder.*"]}])).results
-    assert [each.name for each in result.label_sets] == ["tokens"]
+    assert set(label_sets(result)) == {"tokens", "sides"}
 
 
 def test_a_selection_is_a_part_of_the_whole(running: Running) -> None:
@@ -65,7 +79,7 @@ def test_reduction_rollout_and_top_k_follow_from_the_whole(running: Running) -> 
     layers = [weights(one).astype(np.float64) for one in whole.values()]
     mean = maps(running, "tiny", text(SENTENCE), reduce_heads=attention_pb2.HEAD_REDUCTION_MEAN)["encoder.0.self"]
     np.testing.assert_allclose(weights(mean), layers[0].mean(axis=0, keepdims=True), atol=1e-6)
-    assert list(mean.heads) == []
+    assert (list(mean.heads), mean.head_reduction) == ([0, 1], attention_pb2.HEAD_REDUCTION_MEAN)
     rolled = maps(running, "tiny", text(SENTENCE), rollout=True)
     assert list(rolled) == ["encoder.rollout", "pool"]
     steps = [0.5 * layer.mean(axis=0) + 0.5 * np.eye(6) for layer in layers]
@@ -104,8 +118,8 @@ def test_words_in_sentences_come_as_edges(running: Running, split_by: str) -> No
     values = weights(word)[0]
     np.testing.assert_allclose([values[:4].sum(), values[4:].sum()], 1, atol=1e-5)
     assert list(sentence.weights.shape) == [1, 1, 2]
-    sets = {each.name: each for each in result.label_sets}
-    assert [token.parent for token in sets["words"].tokens] == [0, 0, 0, 0, 1, 1]
+    sets = label_sets(result)
+    assert list(sets["words"].parents) == [0, 0, 0, 0, 1, 1]
     assert sets["words"].parent == "sentences"
     last = maps(running, "paper", instance, selections=[{"names": ["word"], "queries": [-1]}])["word"]
     np.testing.assert_allclose(weights(last)[0], values[4:], atol=1e-6)
@@ -116,10 +130,12 @@ def test_an_images_patches_are_cells_of_a_grid(running: Running) -> None:
     Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4) * 16).save(buffer, "PNG")
     instance = values_pb2.Instance(inputs={"image": values_pb2.Value(image=buffer.getvalue())})
     (result,) = running.stub.Attend(attend("picture", instance)).results
-    (grid,) = [each for each in result.label_sets if each.name == "patches"]
+    grid = label_sets(result)["patches"]
     assert (grid.grid.rows, grid.grid.columns, grid.size) == (2, 2, 4)
     assert list(result.maps[0].weights.shape) == [1, 1, 4]
-    assert result.prediction.WhichOneof("result") is None
+    (numbers,) = result.prediction.results
+    got = [(each.name, each.unit) for each in numbers.regression.numbers]
+    assert (numbers.name, got) == ("size", list(bundles.TARGETS))
 
 
 def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running) -> None:
@@ -131,11 +147,13 @@ def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running
 
 def test_attend_on_a_generating_model_has_a_query_for_each_token(running: Running) -> None:
     (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
-    (sequence,) = result.prediction.sequences.sequences
-    (cross,) = result.maps
+    (sequence,) = sequences(result.prediction)
+    source, cross, own = result.maps
+    assert list(source.weights.shape) == [1, 3, 3]
     assert list(cross.weights.shape) == [1, len(sequence.token_ids), 3]
-    (output,) = [each for each in result.label_sets if each.name == "output"]
-    assert output.size == len(sequence.token_ids)
+    assert list(own.weights.shape) == [1, len(sequence.token_ids), len(sequence.token_ids)]
+    output = label_sets(result)["output"]
+    assert list(output.ids) == list(sequence.token_ids)
 
 
 def test_generate_streams_a_start_a_message_a_token_and_an_end(running: Running) -> None:
@@ -144,14 +162,15 @@ def test_generate_streams_a_start_a_message_a_token_and_an_end(running: Running)
     )
     start, *tokens, end = running.stub.Generate(request)
     assert [each.name for each in start.start.label_sets] == ["tokens"]
+    assert not start.start.HasField("seed")
     (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
-    (sequence,) = result.prediction.sequences.sequences
+    (sequence,) = sequences(result.prediction)
     assert [each.token.id for each in tokens] == list(sequence.token_ids)
     assert [each.token.index for each in tokens] == list(range(len(tokens)))
     assert list(end.end.sequences) == [sequence]
     assert end.end.label_set.size == len(tokens)
     rows = [to_array(each.token.maps[0].weights, "") for each in tokens]
-    np.testing.assert_allclose(np.concatenate(rows, axis=1), to_array(result.maps[0].weights, ""), atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(rows, axis=1), to_array(result.maps[1].weights, ""), atol=1e-6)
     assert [list(each.token.maps[0].queries) for each in tokens] == [[index] for index in range(len(tokens))]
     assert end.end.provenance.model.name == "echo"
 
@@ -174,19 +193,42 @@ def test_beam_search_sends_hypotheses_and_the_best_ones_maps_at_the_end(running:
     assert start.WhichOneof("event") == "start"
     first, second = end.end.sequences
     assert first.score >= second.score
-    (cross,) = end.end.maps
-    assert cross.weights.shape[1] == len(first.token_ids)
+    _, cross, own = end.end.maps
+    assert cross.weights.shape[1] == own.weights.shape[1] == own.weights.shape[2] == len(first.token_ids)
 
 
-def test_a_seed_gives_the_same_sample_again(running: Running) -> None:
-    def sample(seed: int) -> list[int]:
+def test_a_seed_gives_the_same_sample_again_and_a_fresh_one_is_told(running: Running) -> None:
+    def sample(seed: int | None) -> tuple[int, list[int]]:
+        instance = text("the cat sat")
+        if seed is not None:
+            instance.seed = seed
         request = service_pb2.GenerateRequest(
             model=values_pb2.Model(name="echo"),
-            instance=text("the cat sat"),
+            instance=instance,
             generation=service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_SAMPLE, temperature=5.0),
-            seed=seed,
         )
-        return [each.token.id for each in running.stub.Generate(request) if each.HasField("token")]
+        start, *events = running.stub.Generate(request)
+        assert start.start.HasField("seed")
+        return start.start.seed, [each.token.id for each in events if each.HasField("token")]
 
     assert sample(1) == sample(1)
-    assert len({tuple(sample(seed)) for seed in range(8)}) > 1
+    fresh = [sample(None) for _ in range(8)]
+    assert len({seed for seed, _ in fresh}) == 8
+    assert len({tuple(tokens) for _, tokens in fresh}) > 1
+    for seed, tokens in fresh:
+        assert sample(seed) == (seed, tokens)
+
+
+def test_what_a_seed_draws_depends_on_no_other_instance_and_on_no_place(running: Running) -> None:
+    generation = service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_SAMPLE, temperature=3.0)
+    instances = [text(words) for words in ("the cat sat", "a dog ran far", "the cat sat", "mat")]
+    for seed, instance in zip((7, 8, 7, 9), instances, strict=True):
+        instance.seed = seed
+    together = running.stub.Predict(predict("echo", *instances, generation=generation)).predictions
+    backwards = running.stub.Predict(predict("echo", *instances[::-1], generation=generation)).predictions[::-1]
+    for instance, one, other in zip(instances, together, backwards, strict=True):
+        (alone,) = running.stub.Predict(predict("echo", instance, generation=generation)).predictions
+        tokens = {tuple(sequences(each)[0].token_ids) for each in (one, other, alone)}
+        assert len(tokens) == 1
+        assert one.seed == alone.seed == instance.seed
+    assert list(sequences(together[0])[0].token_ids) == list(sequences(together[2])[0].token_ids)

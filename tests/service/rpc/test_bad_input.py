@@ -64,8 +64,8 @@ class Case:
 
 
 CASES = [
-    Case("unknown model", predict("nothing", GOOD), "NOT_FOUND", "", ("nothing", "echo, paper, picture, tiny")),
-    Case("name like a path", predict("../tiny", GOOD), "NOT_FOUND", "", ("echo, paper",)),
+    Case("unknown model", predict("nothing", GOOD), "NOT_FOUND", "", ("nothing", "echo, noisy, paper, picture, tiny")),
+    Case("name like a path", predict("../tiny", GOOD), "NOT_FOUND", "", ("echo, noisy",)),
     Case(
         "unknown version",
         service_pb2.PredictRequest(model=values_pb2.Model(name="tiny", version=9), instances=[GOOD]),
@@ -235,7 +235,7 @@ CASES = [
         predict("tiny", GOOD, outputs=["logits", "x"]),
         "INVALID_ARGUMENT",
         "outputs[1]",
-        ("logits, features",),
+        ("logits, features, tags",),
     ),
     Case(
         "unknown map",
@@ -320,7 +320,7 @@ def call(running: Running, request: Any) -> Any:
 def check_still_serves(running: Running) -> None:
     """A good request is answered right."""
     (prediction,) = running.stub.Predict(predict("tiny", GOOD)).predictions
-    assert sum(each.probability for each in prediction.classification.classes) == pytest.approx(1, abs=1e-5)
+    assert sum(each.probability for each in prediction.results[0].classification.classes) == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -337,6 +337,11 @@ def test_a_bad_request_gets_a_precise_error_and_changes_nothing_else(running: Ru
 
 def generate(model: str, **fields: Any) -> service_pb2.GenerateRequest:
     return service_pb2.GenerateRequest(model=values_pb2.Model(name=model), instance=GOOD, **fields)
+
+
+OF_GROWING_KEYS = attention_pb2.AttentionOptions(
+    selections=[attention_pb2.MapSelection(names=["decoder.0.self"], keys=[0])]
+)
 
 
 @pytest.mark.parametrize(
@@ -357,11 +362,9 @@ def generate(model: str, **fields: Any) -> service_pb2.GenerateRequest:
             "attention.selections[0].queries",
         ),
         (
-            generate(
-                "echo", attention=attention_pb2.AttentionOptions(selections=[attention_pb2.MapSelection(keys=[3])])
-            ),
+            generate("echo", attention=OF_GROWING_KEYS),
             "INVALID_ARGUMENT",
-            "attention.selections[0].keys[0]",
+            "attention.selections[0].keys",
         ),
         (generate("echo", generation=service_pb2.GenerationOptions(beams=17)), "INVALID_ARGUMENT", "generation.beams"),
     ],
@@ -376,7 +379,7 @@ def test_a_bad_stream_gets_a_precise_error_too(running: Running, request_: Any, 
 
 def test_an_output_step_that_was_never_put_out_is_named(running: Running) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        running.stub.Attend(attend("echo", GOOD, selections=[{"queries": [11]}]))
+        running.stub.Attend(attend("echo", GOOD, selections=[{"names": ["decoder*"], "queries": [11]}]))
     refused = refusal(caught.value)
     assert (refused.code, refused.field) == ("INVALID_ARGUMENT", "attention.selections[0].queries[0]")
     check_still_serves(running)

@@ -30,9 +30,40 @@ def test_an_answer_is_what_the_graph_computes(running: Running) -> None:
         np.testing.assert_allclose(to_array(prediction.outputs[name], ""), expected[name][0], rtol=1e-5, atol=1e-5)
     logits = expected["logits"][0].astype(np.float64)
     likely = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
-    got = [(each.label, each.index) for each in prediction.classification.classes]
-    assert got == [(LABELS[index], index) for index in np.argsort(-likely)]
-    assert prediction.classification.classes[0].probability == pytest.approx(likely.max(), rel=1e-4)
+    mood, _ = prediction.results
+    got = [(each.label, each.index) for each in mood.classification.classes]
+    assert (mood.name, got) == ("mood", [(LABELS[index], index) for index in np.argsort(-likely)])
+    assert mood.classification.classes[0].probability == pytest.approx(likely.max(), rel=1e-4)
+
+
+def test_tags_come_in_columns_with_the_label_set_that_they_are_of(running: Running) -> None:
+    sentence = "the cat sat on"
+    (prediction,) = running.stub.Predict(predict("tiny", text(sentence))).predictions
+    words = prediction.results[1]
+    tags = by_hand(running, sentence)["tags"][0].astype(np.float64)
+    likely = np.exp(tags) / np.exp(tags).sum(axis=-1, keepdims=True)
+    order = np.argsort(-likely, axis=-1)
+    assert (words.name, words.tagging.label_set, words.tagging.classes_per_entry) == ("words", "tokens", 3)
+    assert list(words.tagging.indices) == order.ravel().tolist()
+    assert list(words.tagging.labels) == [LABELS[index] for index in order.ravel()]
+    np.testing.assert_allclose(
+        words.tagging.probabilities, np.take_along_axis(likely, order, axis=-1).ravel(), rtol=1e-4
+    )
+    (tokens,) = prediction.label_sets
+    assert (tokens.name, list(tokens.texts)) == ("tokens", sentence.split())
+
+
+def test_as_many_classes_come_as_are_asked_for(running: Running) -> None:
+    (whole,) = running.stub.Predict(predict("tiny", text("the cat"))).predictions
+    for most in (1, 2, 3, 9):
+        (some,) = running.stub.Predict(predict("tiny", text("the cat"), max_classes=most)).predictions
+        count = min(most, 3)
+        assert list(some.results[0].classification.classes) == list(whole.results[0].classification.classes[:count])
+        tagging = some.results[1].tagging
+        assert tagging.classes_per_entry == count
+        assert list(tagging.indices) == [
+            index for entry in range(2) for index in whole.results[1].tagging.indices[3 * entry : 3 * entry + count]
+        ]
 
 
 def test_an_answer_says_what_made_it(running: Running) -> None:
@@ -41,6 +72,7 @@ def test_an_answer_says_what_made_it(running: Running) -> None:
     assert (made.model.name, made.model.version) == ("tiny", 1)
     assert made.bundle_digest == running.server.repository.resolve("tiny").digest
     assert (made.provider, made.graph, made.batch_rows) == ("CPUExecutionProvider", "main", 1)
+    assert not prediction.HasField("seed")
     for duration in (made.queue_nanoseconds, made.compute_nanoseconds):
         assert 0 < duration < 10e9
     for duration in (made.preprocess_nanoseconds, made.encode_nanoseconds):
@@ -50,7 +82,7 @@ def test_an_answer_says_what_made_it(running: Running) -> None:
 def test_only_the_outputs_named_are_sent(running: Running) -> None:
     (prediction,) = running.stub.Predict(predict("tiny", text("the cat"), outputs=["logits"])).predictions
     assert list(prediction.outputs) == ["logits"]
-    assert prediction.classification.classes
+    assert prediction.results[0].classification.classes
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -65,7 +97,7 @@ def test_a_text_gets_the_same_answer_alone_and_among_others(running: Running, se
             np.testing.assert_allclose(to_array(among.prediction.outputs[name], ""), one, rtol=1e-4, atol=1e-5)
         for first, second in zip(alone.maps, among.maps, strict=True):
             np.testing.assert_allclose(to_array(second.weights, ""), to_array(first.weights, ""), atol=1e-5)
-        assert list(alone.label_sets) == list(among.label_sets)
+        assert list(alone.prediction.label_sets) == list(among.prediction.label_sets)
 
 
 def test_asking_for_attention_does_not_change_the_prediction(running: Running) -> None:
@@ -106,12 +138,12 @@ def test_a_long_request_that_is_prepared_on_another_thread_is_answered_the_same(
 
 def test_a_generating_model_answers_predict_with_its_whole_sequence(running: Running) -> None:
     (prediction,) = running.stub.Predict(predict("echo", text("the cat sat"))).predictions
-    (sequence,) = prediction.sequences.sequences
+    (sequence,) = prediction.results[0].sequences.sequences
     assert len(sequence.token_ids) == len(sequence.log_probabilities) > 1
     assert sequence.finish_reason == service_pb2.FINISH_REASON_END
     options = service_pb2.GenerationOptions(max_new_tokens=1)
     (prediction,) = running.stub.Predict(predict("echo", text("the cat sat"), generation=options)).predictions
-    (short,) = prediction.sequences.sequences
+    (short,) = prediction.results[0].sequences.sequences
     assert list(short.token_ids) == [sequence.token_ids[0]]
     assert short.finish_reason == service_pb2.FINISH_REASON_LENGTH
 

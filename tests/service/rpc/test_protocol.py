@@ -54,11 +54,17 @@ def test_a_caller_with_reflection_alone_can_list_ask_and_see_attention(running: 
         )
         return call(request)
 
-    assert [each.model.name for each in ask("ListModels").models] == ["echo", "paper", "picture", "tiny"]
+    assert [each.model.name for each in ask("ListModels").models] == ["echo", "noisy", "paper", "picture", "tiny"]
     described = ask("GetModel", model={"name": "tiny"}).description
     assert [each.name for each in described.inputs] == ["text"]
     instance = {"inputs": {"text": {"text": "the cat sat"}}}
-    assert ask("Predict", model={"name": "tiny"}, instances=[instance]).predictions[0].classification.classes[0].label
+    assert (
+        ask("Predict", model={"name": "tiny"}, instances=[instance])
+        .predictions[0]
+        .results[0]
+        .classification.classes[0]
+        .label
+    )
     (result,) = ask("Attend", model={"name": "tiny"}, instances=[instance]).results
     assert list(result.maps[0].weights.shape) == [2, 3, 3]
     events = list(ask("Generate", model={"name": "echo"}, instance=instance))

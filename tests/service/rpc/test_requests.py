@@ -5,9 +5,24 @@ import pytest
 from bundle.errors import InputError
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import service_pb2 as spb
-from service.attention.options import Encoding, HeadReduction, Options, Selection
+from service.attention.options import (
+    Encoding,
+    Group,
+    Grouping,
+    GroupReduction,
+    HeadReduction,
+    Options,
+    Pooling,
+    PoolReduction,
+    Selection,
+    Span,
+)
 from service.engine.types import GenerationSettings, Strategy
 from service.rpc.requests import attention_options, generation_settings, output_names
+
+
+def grouped(*groups: apb.Group, **fields: int) -> apb.AttentionOptions:
+    return apb.AttentionOptions(key_groups=[apb.Grouping(groups=groups, **fields)])  # type: ignore[arg-type]
 
 
 def test_nothing_said_means_everything_whole_and_exact() -> None:
@@ -21,9 +36,38 @@ def test_every_attention_option_comes_through() -> None:
         rollout=True,
         top_k=5,
         encoding=apb.ENCODING_UINT8,
+        quantity=apb.QUANTITY_NORMS,
+        sequences=3,
+        pool=apb.Pool(size=9, reduction=apb.POOL_REDUCTION_MEAN),
+        key_groups=[
+            apb.Grouping(
+                label_set="tokens",
+                groups=[
+                    apb.Group(
+                        name="g",
+                        indices=[1, -1],
+                        ranges=[apb.IndexRange(start=2, end=-1)],
+                        spans=[apb.TextSpan(start=1, end=4, sentence=0), apb.TextSpan(end=2, part="first")],
+                        inputs=["text"],
+                    )
+                ],
+            )
+        ],
+        query_groups=[apb.Grouping(groups=[apb.Group(indices=[0])])],
     )
-    expected = Selection(("a*",), (-1,), (0, 1), (2,), (-3,))
-    assert attention_options(message) == Options((expected,), HeadReduction.MAX, True, 5, Encoding.UINT8)
+    group = Group("g", (1, -1), ((2, -1),), (Span(1, 4, 0), Span(0, 2, None, "first")), ("text",))
+    assert attention_options(message) == Options(
+        selections=(Selection(("a*",), (-1,), (0, 1), (2,), (-3,)),),
+        quantity=apb.QUANTITY_NORMS,
+        reduce_heads=HeadReduction.MAX,
+        rollout=True,
+        query_groups=(Grouping("attention.query_groups[0]", (Group("", (0,)),), GroupReduction.MEAN),),
+        key_groups=(Grouping("attention.key_groups[0]", (group,), GroupReduction.SUM, "tokens"),),
+        pool=Pooling(9, PoolReduction.MEAN),
+        top_k=5,
+        encoding=Encoding.UINT8,
+        sequences=3,
+    )
 
 
 @pytest.mark.parametrize(
@@ -36,6 +80,19 @@ def test_every_attention_option_comes_through() -> None:
         (apb.AttentionOptions(selections=[apb.MapSelection()] * 65), "selections"),
         (apb.AttentionOptions(selections=[apb.MapSelection(keys=range(100_001))]), "selections"),
         (apb.AttentionOptions(selections=[apb.MapSelection(names=["*"] * 1001)]), "selections"),
+        (apb.AttentionOptions(selections=[apb.MapSelection(names=["a", "*" * 257])]), "selections[0].names[1]"),
+        (apb.AttentionOptions(quantity=77), "quantity"),  # type: ignore[arg-type]
+        (apb.AttentionOptions(sequences=-1), "sequences"),
+        (apb.AttentionOptions(pool=apb.Pool()), "pool.size"),
+        (apb.AttentionOptions(pool=apb.Pool(size=4097)), "pool.size"),
+        (apb.AttentionOptions(pool=apb.Pool(size=2, reduction=9)), "pool.reduction"),  # type: ignore[arg-type]
+        (apb.AttentionOptions(key_groups=[apb.Grouping()]), "key_groups[0].groups"),
+        (grouped(apb.Group(name="nothing")), "key_groups[0].groups[0]"),
+        (grouped(*[apb.Group(indices=[0])] * 1025), "key_groups[0].groups"),
+        (grouped(apb.Group(indices=range(100_001))), "key_groups"),
+        (grouped(apb.Group(inputs=["text"] * 4097)), "key_groups"),
+        (grouped(apb.Group(indices=[0]), reduction=9), "key_groups[0].reduction"),
+        (apb.AttentionOptions(query_groups=[apb.Grouping(groups=[apb.Group(indices=[0])])] * 65), "query_groups"),
     ],
 )
 def test_a_wrong_attention_option_is_named(message: apb.AttentionOptions, field: str) -> None:
@@ -53,6 +110,14 @@ def test_generation_defaults_are_those_that_the_protocol_states() -> None:
 def test_the_models_limit_cannot_be_raised_but_lowered() -> None:
     assert generation_settings(spb.GenerationOptions(max_new_tokens=31), 30).max_new_tokens == 30
     assert generation_settings(spb.GenerationOptions(max_new_tokens=3), 30).max_new_tokens == 3
+
+
+def test_a_temperature_and_a_top_p_of_zero_are_greedy_and_not_their_default() -> None:
+    sampling = {"strategy": spb.STRATEGY_SAMPLE}
+    assert generation_settings(spb.GenerationOptions(**sampling), 30).draws
+    for name in ("temperature", "top_p"):
+        settings = generation_settings(spb.GenerationOptions(**sampling, **{name: 0.0}), 30)
+        assert getattr(settings, name) == 0.0 and not settings.draws
 
 
 def test_a_length_penalty_of_zero_is_not_its_default() -> None:

@@ -1,22 +1,10 @@
-"""Arithmetic over heads and layers."""
+"""Attention followed through the layers."""
 
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from service.attention.options import HeadReduction
-
-Floats = npt.NDArray[np.float32]
-
-
-def reduce_heads(weights: Floats, reduction: HeadReduction) -> Floats:
-    """Reduce the head axis, which stays with size 1: weights [head, …] -> [1, …]."""
-    if reduction is HeadReduction.MEAN:
-        return np.asarray(weights.mean(axis=0, keepdims=True), dtype=np.float32)
-    if reduction is HeadReduction.MAX:
-        return np.asarray(weights.max(axis=0, keepdims=True), dtype=np.float32)
-    return weights
+from service.attention.heads import Floats
 
 
 def rollout(layers: Sequence[Floats]) -> Floats:

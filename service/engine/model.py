@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
-from bundle.rows import Row, bound_tensors
+from bundle.rows import Row, bound_tensors, tensor_descriptions
 from bundle.text import Detokenizer, read_tokenizer
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2

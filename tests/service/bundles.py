@@ -43,6 +43,8 @@ MOST_TOKENS = 32
 MOST_NEW_TOKENS = 12
 LABELS = ("calm", "lively", "neither")
 TARGETS = (("width", "px"), ("weight", ""))
+TINY_EXAMPLES = ("a", "the cat sat", "the dog ran far on a mat .")
+ECHO_EXAMPLES = ("the cat sat", "a dog ran far on the mat", "mat")
 _NEVER = -1e9
 LOWEST = np.finfo(np.float32).min
 Floats = NDArray[np.float32]
@@ -161,13 +163,12 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     bundle.graphs.append(_onnx("main", "model.onnx", "ids mask".split(), graph_outputs))
     bundle.preprocessing.append(_tokenized("text"))
     bundle.tensors.add(tensor="ids", mask="mask")
-    texts = ["a", "the cat sat", "the dog ran far on a mat ."]
     return _write(
         repository,
         bundle,
         {"model.onnx": graph},
-        [{"text": Text(each)} for each in texts],
-        [tiny_answer(ids_of(each)) for each in texts],
+        [{"text": Text(each)} for each in TINY_EXAMPLES],
+        [tiny_answer(ids_of(each)) for each in TINY_EXAMPLES],
         version,
     )
 
@@ -499,9 +500,8 @@ agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] m
     past.zeros.data_type = vpb.DATA_TYPE_FLOAT32
     past.zeros.dimensions.add(name="past")
     past.zeros.dimensions.add(name="feature", size=WIDTH)
-    texts = ["the cat sat", "a dog ran far on the mat", "mat"]
-    examples: list[dict[str, Text | TensorValue]] = [{"text": Text(each)} for each in texts]
-    samples = [echo_answer(ids_of(each)) for each in texts]
+    examples: list[dict[str, Text | TensorValue]] = [{"text": Text(each)} for each in ECHO_EXAMPLES]
+    samples = [echo_answer(ids_of(each)) for each in ECHO_EXAMPLES]
     if endless:  # it would put out as many tokens as it may: a target is short
         examples, samples = [{"text": Text("the cat"), "target_ids": TensorValue(np.array([4, 5]))}], [_forced()]
     files = {"encoder.onnx": encoder, "step.onnx": step}

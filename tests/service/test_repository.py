@@ -57,14 +57,14 @@ def test_every_shape_of_model_loads_and_answers_its_samples(tmp_path: Path) -> N
     seen = Seen()
     repository = load(tmp_path, seen)
     assert repository.is_ready
-    assert [each.name for each in repository.statuses()] == ["echo", "noisy", "paper", "picture", "tiny"]
+    assert [each.name for each in repository.statuses()] == ["echo", "noisy", "paper", "picture", "tiny", "web"]
     assert set(seen.models.values()) == {True}
-    model = repository.resolve("generator")
+    model = repository.resolve("echo")
     assert [each.name for each in model.graphs] == ["encoder", "step"]
     for graph in model.graphs:
         assert graph.provider == "CPUExecutionProvider"
         assert graph.nodes["CPUExecutionProvider"] > 3
-    assert model.generates and not repository.resolve("ragged").generates
+    assert model.generates and not repository.resolve("paper").generates
 
 
 def test_the_highest_version_that_loads_is_the_default(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def wrong_map(sample: Sample) -> Sample:
 
 def wrong_tensor(sample: Sample) -> Sample:
     """Another token."""
-    return Sample({"token_ids": sample.tensors["token_ids"] + 1}, sample.outputs, sample.maps)
+    return Sample({"ids": sample.tensors["ids"] + 1}, sample.outputs, sample.maps)
 
 
 def missing_output(sample: Sample) -> Sample:
@@ -143,14 +143,14 @@ def missing_output(sample: Sample) -> Sample:
     [
         (wrong_logits, "logits differs by up to 0.01"),
         (wrong_map, "encoder.0.self differs"),
-        (wrong_tensor, "not turned into the tensor token_ids"),
+        (wrong_tensor, "not turned into the tensor ids"),
         (missing_output, "no output other"),
     ],
 )
 def test_samples_that_disagree_refuse_the_model_and_no_other(tmp_path: Path, spoil, reason: str) -> None:  # type: ignore[no-untyped-def]
     bundles.noisy(tmp_path)
     folder = bundles.tiny(tmp_path)
-    samples = [bundles.tiny_answer(np.array(ids)) for ids in ([3], [4, 5, 6], [7, 8, 9, 10, 11, 3, 4])]
+    samples = [bundles.tiny_answer(bundles.ids_of(each)) for each in bundles.TINY_EXAMPLES]
     rewrite(folder, "samples.npz", samples_file([*samples[:2], spoil(samples[2])]))
     repository = load(tmp_path)
     status = repository.status("tiny")
@@ -162,10 +162,10 @@ def test_samples_that_disagree_refuse_the_model_and_no_other(tmp_path: Path, spo
 
 def test_tokens_that_disagree_refuse_a_model_that_generates(tmp_path: Path) -> None:
     folder = bundles.echo(tmp_path)
-    samples = [bundles.echo_answer(np.array(ids), 12) for ids in ([3, 4, 5], [6, 7, 8, 9, 10, 11], [3])]
+    samples = [bundles.echo_answer(bundles.ids_of(each)) for each in bundles.ECHO_EXAMPLES]
     other = Sample(samples[0].tensors, {}, samples[0].maps, (5, *samples[0].token_ids[1:]))
     rewrite(folder, "samples.npz", samples_file([other, *samples[1:]]))
-    assert "the tokens are" in load(tmp_path).status("generator").reason
+    assert "the tokens are" in load(tmp_path).status("echo").reason
 
 
 def test_a_mask_that_is_not_heeded_shows_only_in_a_batch_and_refuses_the_model(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_mask_that_is_not_heeded_shows_only_in_a_batch_and_refuses_the_model(t
 
     model = onnx.load(folder.path / "model.onnx")
     for node in model.graph.node:
-        if node.output[0] == "flat_masked":  # the pooling attends to padding
+        if node.output[0] == "pm":  # the pooling attends to padding
             node.input[1], node.op_type = "flat", "Add"
             node.input[0] = "nothing"
             del node.input[2]

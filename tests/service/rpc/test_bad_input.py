@@ -64,7 +64,13 @@ class Case:
 
 
 CASES = [
-    Case("unknown model", predict("nothing", GOOD), "NOT_FOUND", "", ("nothing", "echo, noisy, paper, picture, tiny")),
+    Case(
+        "unknown model",
+        predict("nothing", GOOD),
+        "NOT_FOUND",
+        "",
+        ("nothing", "echo, noisy, paper, picture, tiny, web"),
+    ),
     Case("name like a path", predict("../tiny", GOOD), "NOT_FOUND", "", ("echo, noisy",)),
     Case(
         "unknown version",

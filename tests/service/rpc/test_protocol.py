@@ -54,7 +54,14 @@ def test_a_caller_with_reflection_alone_can_list_ask_and_see_attention(running: 
         )
         return call(request)
 
-    assert [each.model.name for each in ask("ListModels").models] == ["echo", "noisy", "paper", "picture", "tiny"]
+    assert [each.model.name for each in ask("ListModels").models] == [
+        "echo",
+        "noisy",
+        "paper",
+        "picture",
+        "tiny",
+        "web",
+    ]
     described = ask("GetModel", model={"name": "tiny"}).description
     assert [each.name for each in described.inputs] == ["text"]
     instance = {"inputs": {"text": {"text": "the cat sat"}}}

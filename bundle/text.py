@@ -3,13 +3,13 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from bundle.errors import BundleError
-from bundle.tokenizer_files import load_tokenizer
+from bundle.tokenizer_files import character_maps, load_tokenizer
 
 # A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
 # only from the first of several marks: a text of nothing but dots must not take quadratic time.
@@ -52,32 +52,51 @@ class Encoder:
         self._cut = load_tokenizer(tokenizer)
         if maximum:
             self._cut.enable_truncation(maximum)
+        self._maps = character_maps(tokenizer)
         self._special_ids = frozenset(
             number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
         )
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode each text, cut to the limit."""
-        return [self._text(text, *found) for text, found in zip(texts, self._encodings(texts), strict=True)]
+        if not self._maps:
+            return [self._text(text, *found) for text, found in zip(texts, self._encodings(texts), strict=True)]
+        dropped = [self._dropped(text) for text in texts]
+        kept = [text[count:] for text, count in zip(texts, dropped, strict=True)]
+        found = [self._text(text, *found) for text, found in zip(kept, self._encodings(kept), strict=True)]
+        return [_moved(each, count) if count else each for each, count in zip(found, dropped, strict=True)]
 
     def encode_pair(self, first: str, second: str) -> Encoded:
         """Encode two texts as one sequence, framed as the tokenizer frames pairs; the longer one is cut first."""
-        encoding, cut = self._encodings([(first, second)])[0]
-        texts = (first, second)
-        begun, parts = 0, []
-        for part in encoding.sequence_ids:
-            begun = begun if part is None else part
-            parts.append(begun)
+        dropped = (self._dropped(first), self._dropped(second))
+        texts = (first[dropped[0] :], second[dropped[1] :])
+        encoding, cut = self._encodings([texts])[0]
+        of = encoding.sequence_ids
         offsets = encoding.offsets
         ends = [end for _, end in offsets]
         for number, text in enumerate(texts):
             if not text.isascii():
-                own = [part == number for part in encoding.sequence_ids]
-                _cover_marks(text, offsets, ends, own)
-        starts = [start for start, _ in offsets]
-        pieces = [texts[part][start:end] for part, start, end in zip(parts, starts, ends, strict=True)]
+                _cover_marks(text, offsets, ends, [part == number for part in of])
+        begun, parts = 0, []
+        for part in of:
+            begun = begun if part is None else part
+            parts.append(begun)
+        pieces = [texts[part][start:end] for part, (start, _), end in zip(parts, offsets, ends, strict=True)]
+        moves = [0 if part is None else dropped[part] for part in of]
+        starts = [start + move for (start, _), move in zip(offsets, moves, strict=True)]
+        ends = [end + move for end, move in zip(ends, moves, strict=True)]
         special = self._name_special(encoding, pieces)
         return Encoded(encoding.ids, pieces, starts, ends, special, encoding.type_ids, parts, cut)
+
+    def _dropped(self, text: str) -> int:
+        """Count the characters at the beginning that a character map replaces by nothing.
+
+        The library forgets them, and places every token that follows too early; it is not given them.
+        """
+        count = 0
+        while self._maps and count < len(text) and any(each.normalize_str(text[count]) == "" for each in self._maps):
+            count += 1
+        return count
 
     def token(self, token_id: int) -> str:
         """Give a token as the vocabulary writes it."""
@@ -117,6 +136,12 @@ class Encoder:
         for place in compress(range(len(flags)), flags):
             texts[place] = self.token(ids[place])
         return list(map(bool, flags))
+
+
+def _moved(encoded: Encoded, count: int) -> Encoded:
+    return replace(
+        encoded, starts=[start + count for start in encoded.starts], ends=[end + count for end in encoded.ends]
+    )
 
 
 def _cover_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int], own: Sequence[bool]) -> None:

@@ -63,6 +63,15 @@ def load_tokenizer(text: str) -> Any:
         raise BundleError("the tokenizer file is broken") from error
 
 
+def character_maps(text: str) -> list[Any]:
+    """Give the character maps of a tokenizer.json that `load_tokenizer` took, as normalisers."""
+    from tokenizers import normalizers
+
+    return [
+        normalizers.Precompiled(base64.b64decode(each)) for each in _values(json.loads(text), "precompiled_charsmap")
+    ]
+
+
 def _values(content: Any, key: str) -> Iterator[str]:
     """Find every text that stands behind a key. A vocabulary may well hold the key as a word: a number stands there."""
     if isinstance(content, dict):
@@ -79,7 +88,7 @@ def check_charsmap(charsmap: str) -> None:
 
     The map (SentencePiece's `precompiled_charsmap`, base64) is the size in bytes of a double array, the array in units
     of four bytes, and the texts that characters are replaced by, each ended by a zero byte. A unit holds a label (bits
-    0-7 and 31), whether its state has a value (bit 8), and the offset of its children (bits 10-30, shifted by 8 where
+    0-7 and 31), whether its state has a value (bit 8), and the offset of its children (from bit 10, shifted by 8 where
     bit 9 is set); a value is an index into the texts. Every state that a text can reach is visited once.
     Raises: BundleError where the map is broken.
     """
@@ -98,7 +107,7 @@ def check_charsmap(charsmap: str) -> None:
     units = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64)
     begins = np.append((np.frombuffer(texts, np.uint8) & 0xC0) != 0x80, True)  # where a character begins, and the end
     labels = units & 0x800000FF
-    offsets = (units >> 10 & 0x1FFFFF) << ((units & 0x200) >> 6)
+    offsets = (units >> 10) << ((units & 0x200) >> 6)
     seen = np.zeros(len(units), dtype=np.bool_)
     states = offsets[:1]
     while len(states):

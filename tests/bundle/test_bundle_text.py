@@ -98,7 +98,7 @@ def with_regex() -> str:
 @pytest.mark.parametrize(
     ("tokenizer", "reason"),
     [
-        (with_regex(), "holds a regular expression"),
+        (with_regex(), "holds a regular expression that is not of a well-known"),
         ("", "is broken"),
         ("[]", "is broken"),
         ("{}", "is broken"),

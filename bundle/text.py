@@ -49,8 +49,8 @@ class Encoder:
         self._special_tokens = special_tokens
         self._maximum = maximum
         self._whole = load_tokenizer(tokenizer)
-        self._cut = load_tokenizer(tokenizer)
         if maximum:
+            self._cut = load_tokenizer(tokenizer)
             self._cut.enable_truncation(maximum)
         self._maps = character_maps(tokenizer)
         self._special_ids = frozenset(

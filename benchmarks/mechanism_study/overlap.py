@@ -94,5 +94,5 @@ def _document_marks(
         zip(sentences[:MOVIE_SENTENCES], encoder.encode(sentences[:MOVIE_SENTENCES]), strict=True)
     ):
         words = {word for sentence, begin, end in spans if sentence == number for word in range(begin, end)}
-        marks += [len(text[: token.start + 1].split()) - 1 in words for token in encoded.tokens]
+        marks += [len(text[: start + 1].split()) - 1 in words for start in encoded.starts]
     return np.array(marks, dtype=bool)

@@ -244,6 +244,8 @@ LEAF = 1 << 8
         (map_of([0, 1 << 31 | 1] + [0] * 95 + [97 | LEAF | 96 << 10] + [0] * 158, b"\xc3\xa9\0"), "has a text outside"),
         (map_of([0, 1 << 31 | 7] + [0] * 95 + [97 | LEAF | 96 << 10] + [0] * 158), "has a text outside its bounds"),
         (map_of([0] * 256, b"\xff"), "is not UTF-8"),
+        (charsmap({"a" * 64: "b"}), None),
+        (charsmap({"a" * 65: "b"}), "replaces texts of more than 64 bytes"),
         (charsmap({"é": "e"}, texts=b""), None),
         (charsmap({"é": "e", "ö": "oe"}, texts=b"e"), "has a text outside its bounds"),
     ],

@@ -145,7 +145,8 @@ def test_tokens_stand_where_their_piece_of_the_text_does(name: str, text: str) -
     for token, piece in zip(found.ids, found.texts, strict=True):
         own = library.decode([token]).removeprefix("##").removesuffix("</w>").removesuffix(" ")
         whole = "\ufffd" not in own and plain(own) and own not in ("[UNK]", "<unk>")  # of a lowered İ, a mark is left
-        if whole and "…" not in piece and "ﬁ" not in piece:  # these become several tokens
+        # What becomes several tokens, or none, is shared out as the library likes.
+        if whole and not set(piece) & set("…ﬁ\u200b\u00ad\u0001"):
             assert plain(own) == plain(piece)
 
 

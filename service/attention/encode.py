@@ -33,7 +33,7 @@ def encode_edges(
 ) -> tuple[Array, Floats | None]:
     """Encode edges; `row` [edge], ascending, says which of `rows` queries an edge belongs to.
 
-    Shapes: weights [head, edge] -> the same, and for UINT8 scales [head, rows], 0 for a query without edges.
+    Shapes: weights [head, edge, …] -> the same, and for UINT8 scales [head, rows], 0 for a query without edges.
     """
     if encoding is not Encoding.UINT8:
         return _as_float(weights, encoding), None
@@ -42,9 +42,10 @@ def encode_edges(
         finite = np.where(np.isfinite(weights), weights, np.float32(0))
         present, starts = np.unique(row, return_index=True)
         largest = np.maximum.reduceat(np.maximum(finite, 0), starts, axis=1)
-        scales[:, present] = largest / np.float32(255)
+        scales[:, present] = largest.max(axis=tuple(range(2, weights.ndim))) / np.float32(255)
         weights = finite
-    return _quantise(weights, scales[:, row]), scales
+    of_edges = scales[:, row]
+    return _quantise(weights, of_edges.reshape(of_edges.shape + (1,) * (weights.ndim - 2))), scales
 
 
 def _as_float(weights: Floats, encoding: Encoding) -> Array:

@@ -2,12 +2,13 @@
 
 import math
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from bundle.wire import to_array
+from bundle.wire import instance_to_wire, to_array
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.service import bundles
 from tests.service.rpc.test_predict import by_hand
@@ -125,6 +126,135 @@ def test_words_in_sentences_come_as_edges(running: Running, split_by: str) -> No
     np.testing.assert_allclose(weights(last)[0], values[4:], atol=1e-6)
 
 
+def test_keys_are_summed_over_parts_of_the_text(running: Running) -> None:
+    whole = maps(running, "tiny", text(SENTENCE))
+    groups = [
+        {"name": "the cat", "spans": [{"start": 0, "end": 7}]},
+        {"name": "last", "indices": [-1]},
+        {"name": "all", "inputs": ["text"]},
+    ]
+    (result,) = running.stub.Attend(attend("tiny", text(SENTENCE), key_groups=[{"groups": groups}])).results
+    for one in result.maps:
+        values = weights(whole[one.name])
+        expected = np.stack([values[:, :, :2].sum(axis=2), values[:, :, 5], values.sum(axis=2)], axis=2)
+        np.testing.assert_allclose(weights(one), expected, atol=1e-6)
+        assert (one.key_labels, one.normalised) == ("tokens.key_groups", False)
+        assert one.query_labels in ("tokens", "one")
+    made = label_sets(result)["tokens.key_groups"]
+    assert (made.kind, made.parent, made.size) == (attention_pb2.LABEL_KIND_GROUPS, "tokens", 3)
+    assert list(made.texts) == ["the cat", "last", "all"]
+    assert "tokens" in label_sets(result)
+
+
+def test_queries_are_averaged_over_words_of_a_sentence_that_was_sent(running: Running) -> None:
+    document = values_pb2.Document(sentences=values_pb2.Sentences(texts=["the cat sat .", "a dog"]))
+    instance = values_pb2.Instance(inputs={"text": values_pb2.Value(document=document)})
+    whole = weights(maps(running, "paper", instance)["word"])[0]
+    dog = {"name": "dog", "spans": [{"start": 2, "end": 5, "sentence": 1}]}
+    both = {"name": "either", "ranges": [{}]}
+    grouped = maps(
+        running,
+        "paper",
+        instance,
+        selections=[{"names": ["word"]}],
+        key_groups=[{"groups": [dog], "label_set": "words"}],
+        query_groups=[{"groups": [both], "label_set": "sentences"}],
+    )["word"]
+    np.testing.assert_allclose(weights(grouped), [[[whole[5] / 2]]], atol=1e-6)
+    assert not grouped.query_index.data  # a map of edges became a rectangle
+
+
+def test_a_pooled_map_is_a_small_picture_of_the_whole(running: Running) -> None:
+    long = " ".join(["the cat sat on"] * 5)
+    whole = weights(maps(running, "tiny", text(long))["encoder.0.self"])
+    (result,) = running.stub.Attend(attend("tiny", text(long), pool={"size": 5}, top_k=2)).results
+    (result_whole,) = running.stub.Attend(attend("tiny", text(long), pool={"size": 5})).results
+    pooled = result_whole.maps[0]
+    cells = whole.reshape(2, 5, 4, 5, 4).max(axis=(2, 4))
+    np.testing.assert_allclose(weights(pooled), cells, atol=1e-6)
+    assert (pooled.query_labels, pooled.key_labels) == ("tokens.query_ranges", "tokens.key_ranges")
+    made = label_sets(result_whole)["tokens.key_ranges"]
+    assert (made.kind, made.parent) == (attention_pb2.LABEL_KIND_RANGES, "tokens")
+    assert [list(made.starts), list(made.ends)] == [[0, 4, 8, 12, 16], [4, 8, 12, 16, 20]]
+    cut = result.maps[0]
+    kept = np.zeros((2, 5))
+    np.add.at(kept, (slice(None), to_array(cut.query_index, "")), weights(cut))
+    np.testing.assert_allclose(kept + to_array(cut.left_out, ""), cells.sum(axis=2), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "name"), [(attention_pb2.QUANTITY_SCORES, "scores"), (attention_pb2.QUANTITY_NORMS, "norms")]
+)
+def test_scores_and_norms_are_the_models_own(running: Running, quantity: int, name: str) -> None:
+    layers = bundles.tiny_layers(bundles.ids_of(SENTENCE))[1]
+    got = maps(running, "tiny", text(SENTENCE), quantity=quantity)
+    assert list(got) == ["encoder.0.self", "encoder.1.self"]  # the pooled map has weights alone
+    for layer, one in enumerate(got.values()):
+        np.testing.assert_allclose(weights(one), layers[layer][name], rtol=1e-4, atol=1e-5)
+        signed = name == "scores"
+        assert (one.quantity, one.signed, one.normalised, one.head_labels) == (quantity, signed, False, "sides")
+
+
+def test_the_maps_of_other_beams_come_with_their_own_steps(running: Running) -> None:
+    ids = bundles.ids_of("the cat sat")
+    generation = service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_BEAM, beams=4, hypotheses=3)
+    request = attend("echo", text("the cat sat"), sequences=3, query_groups=FIRST_STEP)
+    request.generation.CopyFrom(generation)
+    (result,) = running.stub.Attend(request).results
+    found = sequences(result.prediction)
+    assert [each.sequence for each in result.other_sequences] == [1, 2]
+    assert [each.name for each in result.maps] == ["encoder.0.self", "decoder.0.cross", "decoder.0.self"]
+    for other in result.other_sequences:
+        tokens = list(found[other.sequence].token_ids)
+        assert [each.name for each in other.maps] == ["decoder.0.cross", "decoder.0.self"]
+        expected = bundles.echo_maps(ids, tokens)
+        for one in other.maps:
+            np.testing.assert_allclose(weights(one), expected[one.name].weights[:, :1], atol=1e-5)
+        assert [each.name for each in other.label_sets] == ["output", "output.query_groups"]
+        assert list(other.label_sets[0].ids) == tokens
+    request.attention.sequences = 0
+    assert not running.stub.Attend(request).results[0].other_sequences
+
+
+FIRST_STEP = [{"groups": [{"name": "first", "indices": [0]}], "label_set": "output"}]
+
+
+def test_a_stream_sums_over_parts_of_the_source(running: Running) -> None:
+    groups = [{"name": "the cat", "spans": [{"end": 7}]}, {"name": "sat", "indices": [2]}]
+    request = service_pb2.GenerateRequest(
+        model=values_pb2.Model(name="echo"),
+        instance=text("the cat sat"),
+        attention=attention_pb2.AttentionOptions(
+            selections=[attention_pb2.MapSelection(names=["decoder.0.cross"])],
+            key_groups=[attention_pb2.Grouping(groups=groups)],
+        ),
+    )
+    start, *tokens, _ = running.stub.Generate(request)
+    assert [each.name for each in start.start.label_sets] == ["output", "tokens", "tokens.key_groups"][1:]
+    (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
+    cross = weights(result.maps[1])
+    for place, each in enumerate(tokens):
+        (one,) = each.token.maps
+        row = cross[:, place : place + 1]
+        expected = np.stack([row[:, :, :2].sum(axis=2), row[:, :, 2]], axis=2)
+        np.testing.assert_allclose(weights(one), expected, atol=1e-6)
+        assert (one.key_labels, list(one.queries), one.normalised) == ("tokens.key_groups", [place], True)
+
+
+def test_nodes_of_a_graph_are_grouped(running: Running) -> None:
+    graph = bundles.drawn_graph(4, [(0, 1), (1, 2), (2, 3), (3, 0), (0, 2)], seed=3)
+    instance = instance_to_wire({"graph": graph})
+    (result,) = running.stub.Attend(attend("web", instance)).results
+    (edges,) = result.maps
+    dense = np.zeros((2, 4, 4))
+    dense[:, to_array(edges.query_index, ""), to_array(edges.key_index, "")] = weights(edges)
+    groups = [{"name": "ends", "indices": [0, -1]}, {"name": "rest", "ranges": [{"start": 1, "end": 3}]}]
+    (grouped,) = maps(running, "web", instance, key_groups=[{"groups": groups}]).values()
+    expected = np.stack([dense[:, :, [0, 3]].sum(axis=2), dense[:, :, 1:3].sum(axis=2)], axis=2)
+    np.testing.assert_allclose(weights(grouped), expected, atol=1e-6)
+    assert grouped.normalised
+
+
 def test_an_images_patches_are_cells_of_a_grid(running: Running) -> None:
     buffer = BytesIO()
     Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4) * 16).save(buffer, "PNG")
@@ -138,8 +268,17 @@ def test_an_images_patches_are_cells_of_a_grid(running: Running) -> None:
     assert (numbers.name, got) == ("size", list(bundles.TARGETS))
 
 
-def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running) -> None:
-    request = attend("tiny", text(" ".join(["the cat"] * 16)), outputs=("logits",))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"pool": {"size": 12}},
+        {"quantity": attention_pb2.QUANTITY_SCORES, "selections": [{"layers": [0]}]},
+        {"key_groups": [{"groups": [{"name": f"group {place}", "indices": [place]} for place in range(20)]}]},
+    ],
+)
+def test_the_size_that_is_refused_is_near_the_size_that_is_sent(running: Running, options: dict[str, Any]) -> None:
+    request = attend("tiny", text(" ".join(["the cat"] * 16)), outputs=("logits",), **options)
     size = running.stub.Attend(request).ByteSize()
     request.attention.max_response_bytes = math.ceil(1.1 * size) + 1500
     assert running.stub.Attend(request).ByteSize() == pytest.approx(size, rel=0.01)

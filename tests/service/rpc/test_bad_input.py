@@ -315,6 +315,154 @@ CASES = [
 ]
 
 
+def grouped(*groups: dict[str, Any], instances: tuple[values_pb2.Instance, ...] = (GOOD,), **fields: Any) -> Any:
+    """Ask for sums over groups of keys."""
+    return attend("tiny", *instances, key_groups=[{"groups": groups, **fields}])
+
+
+def changed(**change: Any) -> Any:
+    """Ask for a prediction with attention changed."""
+    instance = text("the cat")
+    instance.interventions.add(**change)
+    return predict("tiny", instance)
+
+
+GROUPS = "attention.key_groups[0].groups"
+SCORES = attention_pb2.QUANTITY_SCORES
+ONES = to_tensor(np.ones(2, np.float32))
+BEAMS = service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_BEAM, hypotheses=2)
+
+
+def beams(**options: Any) -> Any:
+    request = attend("echo", GOOD, **options)
+    request.generation.CopyFrom(BEAMS)
+    return request
+
+
+INVALID = "INVALID_ARGUMENT"
+CASES += [
+    Case("negative max_classes", predict("tiny", GOOD, max_classes=-1), INVALID, "max_classes", ("-1",)),
+    Case("unknown quantity", attend("tiny", GOOD, quantity=9), INVALID, "attention.quantity", ("9",)),
+    Case(
+        "scores of a map that has none",
+        attend("tiny", GOOD, quantity=SCORES, selections=[{"names": ["pool"]}]),
+        INVALID,
+        "attention.quantity",
+        ("SCORES", "pool"),
+    ),
+    Case("scores of a model that has none", attend("paper", GOOD, quantity=SCORES), INVALID, "attention.quantity"),
+    Case(
+        "groups of scores",
+        attend("tiny", GOOD, quantity=SCORES, key_groups=[{"groups": [{"indices": [0]}]}]),
+        INVALID,
+        "attention.quantity",
+    ),
+    Case(
+        "a glob as long as a book",
+        attend("tiny", GOOD, selections=[{"names": ["*" * 257]}]),
+        INVALID,
+        "attention.selections[0].names[0]",
+        ("257", "256"),
+    ),
+    Case("no group", grouped(), INVALID, GROUPS, ("1024",)),
+    Case("too many groups", grouped(*[{"indices": [0]}] * 1025), INVALID, GROUPS, ("1025", "1024")),
+    Case("an empty group", grouped({"indices": [0]}, {"name": "x"}), INVALID, f"{GROUPS}[1]", ("no entry",)),
+    Case("an index of a group", grouped({"indices": [1, 3]}), INVALID, f"{GROUPS}[0].indices[1]", ("3 tokens",)),
+    Case(
+        "an index that the second instance lacks",
+        grouped({"indices": [2]}, instances=(GOOD, text("cat"))),
+        INVALID,
+        f"{GROUPS}[0].indices[0]",
+        ("1 tokens",),
+    ),
+    Case("a range", grouped({"ranges": [{"start": 2, "end": 2}]}), INVALID, f"{GROUPS}[0].ranges[0]", ("3 tokens",)),
+    Case(
+        "a span past the text",
+        grouped({"indices": [0]}, {"indices": [0]}, {"spans": [{"end": 3}, {"start": 90, "end": 91}]}),
+        INVALID,
+        f"{GROUPS}[2].spans[1]",
+        ("90", "3 tokens"),
+    ),
+    Case("a part", grouped({"spans": [{"end": 3, "part": "first"}]}), INVALID, f"{GROUPS}[0].spans[0].part"),
+    Case("a sentence", grouped({"spans": [{"end": 3, "sentence": 0}]}), INVALID, f"{GROUPS}[0].spans[0].sentence"),
+    Case("an input of a group", grouped({"inputs": ["title"]}), INVALID, f"{GROUPS}[0].inputs[0]", ("text",)),
+    Case(
+        "a label set that is not there",
+        grouped({"indices": [0]}, label_set="words"),
+        INVALID,
+        "attention.key_groups[0].label_set",
+        ("tokens",),
+    ),
+    Case(
+        "a label set that is not said",
+        attend("tiny", GOOD, query_groups=[{"groups": [{"indices": [0]}]}]),
+        INVALID,
+        "attention.query_groups[0].label_set",
+        ("tokens, one",),
+    ),
+    Case("unknown reduction", grouped({"indices": [0]}, reduction=9), INVALID, "attention.key_groups[0].reduction"),
+    Case(
+        "a span of what was put out",
+        beams(query_groups=[{"groups": [{"spans": [{"end": 1}]}], "label_set": "output"}]),
+        INVALID,
+        "attention.query_groups[0].groups[0].spans[0]",
+        ("indices or ranges",),
+    ),
+    Case(
+        "a group of steps that were never put out",
+        beams(query_groups=[{"groups": [{"indices": [99]}], "label_set": "output"}]),
+        INVALID,
+        "attention.query_groups[0].groups[0].indices[0]",
+        ("99",),
+    ),
+    Case("a pool of nothing", attend("tiny", GOOD, pool={"size": 0}), INVALID, "attention.pool.size", ("4096",)),
+    Case("a pool too large", attend("tiny", GOOD, pool={"size": 4097}), INVALID, "attention.pool.size", ("4097",)),
+    Case(
+        "a pool and groups",
+        attend("tiny", GOOD, pool={"size": 2}, key_groups=[{"groups": [{"indices": [0]}]}]),
+        INVALID,
+        "attention.pool",
+    ),
+    Case(
+        "a pool and keys",
+        attend("tiny", GOOD, pool={"size": 2}, selections=[{"keys": [0]}]),
+        INVALID,
+        "attention.pool",
+        ("selections[0].keys",),
+    ),
+    Case("sequences of a classifier", attend("tiny", GOOD, sequences=2), INVALID, "attention.sequences", ("generate",)),
+    Case("more sequences than hypotheses", beams(sequences=3), INVALID, "attention.sequences", ("hypotheses is 2",)),
+    Case("negative sequences", attend("echo", GOOD, sequences=-1), INVALID, "attention.sequences"),
+    Case(
+        "a change to a map that is not there",
+        changed(map="encoder.9.self", head_scales=ONES),
+        INVALID,
+        "instances[0].interventions[0].map",
+        ("encoder.0.self",),
+    ),
+    Case(
+        "a change to a map that takes none",
+        changed(map="pool", weights=ONES),
+        INVALID,
+        "instances[0].interventions[0].weights",
+        ("pool", "no interventions"),
+    ),
+    Case("a change of nothing", changed(map="pool"), INVALID, "instances[0].interventions[0]", ("head_scales",)),
+    Case(
+        "a temperature that is no number",
+        predict("echo", GOOD, generation=service_pb2.GenerationOptions(temperature=float("nan"))),
+        INVALID,
+        "generation.temperature",
+    ),
+    Case(
+        "a top_p over 1",
+        predict("echo", GOOD, generation=service_pb2.GenerationOptions(top_p=1.5)),
+        INVALID,
+        "generation.top_p",
+    ),
+]
+
+
 def call(running: Running, request: Any) -> Any:
     return (
         running.stub.Attend(request)
@@ -373,6 +521,15 @@ OF_GROWING_KEYS = attention_pb2.AttentionOptions(
             "attention.selections[0].keys",
         ),
         (generate("echo", generation=service_pb2.GenerationOptions(beams=17)), "INVALID_ARGUMENT", "generation.beams"),
+        *(
+            (generate("echo", attention=attention_pb2.AttentionOptions(**options)), "INVALID_ARGUMENT", field_)
+            for options, field_ in (
+                ({"pool": {"size": 2}}, "attention.pool"),
+                ({"query_groups": [{"groups": [{"indices": [0]}], "label_set": "output"}]}, "attention.query_groups"),
+                ({"sequences": 2}, "attention.sequences"),
+                ({"key_groups": [{"groups": [{"indices": [0]}], "label_set": "output"}]}, "attention.key_groups[0]"),
+            )
+        ),
     ],
 )
 def test_a_bad_stream_gets_a_precise_error_too(running: Running, request_: Any, code: str, field_: str) -> None:
@@ -443,7 +600,14 @@ BLAMELESS = {"INTERNAL", "UNKNOWN", "UNAVAILABLE"}
 @given(st.data())
 def test_no_mutation_of_a_request_is_the_servers_fault(running: Running, data: st.DataObject) -> None:
     request = data.draw(
-        st.sampled_from([predict("tiny", GOOD, ids(4, 5)), attend("tiny", GOOD, selections=[{"heads": [1]}])])
+        st.sampled_from(
+            [
+                predict("tiny", GOOD, ids(4, 5)),
+                attend("tiny", GOOD, selections=[{"heads": [1]}]),
+                attend("tiny", GOOD, pool={"size": 2}, top_k=1),
+                grouped({"indices": [-1], "ranges": [{"end": 2}]}, {"spans": [{"end": 5}], "inputs": ["text"]}),
+            ]
+        )
     )
     sent = bytearray(request.SerializeToString())
     for _ in range(data.draw(st.integers(1, 4))):

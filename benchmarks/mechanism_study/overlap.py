@@ -78,13 +78,13 @@ def marked(data: TaskData) -> dict[int, np.ndarray]:
     """For each document with rationales, which of the words that the model reads are marked."""
     encoder = Encoder(data.texts.tokenizer, maximum=MOVIE_WORDS)
     return {
-        index: _document_marks(encoder, document["sentences"], document["evidence"])
+        index: document_marks(encoder, document["sentences"], document["evidence"])
         for index, document in enumerate(data.held_out.documents)
         if document["evidence"]
     }
 
 
-def _document_marks(
+def document_marks(
     encoder: Encoder, sentences: list[str], evidence: Iterable[Iterable[tuple[int, int, int]]]
 ) -> np.ndarray:
     """True for marked tokens. Marks count words between spaces, the tokenizer splits some of those in several."""

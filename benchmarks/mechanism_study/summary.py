@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.mechanism_study.configurations import Configuration
 from benchmarks.mechanism_study.results import Results
@@ -65,7 +65,20 @@ def weights(entropy: dict[str, float | None]) -> list[float]:
     return [value for name, value in entropy.items() if value is not None and not name.endswith(none)]
 
 
-def smallest_difference(found: Sequence[Line]) -> float:
+class Scattered(Protocol):
+    """An accuracy with what it was measured on. deviation: over seeds."""
+
+    @property
+    def accuracy(self) -> float: ...
+    @property
+    def deviation(self) -> float: ...
+    @property
+    def seeds(self) -> int: ...
+    @property
+    def held_out(self) -> int: ...
+
+
+def smallest_difference(found: Sequence[Scattered]) -> float:
     """The difference of two lines' accuracies that a two-sided test at 5 % finds with probability 80 %.
 
     (z_0.975 + z_0.8) × the standard error of a difference: the mean line's variance over seeds, divided by the seeds,

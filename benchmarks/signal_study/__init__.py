@@ -1,0 +1,1 @@
+"""Training signals at work: each beside the same model without it."""

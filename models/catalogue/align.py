@@ -48,6 +48,7 @@ def entry(
     small_score: Callable[[], Score] = ScaledDot,
     score: Callable[[Texts], Score] = lambda t: ScaledDot(),
     score_name: str = SCALED,
+    note: str = "",
 ) -> Mechanism:
     """A row whose mechanism is an alignment: small for the tests, and at the sizes of a task model."""
     return Mechanism(
@@ -58,6 +59,7 @@ def entry(
         build=lambda: Attention(score=small_score(), align=small()),
         context_fields=tuple(f for f in small().context_fields if not f.endswith("positions")),
         align=align,
+        note=note,
         served=attended(lambda t: Attention(score=score(t), align=align(t)), score=score_name, align=name),
     )
 
@@ -149,6 +151,7 @@ ALIGNS: tuple[Mechanism, ...] = (
         DistanceAware,
         lambda: DistanceAware(radius=3),
         lambda t: DistanceAware(radius=2 * RADIUS),
+        note="distances are words apart in the text; trees and graphs are for callers of the module to give",
     ),
     entry(
         "C17",

@@ -73,6 +73,7 @@ LEVELS: tuple[Mechanism, ...] = (
             "character_mask": ("batch", "key"),
         },
         served=letters_forms.via(),
+        note="a word's letters follow from its id, so that a word outside the vocabulary has none",
     ),
     Mechanism(
         row="E3",

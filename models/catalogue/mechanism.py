@@ -107,6 +107,7 @@ class Mechanism:
     score: Callable[[Texts], Score] | None = None  # itself at the sizes of a task model, where it is a score
     align: Callable[[Texts], Align] | None = None  # likewise, where it is an alignment
     served: ServedForm | None = None  # None for what is there to train with: nothing of it is in a served graph
+    note: str = ""  # what its served form stands for, where that is not the paper's own
 
     def serve(self, texts: Texts) -> Built:
         """The small task model that serves it, untrained, and its card. Raises: ValueError where it only trains."""
@@ -168,6 +169,7 @@ class Mechanism:
             "reads": list(self.context_fields),
             "outputs": list(self.outputs),
             "task": self.served.task if self.served else None,
+            "note": self.note,
         }
 
     def explain(self) -> str:
@@ -178,6 +180,8 @@ class Mechanism:
             "",
             f"  {self.module.__module__}.{self.module.__name__}({', '.join(self.parameters)})",
         ]
+        if self.note:
+            lines.append(f"  Served: {self.note}.")
         if self.capabilities:
             lines.append(f"  {', '.join(name.replace('_', ' ') for name in self.capabilities)}")
         return "\n".join(line.rstrip() for line in lines)

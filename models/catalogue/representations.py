@@ -63,5 +63,6 @@ REPRESENTATIONS: tuple[Mechanism, ...] = (
         name="contextualised meta-embeddings",
         build=lambda: MetaEmbedding(pool=pool(2), sizes=SIZES, d=D, encode=Neighbours(d_in=D, d_out=2)),
         served=forms.meta(contextualised=True),
+        note="a convolution over five words reads each embedding where the paper has a BiLSTM",
     ),
 )

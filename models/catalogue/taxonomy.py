@@ -13,7 +13,8 @@ Written by `make docs` from the registry and from what tests proved when they la
 A mark ✓ says that tests passed for each mechanism of the row, and that the class named here took part in them: its
 outputs equal an oracle's in `tests/oracles`, written from the paper (**oracle**); its exported graph gives what PyTorch
 gives at sizes that were not exported (**exported**); and a server answers with its weights over a socket what PyTorch
-answers (**served**). What is only there to train with (–) is not exported or served.
+answers (**served**). What is only there to train with (–) is not exported or served. Where a served form stands for
+another idea than the paper's, it says so after the class.
 
 | row | name | where | mechanisms | equations | oracle | exported | served | done |
 |---|---|---|---|---|---|---|---|---|
@@ -47,12 +48,18 @@ def line(row: Row, found: Sequence[Mechanism], evidence: Evidence) -> str:
         row.id,
         row.name,
         row.source,
-        ", ".join(f"{m.name} (`{m.module.__name__}`)" for m in found) or "none",
+        ", ".join(named(m) for m in found) or "none",
         "; ".join(dict.fromkeys(m.equation for m in found)),
         *marks,
         NO if NO in marks else YES,
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def named(mechanism: Mechanism) -> str:
+    """A mechanism with its class, and what its served form stands for where that is not the paper's own."""
+    called = f"{mechanism.name} (`{mechanism.module.__name__}`)"
+    return f"{called}; served: {mechanism.note}" if mechanism.note else called
 
 
 def mark(found: Sequence[Mechanism], names: Collection[str], *, served_only: bool = False) -> str:

@@ -24,15 +24,16 @@ def entmax15(scores: Tensor) -> Tensor:
     with torch.no_grad():
         threshold = _sorted_threshold(scaled)
         for _ in range(REFINING_STEPS):
-            threshold = _square_step(threshold, scaled)
+            # No weight exceeds 1, so τ is at least -1: a step from beyond the support may land anywhere.
+            threshold = _square_step(threshold, scaled).clamp(min=-1)
     return (scaled - _square_step(threshold, scaled)).clamp(min=0).square()
 
 
 def _square_step(threshold: Tensor, scaled: Tensor) -> Tensor:
-    """`_newton_step` for α = 1.5. No weight exceeds 1, so τ is at least -1 wherever a step lands."""
+    """`_newton_step` for α = 1.5."""
     above = (scaled - threshold).clamp(min=0)
     slope = 2 * above.sum(-1, keepdim=True).detach()
-    return (threshold + (above.square().sum(-1, keepdim=True) - 1) / slope.clamp(min=1e-6)).clamp(min=-1)
+    return threshold + (above.square().sum(-1, keepdim=True) - 1) / slope.clamp(min=1e-6)
 
 
 def _sorted_threshold(scaled: Tensor) -> Tensor:

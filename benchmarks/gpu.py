@@ -20,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 
+from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder, read_bundle
 from bundle.rows import Row
 from bundle.samples import Sample, read_samples
 from bundle.values import Array
 from bundle.wire import instance_from_wire
 from service.engine.engine import Engine
-from service.engine.jobs import Call
+from service.engine.jobs import AdmittedCall
 from service.engine.model import Model
 from service.engine.providers import CUDA, Provider, choose_provider
 from service.engine.types import Answer, Query
@@ -102,8 +103,8 @@ def report(model: Model, folder: BundleFolder, seconds: float, rounds: int) -> R
 
 def run(model: Model, rows: list[Row]) -> list[Answer]:
     """Answer rows as one batch, with every map."""
-    query = Query(tuple(rows), frozenset(each.name for each in model.description.maps))
-    jobs = model.jobs(Call(query, lambda index, event: None), count(), time.monotonic_ns())
+    query = model.seeded(Query(tuple(rows), frozenset((each.name, WEIGHTS) for each in model.description.maps)))
+    jobs = model.jobs(AdmittedCall(query, lambda index, event: None), count(), time.monotonic_ns())
     answers = {
         job.index: event for happened in model.runner.run(jobs) for job, event in happened if isinstance(event, Answer)
     }
@@ -115,7 +116,7 @@ def differences(answer: Answer, sample: Sample) -> Iterator[tuple[str, float]]:
     for name, expected in sample.outputs.items():
         yield name, largest(answer.outputs[name], expected)
     for name, weights in sample.maps.items():
-        yield name, largest(answer.maps[name].weights, weights.weights)
+        yield name, largest(answer.maps[name, WEIGHTS].weights, weights.weights)
 
 
 def largest(actual: Array, expected: Array) -> float:

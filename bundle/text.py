@@ -110,12 +110,13 @@ class Encoder:
     def _encodings(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[tuple[Any, bool]]:
         """Encode each, and tell whether it was cut."""
         whole = self._whole.encode_batch(list(texts), add_special_tokens=self._special_tokens)
-        if not self._maximum:
-            return [(each, False) for each in whole]
-        long = [place for place, each in enumerate(whole) if len(each) > self._maximum]
-        cut = self._cut.encode_batch([texts[place] for place in long], add_special_tokens=self._special_tokens)
-        shorter = dict(zip(long, cut, strict=True))
-        return [(shorter.get(place, each), place in shorter) for place, each in enumerate(whole)]
+        long = [place for place, each in enumerate(whole) if self._maximum and len(each) > self._maximum]
+        found = [(each, False) for each in whole]
+        if long:
+            again = self._cut.encode_batch([texts[place] for place in long], add_special_tokens=self._special_tokens)
+            for place, each in zip(long, again, strict=True):
+                found[place] = (each, True)
+        return found
 
     def _text(self, text: str, encoding: Any, cut: bool) -> Encoded:
         offsets = encoding.offsets  # every attribute of the library is made anew each time it is read

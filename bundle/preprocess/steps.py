@@ -128,7 +128,7 @@ class InputSteps:
         """Label sets of tensors that were sent, of which nothing is known but how many entries there are."""
         labels = {}
         for each in self.setting.label_sets:
-            if each.tensor:
+            if each.tensor and not each.HasField("grid"):
                 names = [axis.name for axis in self.setting.tensors[each.tensor].description.dimensions]
                 size = tensors[each.tensor].shape[names.index(each.dimension)]
                 inputs = (self.description.name,)

@@ -1,6 +1,7 @@
 """Sums and means over groups of keys or queries. A feature axis behind the others stays as it is."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -100,14 +101,15 @@ def _columns(
 ) -> Iterator[Floats]:
     """Give for each group of columns the sum (or mean) of its edges in each row: [head, row, …]."""
     heads, rest = weights.shape[0], weights.shape[2:]
-    flat = np.moveaxis(weights.reshape(heads, len(row), -1), 2, 1).reshape(-1, len(row))  # a line a head and feature
+    features = prod(rest)
+    lines = np.moveaxis(weights.reshape(heads, len(row), features), 2, 1).reshape(heads * features, len(row))
     for group in groups:
         member = np.zeros(size, dtype=bool)
         member[group] = True
         edges = np.flatnonzero(member[column])
         own = row[edges]
-        sums = np.stack([np.bincount(own, line[edges], rows) for line in flat]) / _divisor(group, reduction)
-        yield np.moveaxis(sums.reshape(heads, -1, rows), 1, 2).reshape(heads, rows, *rest).astype(np.float32)
+        sums = np.stack([np.bincount(own, line[edges], rows) for line in lines]) / _divisor(group, reduction)
+        yield np.moveaxis(sums.reshape(heads, features, rows), 1, 2).reshape(heads, rows, *rest).astype(np.float32)
 
 
 def _divisor(group: Indices, reduction: GroupReduction) -> int:

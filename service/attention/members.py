@@ -17,6 +17,7 @@ Indices = npt.NDArray[np.intp]
 # Overlapping groups cost time in proportion to how often they name an entry: so often in all, or so often an entry.
 MOST_MEMBERS = 100_000
 MOST_TIMES = 16
+_MOST_LENGTHS = 8  # of axes, whose groups are kept
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class AxisGroups:
         if not self._places_alone:
             return self._found(own, labels)
         if own.size not in self._by_size:
+            if len(self._by_size) >= _MOST_LENGTHS:
+                self._by_size.clear()
             self._by_size[own.size] = self._found(own, labels)
         return self._by_size[own.size]
 

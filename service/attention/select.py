@@ -17,6 +17,7 @@ from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import Selection
 
 _MOST_NAMED = 12
+_MOST_LENGTHS = 8  # of axes, whose indices are kept
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,22 @@ class IndexList:
         """The indices as an array, made once a call."""
         return np.array(self.indices, dtype=np.intp)
 
+    @cached_property
+    def _found(self) -> dict[int, npt.NDArray[np.intp]]:
+        """The indices on axes of some lengths."""
+        return {}
+
+    def on_axis(self, size: int, what: str) -> npt.NDArray[np.intp]:
+        """Give the indices on an axis, ascending and without negative ones; found once for all maps of a length.
+
+        Raises: InputError as `resolve`.
+        """
+        if size not in self._found:
+            if len(self._found) >= _MOST_LENGTHS:
+                self._found.clear()
+            self._found[size] = np.unique(resolve(self, size, what))
+        return self._found[size]
+
 
 @dataclass(frozen=True)
 class SelectedMap:
@@ -43,6 +60,16 @@ class SelectedMap:
     heads: tuple[int, ...]
     queries: tuple[IndexList, ...] | None = None
     keys: tuple[IndexList, ...] | None = None
+
+    @cached_property
+    def distinct_queries(self) -> int | None:
+        """How many different queries are named; None for all of them."""
+        return _distinct(self.queries)
+
+    @cached_property
+    def distinct_keys(self) -> int | None:
+        """How many different keys are named; None for all of them."""
+        return _distinct(self.keys)
 
 
 def select_maps(
@@ -94,7 +121,8 @@ def indices(wanted: Sequence[IndexList] | None, size: int, what: str) -> npt.NDA
     """
     if wanted is None:
         return None
-    return np.unique(np.concatenate([resolve(each, size, what) for each in wanted]))
+    found = [each.on_axis(size, what) for each in wanted]
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
 def resolve(wanted: IndexList, size: int, what: str) -> npt.NDArray[np.intp]:
@@ -190,6 +218,10 @@ def _add(to: dict[str, list[IndexList] | None], name: str, field: str, values: t
         to[name] = None
     elif gathered is not None:
         gathered.append(IndexList(field, values))
+
+
+def _distinct(wanted: Sequence[IndexList] | None) -> int | None:
+    return None if wanted is None else len(np.unique(np.concatenate([each.array for each in wanted])))
 
 
 def _all_or(wanted: list[IndexList] | None) -> tuple[IndexList, ...] | None:

@@ -8,7 +8,7 @@ from bundle.errors import InputError
 from limelight.v1 import model_pb2
 from service.attention.options import Encoding, HeadReduction, Options, Pooling, Selection
 from service.attention.plan import SCORES, AttentionPlan, head_count, plan_attention, rollout_description
-from service.attention.select import IndexList, SelectedMap
+from service.attention.select import SelectedMap
 
 _INDEX_BYTES = 8  # an edge's query and key, INT32 each
 _SCALE_BYTES = 4
@@ -119,7 +119,7 @@ def _axes(description: model_pb2.MapDescription) -> tuple[str, str]:
 def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: AxisSizes) -> int:
     description, options = selected.description, plan.options
     query_size, key_size = sizes.labels[description.query_labels], sizes.labels[description.key_labels]
-    queries, keys = _count(selected.queries, query_size), _count(selected.keys, key_size)
+    queries, keys = _count(selected.distinct_queries, query_size), _count(selected.distinct_keys, key_size)
     listed = len(selected.heads) * _varint(description.heads)
     edges = None
     if description.form == model_pb2.MAP_FORM_EDGES:
@@ -152,10 +152,8 @@ def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: Ax
     return total + named + 2 * _DERIVED_NAME + _FRAME
 
 
-def _count(wanted: Sequence[IndexList] | None, size: int) -> int:
-    if wanted is None:
-        return size
-    return min(size, len({index for each in wanted for index in each.indices}))
+def _count(distinct: int | None, size: int) -> int:
+    return size if distinct is None else min(size, distinct)
 
 
 def _varint(largest: int) -> int:

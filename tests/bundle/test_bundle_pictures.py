@@ -94,9 +94,13 @@ def test_stretching_covers_the_whole_image() -> None:
     assert region(row(bundle(resized(4, 4)), NUMBERS)) == (0, 0, 12, 8)
 
 
-def test_a_grid_has_no_region_where_tensors_were_sent() -> None:
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_grid_has_no_region_where_tensors_were_sent(counted: bool) -> None:
     pixels = TensorValue(np.zeros((1, 4, 4), np.float32))
-    made = Preprocessor.from_parts(bundle(resized(4, 4)), {}).row({"pixels": pixels})
+    whole = bundle(resized(4, 4))
+    if counted:
+        whole.description.label_sets[0].tensor, whole.description.label_sets[0].dimension = "pixels", "row"
+    made = Preprocessor.from_parts(whole, {}).row({"pixels": pixels})
     grid = made.labels["cells"].grid
     assert grid is not None and not grid.HasField("region")
     assert (made.labels["cells"].size, made.labels["cells"].inputs) == (5, ("image",))

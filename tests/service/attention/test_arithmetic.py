@@ -12,7 +12,7 @@ from service.attention.encode import encode_dense, encode_edges
 from service.attention.heads import Floats, mean_of_scores, reduce_heads
 from service.attention.options import Encoding, HeadReduction
 from service.attention.rollout import rollout
-from service.attention.topk import top_k, top_k_edges
+from service.attention.topk import left_out, left_out_edges, top_k, top_k_edges
 
 weights_of = hnp.arrays(
     np.float32,
@@ -52,11 +52,11 @@ def test_rows_of_a_rollout_sum_to_one(layers: npt.NDArray[np.float32]) -> None:
 
 def test_top_1_is_the_union_over_heads_with_every_heads_weights() -> None:
     weights = floats([[[0.1, 0.2, 0.7]], [[0.6, 0.3, 0.1]]])
-    kept, query, key, left_out = top_k(weights, 1)
+    kept, query, key, flags = top_k(weights, 1)
     assert query.tolist() == [0, 0]
     assert key.tolist() == [0, 2]
     np.testing.assert_array_equal(kept, floats([[0.1, 0.7], [0.6, 0.1]]))
-    np.testing.assert_allclose(left_out, [[0.2], [0.3]], rtol=1e-6)
+    np.testing.assert_allclose(left_out(weights, flags), [[0.2], [0.3]], rtol=1e-6)
 
 
 def test_of_equal_weights_the_lowest_keys_are_kept() -> None:
@@ -71,8 +71,7 @@ def test_top_k_is_what_sorting_each_row_gives(weights: Floats, k: int) -> None:
         for query, row in enumerate(head):
             ranked = sorted(range(len(row)), key=lambda key: (-row[key] if not np.isnan(row[key]) else np.inf, key))
             expected |= {(query, key) for key in ranked[:k]}
-    kept, query_index, key_index, left_out = top_k(weights, k)
-    assert left_out.shape == weights.shape[:2]
+    kept, query_index, key_index, _ = top_k(weights, k)
     assert list(zip(query_index.tolist(), key_index.tolist(), strict=True)) == sorted(expected)
     np.testing.assert_array_equal(kept, weights[:, query_index, key_index])
 
@@ -81,12 +80,13 @@ def test_top_k_is_what_sorting_each_row_gives(weights: Floats, k: int) -> None:
 def test_top_k_of_edges_is_top_k_of_the_same_weights_as_a_rectangle(weights: Floats, k: int) -> None:
     query, key = np.indices(weights.shape[1:]).reshape(2, -1)
     flat = weights.reshape(weights.shape[0], -1)
-    chosen, left_out = top_k_edges(flat, query, weights.shape[1], k)
-    kept, query_index, key_index, expected = top_k(weights, k)
+    chosen = top_k_edges(flat, query, k)
+    kept, query_index, key_index, flags = top_k(weights, k)
     np.testing.assert_array_equal(flat[:, chosen], kept)
     np.testing.assert_array_equal(query[chosen], query_index)
     np.testing.assert_array_equal(key[chosen], key_index)
-    np.testing.assert_allclose(left_out, expected, rtol=1e-5, atol=1e-6)
+    rest = left_out_edges(flat, query, weights.shape[1], chosen)
+    np.testing.assert_allclose(rest, left_out(weights, flags), rtol=1e-5, atol=1e-6)
 
 
 def test_the_mean_of_scores_is_over_the_heads_that_may_attend_there() -> None:

@@ -215,6 +215,29 @@ def test_a_pooled_cell_is_the_largest_or_the_mean_of_what_it_covers(
         assert labels.parent == name.split(".")[0]
 
 
+@pytest.mark.parametrize("features", [0, 2])
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(),
+        Options(key_groups=groups("key", [[0, 1], [2]], SUM)),
+        Options(query_groups=groups("query", [[0, 1]], MEAN)),
+        Options(query_groups=groups("query", [[0, 1]], MEAN), key_groups=groups("key", [[0]], MEAN)),
+        Options(pool=Pooling(2)),
+        Options(pool=Pooling(2, PoolReduction.MEAN)),
+        Options(reduce_heads=HeadReduction.MEAN),
+        Options(encoding=Encoding.UINT8),
+        Options(top_k=2),
+    ],
+)
+def test_a_map_without_any_edge_is_a_map_of_nothing(options: Options, features: int) -> None:
+    if options.top_k and features:
+        return
+    (finished,) = applied(whole(1, features=features) * 0, options, edges=True).maps
+    assert not finished.weights.any()
+    assert not finished.part.has_edges or finished.weights.shape[1] == 0
+
+
 def test_a_pooled_cell_of_scores_without_an_edge_has_the_lowest() -> None:
     weights = np.zeros((HEADS, QUERIES, KEYS), np.float32)
     weights[:, 0, 0] = -3.0

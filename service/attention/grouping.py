@@ -11,6 +11,7 @@ from service.attention.members import Indices, Members
 from service.attention.options import GroupReduction
 
 Places = Sequence[Indices]
+_MOST_AT_ONCE = 4_000_000  # numbers
 
 
 def kept_places(members: Members, kept: Indices | None) -> list[Indices]:
@@ -67,16 +68,14 @@ def group_edges(
 
     Shapes: weights [head, edge, …], query, key [edge] among `shape` queries and keys -> [head, query, key, …].
     """
-    columns: list[Floats] = []
-    if keys is not None:
-        for column in _columns(weights, query, key, shape[0], shape[1], keys, key_reduction):
-            part = column[:, :, np.newaxis]
-            columns.append(part if queries is None else group_axis(part, 1, queries, query_reduction))
-        return np.concatenate(columns, axis=2)
-    assert queries is not None
-    for row in _columns(weights, key, query, shape[1], shape[0], queries, query_reduction):
-        columns.append(row[:, np.newaxis])
-    return np.concatenate(columns, axis=1)
+    if keys is None:
+        assert queries is not None
+        rows = list(_chunks(weights, key, query, shape[1], shape[0], queries, query_reduction))
+        return np.swapaxes(np.concatenate(rows, axis=2), 1, 2)
+    columns = _chunks(weights, query, key, shape[0], shape[1], keys, key_reduction)
+    if queries is not None:
+        columns = (group_axis(chunk, 1, queries, query_reduction) for chunk in columns)
+    return np.concatenate(list(columns), axis=2)
 
 
 def mixes_empty_rows(empty: npt.NDArray[np.bool_], axis: int, groups: Places | None = None) -> bool:
@@ -90,7 +89,7 @@ def mixes_empty_rows(empty: npt.NDArray[np.bool_], axis: int, groups: Places | N
     return any(mixes_empty_rows(part, axis) for part in parts)
 
 
-def _columns(
+def _chunks(
     weights: Floats,
     row: Indices,
     column: Indices,
@@ -99,17 +98,29 @@ def _columns(
     groups: Places,
     reduction: GroupReduction,
 ) -> Iterator[Floats]:
-    """Give for each group of columns the sum (or mean) of its edges in each row: [head, row, …]."""
+    """Group the `size` columns of a map of edges, some groups at a time: [head, row, group, …].
+
+    Never is much more held at once than the edges, however many rows there are.
+    """
     heads, rest = weights.shape[0], weights.shape[2:]
     features = prod(rest)
     lines = np.moveaxis(weights.reshape(heads, len(row), features), 2, 1).reshape(heads * features, len(row))
-    for group in groups:
-        member = np.zeros(size, dtype=bool)
-        member[group] = True
-        edges = np.flatnonzero(member[column])
-        own = row[edges]
-        sums = np.stack([np.bincount(own, line[edges], rows) for line in lines]) / _divisor(group, reduction)
-        yield np.moveaxis(sums.reshape(heads, features, rows), 1, 2).reshape(heads, rows, *rest).astype(np.float32)
+    at_once = max(1, _MOST_AT_ONCE // max(1, rows * len(lines)))
+    for first in range(0, len(groups), at_once):
+        chunk = groups[first : first + at_once]
+        edges = [_edges_of(group, column, size) for group in chunk]
+        cell = np.concatenate([row[own] * len(chunk) + place for place, own in enumerate(edges)])
+        every = np.concatenate(edges)
+        sums = np.stack([np.bincount(cell, line[every], rows * len(chunk)) for line in lines])
+        shaped = sums.reshape(heads, features, rows, len(chunk)) / [_divisor(group, reduction) for group in chunk]
+        yield np.moveaxis(shaped, 1, 3).reshape(heads, rows, len(chunk), *rest).astype(np.float32)
+
+
+def _edges_of(group: Indices, column: Indices, size: int) -> Indices:
+    """Find the edges whose column is a member of a group."""
+    member = np.zeros(size, dtype=bool)
+    member[group] = True
+    return np.flatnonzero(member[column])
 
 
 def _divisor(group: Indices, reduction: GroupReduction) -> int:

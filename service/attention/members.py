@@ -17,7 +17,7 @@ Indices = npt.NDArray[np.intp]
 # Overlapping groups cost time in proportion to how often they name an entry: so often in all, or so often an entry.
 MOST_MEMBERS = 100_000
 MOST_TIMES = 16
-_MOST_LENGTHS = 8  # of axes, whose groups are kept
+_MOST_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,16 @@ class Members:
 
 
 class AxisGroups:
-    """The groups of one label set, for every instance of a call; those by place are found once for each length."""
+    """The groups of one label set, for every instance of a call: those by place are found once for each length of the
+    axis, all others once for all maps of an instance.
+    """
 
     def __init__(self, grouping: Grouping, label_set: str) -> None:
         self.grouping = grouping
         self.label_set = label_set
         self._places_alone = not any(each.spans or each.inputs for each in grouping.groups)
-        self._by_size: dict[int, Members] = {}
+        # With the label set that an entry is of: it must live as long as its identity is the key.
+        self._found: dict[int, tuple[Labels, Members]] = {}
 
     @property
     def names(self) -> list[str]:
@@ -54,15 +57,14 @@ class AxisGroups:
         Raises: InputError naming the index, range, span or input that matches nothing.
         """
         own = labels[self.label_set]
-        if not self._places_alone:
-            return self._found(own, labels)
-        if own.size not in self._by_size:
-            if len(self._by_size) >= _MOST_LENGTHS:
-                self._by_size.clear()
-            self._by_size[own.size] = self._found(own, labels)
-        return self._by_size[own.size]
+        key = own.size if self._places_alone else id(own)
+        if key not in self._found:
+            if len(self._found) >= _MOST_KEPT:
+                self._found.clear()
+            self._found[key] = own, self._find(own, labels)
+        return self._found[key][1]
 
-    def _found(self, own: Labels, labels: Mapping[str, Labels]) -> Members:
+    def _find(self, own: Labels, labels: Mapping[str, Labels]) -> Members:
         field, axis = self.grouping.field, _Axis(own, labels.get(own.parent))
         most = max(MOST_MEMBERS, MOST_TIMES * own.size)
         groups: list[Indices] = []

@@ -12,6 +12,7 @@ from bundle.errors import InputError
 from bundle.maps import MapWeights
 from bundle.wire import labels_to_wire
 from limelight.v1 import attention_pb2, model_pb2
+from service.attention import grouping
 from service.attention.apply import Applied, apply
 from service.attention.heads import Floats
 from service.attention.options import (
@@ -143,6 +144,21 @@ def test_groups_are_what_loops_over_their_members_give(
     for name, labels in answer.labels.items():
         assert list(labels.texts) == [f"group {place}" for place in range(labels.size)]
         assert labels.parent == name.split(".")[0]
+
+
+@pytest.mark.parametrize("features", [0, 2])
+def test_groups_of_many_edges_are_the_same_a_few_at_a_time(features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = whole(5, features=features)
+    members = [[0, 1], [2], [3, 4, 0], [-1], [1, 2]]
+    for options in (
+        Options(key_groups=groups("key", members, SUM)),
+        Options(query_groups=groups("query", [[0], [1, 2], [3, 0]], MEAN)),
+        Options(key_groups=groups("key", members, MEAN), query_groups=groups("query", [[0, 3], [1, 2]], SUM)),
+    ):
+        monkeypatch.undo()
+        at_once = run(weights, options, edges=True).weights
+        monkeypatch.setattr(grouping, "_MOST_AT_ONCE", 2 * QUERIES * HEADS * max(1, features))
+        np.testing.assert_array_equal(run(weights, options, edges=True).weights, at_once)
 
 
 @settings(max_examples=40, deadline=None)
@@ -414,7 +430,7 @@ def test_what_cannot_go_together_is_refused_before_anything_runs(options: Option
 def test_a_label_set_that_no_selected_map_has_there_is_named_with_those_there_are() -> None:
     maps = [a_map(), map_of("other.0", query_labels="queries", key_labels="words")]
     some = Group("", (0,))
-    for grouping, says in (
+    for asked, says in (
         (
             (Grouping("attention.key_groups[0]", (some,), SUM),),
             "is missing; the keys of the selected maps are of keys, words",
@@ -422,7 +438,7 @@ def test_a_label_set_that_no_selected_map_has_there_is_named_with_those_there_ar
         ((Grouping("attention.key_groups[0]", (some,), SUM, "queries"),), "is 'queries'; the keys of the"),
     ):
         with pytest.raises(InputError) as caught:
-            plan_attention(maps, Options(key_groups=grouping))
+            plan_attention(maps, Options(key_groups=asked))
         assert caught.value.field == "attention.key_groups[0].label_set"
         assert says in caught.value.message
     twice = tuple(Grouping(f"attention.query_groups[{place}]", (some,), SUM, "queries") for place in (0, 1))
@@ -448,10 +464,10 @@ def test_a_quantity_that_some_maps_lack_leaves_them_out_unless_they_are_named() 
 
 def test_maps_of_other_label_sets_stay_as_they_are() -> None:
     maps = [a_map(), map_of("other.0", query_labels="queries", key_labels="words")]
-    grouping = (Grouping("attention.key_groups[0]", (Group("all", ranges=((0, 0),)),), SUM, "words"),)
+    everything = (Grouping("attention.key_groups[0]", (Group("all", ranges=((0, 0),)),), SUM, "words"),)
     weights = {"layer.0": MapWeights(whole(1)), "other.0": MapWeights(whole(2))}
     labels = labels_of({**SIZES, "words": KEYS})
-    first, second = apply(plan_attention(maps, Options(key_groups=grouping)), keyed(weights), labels).maps
+    first, second = apply(plan_attention(maps, Options(key_groups=everything)), keyed(weights), labels).maps
     np.testing.assert_array_equal(first.weights, weights["layer.0"].weights)
     assert (first.part.key_labels, second.part.key_labels) == ("keys", "words.key_groups")
     assert second.weights.shape == (HEADS, QUERIES, 1)

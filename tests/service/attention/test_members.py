@@ -1,5 +1,7 @@
 """Which entries groups name: by index, range, part of a text, input; and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -165,3 +167,10 @@ def test_groups_by_place_are_found_once_for_each_length() -> None:
     other = axis.members({"tokens": Labels("tokens", TOKENS, 3)})
     assert first is again
     assert [each.groups[0].tolist() for each in (first, other)] == [[4], [2]]
+
+
+def test_groups_by_span_are_found_once_for_all_maps_of_an_instance() -> None:
+    axis = AxisGroups(Grouping(FIELD, (Group("", spans=(Span(0, 3),)),), GroupReduction.SUM), "tokens")
+    assert axis.members({"tokens": TEXT}) is axis.members({"tokens": TEXT})
+    later = replace(TEXT, starts=[0, 9, 4, 7, 0], ends=[0, 12, 7, 8, 3])
+    assert axis.members({"tokens": later}).groups[0].tolist() == [4]

@@ -13,9 +13,10 @@ Proofs = dict[str, list[str]]  # classes that took part, by "kind name"
 
 @dataclass
 class Ledger:
-    """Proofs by test. kinds: those that this session added to."""
+    """Proofs by test. fresh: those that this session added; kinds: of what kinds they are."""
 
     tests: dict[str, Proofs] = field(default_factory=dict)
+    fresh: dict[str, Proofs] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
 
     @classmethod
@@ -30,7 +31,8 @@ class Ledger:
         proofs = [value for name, value in report.user_properties if name == PROOF]
         self.tests.pop(report.nodeid, None)
         if proofs and report.passed:
-            self.tests[report.nodeid] = {f"{kind} {name}": list(classes) for kind, name, classes in proofs}
+            made = {f"{kind} {name}": list(classes) for kind, name, classes in proofs}
+            self.tests[report.nodeid] = self.fresh[report.nodeid] = made
             self.kinds |= {kind for kind, _, _ in proofs}
 
     def write(self, file: Path = FILE) -> None:

@@ -145,7 +145,7 @@ agraph (int64[B, N] ids, bool[B, N] mask)
         [
             _labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
             _labels("one", apb.LABEL_KIND_ONE),
-            _labels("sides", apb.LABEL_KIND_LATENTS, names=["left", "right"]),
+            _labels("sides", apb.LABEL_KIND_HEADS, names=["left", "right"]),
         ]
     )
     graph_outputs = "logits features tags pooled".split()

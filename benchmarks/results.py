@@ -35,7 +35,9 @@ class Run:
 
     def command(self, data: Path) -> list[str]:
         """The arguments of `limelight`."""
-        where = ["--data", str(data / self.data), "--name", self.data, "--licence", self.licence] if self.data else []
+        where = (
+            ["--data", str(data / self.data), "--data-name", self.data, "--licence", self.licence] if self.data else []
+        )
         return ["train", self.model, *where, *self.options]
 
 

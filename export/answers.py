@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bundle.maps import MapWeights, canonical, cut, nested_mask_name
-from bundle.rows import Labels, Row
+from bundle.rows import Labels, Row, cut_output
 from bundle.values import Array
 from export.interface import map_axes
 from export.stepping import Unrolled
@@ -24,7 +24,10 @@ class RowAnswer:
 def one_pass(card: Card, answered: Mapping[str, Array], row: Row, place: int) -> RowAnswer:
     """Take one row's part of what a graph put out for a batch."""
     return RowAnswer(
-        {each.name: _cut_output(answered[each.name][place], each, row) for each in card.description.outputs},
+        {
+            each.name: cut_output(answered[each.name][place], each.dimensions, row.sizes)
+            for each in card.description.outputs
+        },
         {each.name: _cut_map(card, answered, each, row, place) for each in card.description.maps},
     )
 
@@ -46,7 +49,7 @@ def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer
         if output.name == card.generation.scores_output:
             outputs[output.name] = unrolled.scores[place]
         else:
-            outputs[output.name] = _cut_output(unrolled.encoded[output.name][place], output, row)
+            outputs[output.name] = cut_output(unrolled.encoded[output.name][place], output.dimensions, row.sizes)
     maps = {}
     for each in card.description.maps:
         if each.name in unrolled.maps:
@@ -56,12 +59,10 @@ def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer
     return RowAnswer(outputs, maps, tuple(int(token) for token in unrolled.tokens[place]))
 
 
-def _cut_output(array: Array, description: model_pb2.OutputDescription, row: Row) -> Array:
-    return array[tuple(slice(each.size or row.sizes.get(each.name)) for each in description.dimensions)]
-
-
 def _cut_map(
     card: Card, answered: Mapping[str, Array], description: model_pb2.MapDescription, row: Row, place: int
 ) -> MapWeights:
     whole = canonical(answered[description.name], map_axes(card, description.name))
-    return cut(whole[place], description, row.labels, row, nested_mask_name(card.description, description))
+    return cut(
+        whole[place], description, row.labels, row, nested_mask_name(card.description, description, card.bound())
+    )

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bundle.preprocess import Preprocessor
-from bundle.rows import Row, collate
+from bundle.rows import BoundTensor, Row, collate
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, TensorValue
 from bundle.wire import DTYPES
 from export.interface import BATCH, input_tensors
-from limelight.v1 import model_pb2
 from models.cards.card import Card
 
 NEUTRAL_NOISE: Mapping[int, float] = {
@@ -20,18 +18,13 @@ NEUTRAL_NOISE: Mapping[int, float] = {
 }
 
 
-def bundle_of(card: Card) -> bundle_pb2.Bundle:
-    """Make the part of the bundle that preprocessing reads."""
-    return bundle_pb2.Bundle(description=card.description, preprocessing=card.preprocessing, noise=card.noise)
-
-
 class Cases:
     """Makes rows of a model's input tensors: ids within their range, ragged lengths, padding as a caller pads."""
 
     def __init__(self, card: Card, *, seed: int = 0) -> None:
         self._card = card
         self._random = np.random.default_rng(seed)
-        self._preprocessor = Preprocessor.from_parts(bundle_of(card), card.files)
+        self._preprocessor = card.preprocessor()
 
     def row(self, sizes: Mapping[str, int]) -> Row:
         """Make one row, from tensors sent as a caller may send them: masks and labels come from preprocessing."""
@@ -56,21 +49,21 @@ class Cases:
         drawn[-1] = dict.fromkeys(maxima, 1)
         return [self.row(sizes) for sizes in drawn]
 
-    def _tensor(
-        self, description: model_pb2.TensorDescription, sizes: Mapping[str, int], lengths: dict[tuple[str, ...], Array]
-    ) -> Array:
+    def _tensor(self, tensor: BoundTensor, sizes: Mapping[str, int], lengths: dict[tuple[str, ...], Array]) -> Array:
+        description = tensor.description
         names = tuple(dimension.name for dimension in description.dimensions)
         shape = tuple(dimension.size or sizes[dimension.name] for dimension in description.dimensions)
-        values = self._values(description, shape)
-        if not description.mask or len(shape) < 2 or description.dimensions[-1].size:
+        values = self._values(tensor, shape)
+        if not tensor.mask or len(shape) < 2 or description.dimensions[-1].size:
             return values
         if names not in lengths:  # tensors of the same axes are ragged in the same way
             lengths[names] = self._random.integers(1, shape[-1] + 1, (*shape[:-1], 1))
             lengths[names].flat[0] = shape[-1]
         padding = np.arange(shape[-1]) >= lengths[names]
-        return np.where(padding, np.asarray(description.pad_value, values.dtype), values)
+        return np.where(padding, np.asarray(tensor.pad_value, values.dtype), values)
 
-    def _values(self, description: model_pb2.TensorDescription, shape: tuple[int, ...]) -> Array:
+    def _values(self, tensor: BoundTensor, shape: tuple[int, ...]) -> Array:
+        description = tensor.description
         dtype = DTYPES[description.data_type]
         if np.issubdtype(dtype, np.floating):
             return self._random.standard_normal(shape).astype(dtype)
@@ -81,9 +74,7 @@ class Cases:
             most = 1
         # Where something is padded, the padding's value stands for nothing real.
         possible = [
-            value
-            for value in range(least, min(most, least + 4096) + 1)
-            if not description.mask or value != description.pad_value
+            value for value in range(least, min(most, least + 4096) + 1) if not tensor.mask or value != tensor.pad_value
         ]
         return self._random.choice(np.array(possible, dtype), shape)
 
@@ -111,7 +102,7 @@ def neutral_noise(card: Card, sizes: Mapping[str, int]) -> dict[str, Array]:
 
 def batch(card: Card, rows: Sequence[Row]) -> dict[str, Array]:
     """Pad and stack rows as the service does: tensors, masks and noise."""
-    return collate(rows, [*input_tensors(card), *(noise.tensor for noise in card.noise)])
+    return collate(rows, [*input_tensors(card), *(BoundTensor(noise.tensor) for noise in card.noise)])
 
 
 def batch_sizes(rows: Sequence[Row]) -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bundle.maps import nested_mask_name
+from bundle.rows import BoundTensor
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
@@ -34,15 +35,15 @@ class Port:
         return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in self.axes)
 
 
-def input_tensors(card: Card) -> list[model_pb2.TensorDescription]:
+def input_tensors(card: Card) -> list[BoundTensor]:
     """List the tensors that the inputs are turned into; the target, which only forces what is put out, is left out.
 
     Raises: ExportError for an input that may be left out, which no graph can do without.
     """
     target = card.generation.target_tensor if card.generation else ""
-    tensors = []
+    tensors, bound = [], card.bound()
     for each in card.description.inputs:
-        kept = [tensor for tensor in each.tensors if not target or tensor.name != target]
+        kept = [bound[tensor.name] for tensor in each.tensors if not target or tensor.name != target]
         if kept and each.optional:
             raise ExportError(f"the input {each.name!r} is optional, but the graphs cannot do without it")
         tensors += kept
@@ -53,7 +54,7 @@ def input_ports(card: Card) -> list[Port]:
     """List what a graph may take: each input tensor with its mask, then the noise."""
     ports = []
     for tensor in input_tensors(card):
-        ports.append(_tensor_port(tensor))
+        ports.append(_tensor_port(tensor.description))
         if tensor.mask:
             ports.append(Port(tensor.mask, np.dtype(np.bool_), ports[-1].axes))
     ports += [_tensor_port(noise.tensor) for noise in card.noise]
@@ -94,9 +95,9 @@ def map_port(card: Card, description: model_pb2.MapDescription) -> Port:
         bundle_pb2.AXIS_FEATURE: description.features,
     }
     if description.form == model_pb2.MAP_FORM_EDGES:
-        mask = nested_mask_name(card.description, description)
+        mask = nested_mask_name(card.description, description, card.bound())
         tensor = next(each for each in input_tensors(card) if each.mask == mask)
-        sizes[bundle_pb2.AXIS_QUERY], sizes[bundle_pb2.AXIS_KEY] = map(_axis, tensor.dimensions)
+        sizes[bundle_pb2.AXIS_QUERY], sizes[bundle_pb2.AXIS_KEY] = map(_axis, tensor.description.dimensions)
     else:
         sizes[bundle_pb2.AXIS_QUERY] = _label_axis(card, description.query_labels)
         sizes[bundle_pb2.AXIS_KEY] = _label_axis(card, description.key_labels)
@@ -137,7 +138,7 @@ def check_port(port: Port, array: Array, sizes: Mapping[str, int]) -> None:
 
 def _dimensions(card: Card) -> Iterator[model_pb2.Dimension]:
     for tensor in input_tensors(card):
-        yield from tensor.dimensions
+        yield from tensor.description.dimensions
     for noise in card.noise:
         yield from noise.tensor.dimensions
 
@@ -164,7 +165,7 @@ def _label_axis(card: Card, name: str) -> AxisSize:
     if labels.kind == attention_pb2.LABEL_KIND_OUTPUT_STEPS:
         return STEP
     for tensor in input_tensors(card):
-        for dimension in tensor.dimensions:
+        for dimension in tensor.description.dimensions:
             if (tensor.name, dimension.name) == (labels.tensor, labels.dimension):
                 return _axis(dimension)
     raise ExportError(f"the label set {name!r} refers to no axis of an input tensor")

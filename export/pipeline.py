@@ -58,6 +58,7 @@ def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) 
             )
             for graph in graphs
         ],
+        tensors=card.tensors,
         preprocessing=card.preprocessing,
         maps=[_binding(card, each.name, graphs) for each in card.description.maps],
         generation=card.generation,
@@ -71,9 +72,9 @@ def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) 
 def _description(trained: TrainedModel) -> model_pb2.ModelDescription:
     description = model_pb2.ModelDescription()
     description.CopyFrom(trained.card.description)
-    description.training_data.CopyFrom(trained.training_data)
+    description.training_data.CopyFrom(trained.training_data.describe())
     del description.metrics[:], description.examples[:]
-    description.metrics.extend(trained.metrics)
+    description.metrics.extend(each.describe() for each in trained.metrics)
     description.examples.extend(instance_to_wire(each) for each in trained.examples)
     return description
 

@@ -1,12 +1,11 @@
 """PyTorch's own answers to a model's examples: what a server checks itself with."""
 
 from bundle.errors import InputError
-from bundle.preprocess import Preprocessor
 from bundle.rows import Row
 from bundle.samples import Sample
 from export import torch_side
 from export.answers import RowAnswer, generated, one_pass
-from export.cases import batch, batch_sizes, bundle_of, neutral_noise
+from export.cases import batch, batch_sizes, neutral_noise
 from export.claims import check_map
 from export.errors import ExportError
 from export.stepping import greedy, unroll
@@ -20,7 +19,7 @@ def example_rows(trained: TrainedModel) -> list[Row]:
     """
     if not trained.examples:
         raise ExportError("a bundle needs at least one example, so that a server can check its answers")
-    preprocessor = Preprocessor.from_parts(bundle_of(trained.card), trained.card.files)
+    preprocessor = trained.card.preprocessor()
     rows = []
     for number, example in enumerate(trained.examples):
         try:

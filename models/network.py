@@ -2,17 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model returns: raw outputs and maps, by the names of its card, each with the batch as first axis."""
+    """What a network returns: raw outputs and maps, by the names of its card, each with the batch as first axis.
+
+    Maps are [batch, head, query, key(, feature)]. signals: what a network's own objective reads, in training only.
+    """
 
     outputs: Mapping[str, Tensor]
     maps: Mapping[str, Tensor]
+    signals: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class StepAnswer:
     """What one step of a generating model returns.
 
     scores: [batch, token], before softmax. states: by the `output` names of the card's generation.
-    maps: without query axis.
+    maps: [batch, head, key(, feature)], without query axis.
     """
 
     scores: Tensor
@@ -34,6 +38,10 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def forward(self, **tensors: Tensor) -> Answer:
         """Answer a batch; arguments are the tensors (and masks) of the card's inputs, by name."""
+
+    def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
+        """What training minimises, from the task's loss of each term [term]: their sum, unless a network wants more."""
+        return losses.sum()
 
 
 class GeneratingNetwork(Network):

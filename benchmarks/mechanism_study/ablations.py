@@ -8,6 +8,7 @@ from models.attention.align import Entmax15, Hard, Sigmoid, Sparsemax
 from models.attention.features import Pair
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.score import Dot, ScaledDot
+from models.attention.weights import Weights, weights_of
 from models.blocks.fixed import Average
 from models.testbed.aspect_forms import general, rotatory, target_object
 from models.testbed.document_forms import document, flat, hierarchical, pool
@@ -22,6 +23,11 @@ class Apart(nn.Module):
     def __init__(self, texts: Texts) -> None:
         super().__init__()
         self.first, self.second = pool(texts), pool(texts)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the first sentence, then those of the second."""
+        return weights_of(self.first, self.second)
 
     def forward(self, first: Tensor, second: Tensor, first_mask: Tensor, second_mask: Tensor) -> tuple[Pair, Pair]:
         (one, weights), (other, other_weights) = (

@@ -11,6 +11,8 @@ from torch import Tensor
 from benchmarks.mechanism_study.data import Part, TaskData, batches, collate
 from models.cards.card import Card
 from models.network import Answer
+from models.tasks.classify import Classify
+from models.tasks.task import Batch
 from models.testbed.classifier import SmallModel
 
 
@@ -29,6 +31,7 @@ SCHEDULES = {
     "aspect": Schedule(steps=600, batch=64, rate=4e-3),
     "document": Schedule(steps=400, batch=16, rate=4e-3),
 }
+TASK = Classify()
 NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed
 
 
@@ -56,9 +59,10 @@ def train(model: SmallModel, card: Card, data: TaskData, schedule: Schedule, see
     began = time.process_time()
     for index in _steps(data.train, schedule, seed):
         batch = with_noise(tensors(data.train, index), card, draw=True)
-        loss = model.loss(torch.from_numpy(data.train.labels[index]), **batch)
+        target = torch.from_numpy(data.train.labels[index])
+        loss, terms = TASK.loss(model, Batch(batch, tuple(index.tolist()), target))
         optimiser.zero_grad()
-        loss.backward()
+        (loss / terms).backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimiser.step()
     model.eval()

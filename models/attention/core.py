@@ -13,6 +13,7 @@ from models.attention.compatibility import check_combination
 from models.attention.context import Context
 from models.attention.errors import CombinationError, MissingContextError, ShapeError, require_axes
 from models.attention.score.base import Score
+from models.attention.weights import Weights
 
 __all__ = ["Attention", "CombinationError", "Context", "MissingContextError", "ShapeError"]
 
@@ -30,12 +31,31 @@ class Attention(nn.Module):
         MissingContextError where a part needs more than the query, the key and the mask.
     """
 
+    takes_heads = True  # its tensors have a head axis
+
     def __init__(self, *, score: Score, align: Align | None = None, combine: Combine | None = None) -> None:
         super().__init__()
         self.score = score
         self.align = Softmax() if align is None else align
         self.combine = WeightedSum() if combine is None else combine
         check_combination(self.score, self.align, self.combine)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What its weights are."""
+        made = Weights(
+            heads=self.score.outputs,
+            rows=self.align.rows,
+            normalised=self.normalised and not self.signed,  # estimated kernels may sum to less than 1
+            signed=self.signed,
+            by_feature=self.score.multidimensional,
+        )
+        return (made,)
+
+    @property
+    def query_free(self) -> bool:
+        """Whether the query is not read, so that it may be None."""
+        return self.score.query_free
 
     @property
     def normalised(self) -> bool:

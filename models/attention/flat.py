@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor, nn
 
 from models.attention.context import Context
-from models.attention.core import Attention
 from models.attention.errors import CombinationError, ShapeError, require_axes
 
 Contexts = Mapping[str, Context] | None
@@ -28,7 +27,7 @@ def attend(
         -> context vectors [batch, query, head · d_v], weights [batch, head, query, key(, feature)].
     """
     require_axes(key, "key", "batch, key, d_k")
-    if not isinstance(attention, Attention):
+    if not getattr(attention, "takes_heads", False):
         context_vectors, weights = attention(query, key, value, mask, context)
         return context_vectors, weights
     one = [None if tensor is None else tensor.unsqueeze(1) for tensor in (query, value)]

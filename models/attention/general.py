@@ -7,9 +7,10 @@ from models.attention.core import Attention
 from models.attention.errors import require_axes
 from models.attention.flat import attend
 from models.attention.score.similarity import GaussianKernel
+from models.attention.weights import AroundAttention, Weights, weights_of
 
 
-class FeatureAttention(nn.Module):
+class FeatureAttention(AroundAttention, nn.Module):
     """The general attention module: keys and values are linear maps of the features (survey BF eq. 1–4, Fig. 2).
 
     K = W_K F, V = W_V F;  e = score(q, K);  a = align(e);  c = Σ_l a_l v_l
@@ -19,6 +20,8 @@ class FeatureAttention(nn.Module):
         side by side, weights [batch, head, query, key(, feature)].
     Raises: ShapeError where features or query do not fit.
     """
+
+    attention: Attention
 
     def __init__(self, *, attention: Attention, d_f: int, d_k: int, d_v: int) -> None:
         super().__init__()
@@ -54,6 +57,11 @@ class TaskModel(nn.Module):
         super().__init__()
         self.feature_model, self.query_model = feature_model, query_model
         self.attention_model, self.output_model = attention_model, output_model
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What the attention model's weights are."""
+        return weights_of(self.attention_model)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         features = self.feature_model(inputs)

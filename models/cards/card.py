@@ -1,31 +1,111 @@
-"""What a zoo model says of itself; export, bundle and docs come from it, and no model has export code of its own."""
+"""What a model says of itself; export, bundle and docs come from it, and no model has export code of its own."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bundle.preprocess import Preprocessor
+from bundle.rows import BoundTensor, Row, bound_tensors, collate
 from bundle.v1 import bundle_pb2
-from bundle.values import Instance
+from bundle.values import Array, Instance
 from limelight.v1 import model_pb2
+from models.cards.results import Written
 from models.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """A model's description, and how its tensors are made and read.
+    """A model's description, and how its tensors are made and read. `models.cards.describe` makes it.
 
     description: complete but for version, training data, metrics and examples, which come from training.
     preprocessing: what turns each input into its tensors; the files it names are in `files` (name -> text).
     map_axes: for each map of the description, the axes of the tensor that the model returns, batch first.
     generation: for models that generate; graph names are `encoder` and `step`.
-    noise: inputs that are drawn at random.
+    tensors: how each tensor is put into a batch. noise: inputs that are drawn at random. written: as `generation`, for
+    PyTorch.
     """
 
     description: model_pb2.ModelDescription
     preprocessing: tuple[bundle_pb2.Preprocessing, ...] = ()
     map_axes: Mapping[str, tuple[bundle_pb2.Axis, ...]] = field(default_factory=dict)
+    tensors: tuple[bundle_pb2.TensorBinding, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     generation: bundle_pb2.Generation | None = None
     noise: tuple[bundle_pb2.NoiseInput, ...] = ()
+    written: Written | None = None
+
+    def bundle(self) -> bundle_pb2.Bundle:
+        """The parts of a bundle that this card states."""
+        return bundle_pb2.Bundle(
+            description=self.description,
+            tensors=self.tensors,
+            preprocessing=self.preprocessing,
+            generation=self.generation,
+            noise=self.noise,
+        )
+
+    def preprocessor(self) -> Preprocessor:
+        """The preprocessing that a bundle of this card will declare."""
+        return Preprocessor.from_parts(self.bundle(), self.files)
+
+    def bound(self) -> dict[str, BoundTensor]:
+        """Every tensor of the inputs with how it is put into a batch, by name."""
+        return bound_tensors(self.description.inputs, self.tensors)
+
+    def collate(self, rows: Sequence[Row]) -> dict[str, Array]:
+        """Rows as a batch; without noise."""
+        return collate(rows, self.bound().values())
+
+    def noise_shapes(self, rows: Sequence[Row]) -> dict[str, tuple[int, ...]]:
+        """The shape of each noise tensor for a batch of these rows."""
+        return {
+            each.tensor.name: (
+                len(rows),
+                *(axis.size or max(row.sizes[axis.name] for row in rows) for axis in each.tensor.dimensions),
+            )
+            for each in self.noise
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A figure measured on held-out data, and what a trivial method (`baseline_name`) reaches, where known."""
+
+    name: str
+    value: float
+    split: str = "held-out"
+    baseline: float | None = None
+    baseline_name: str = ""
+
+    def describe(self) -> model_pb2.Metric:
+        """As a description has it."""
+        return model_pb2.Metric(
+            name=self.name,
+            value=self.value,
+            split=self.split,
+            baseline=self.baseline,
+            baseline_name=self.baseline_name,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """What a model learned from."""
+
+    name: str = ""
+    licence: str = ""
+    training_examples: int = 0
+    held_out_examples: int = 0
+    summary: str = ""
+
+    def describe(self) -> model_pb2.TrainingData:
+        """As a description has it."""
+        return model_pb2.TrainingData(
+            name=self.name,
+            licence=self.licence,
+            training_examples=self.training_examples,
+            held_out_examples=self.held_out_examples,
+            summary=self.summary,
+        )
 
 
 @dataclass(frozen=True)
@@ -38,5 +118,5 @@ class TrainedModel:
     model: Network
     card: Card
     examples: tuple[Instance, ...]
-    training_data: model_pb2.TrainingData
-    metrics: tuple[model_pb2.Metric, ...]
+    training_data: TrainingData
+    metrics: tuple[Metric, ...]

@@ -1,55 +1,79 @@
-"""Short ways to write the parts of a card that several models share."""
+"""The one place where a card is made: inputs, results and maps to what export, bundle and docs read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2, model_pb2, values_pb2
+from limelight.v1 import model_pb2
+from models.cards.card import Card
+from models.cards.inputs import Input, Noise
+from models.cards.labels import LabelSet
+from models.cards.maps import Map
+from models.cards.results import Result
+from models.cards.taxonomy import Citation, Taxonomy
 
 
-def taxonomy(*columns: str | Sequence[str]) -> model_pb2.Taxonomy:
-    """A row of BF Table 3, its eight columns in order."""
-    names = [field.name for field in model_pb2.Taxonomy.DESCRIPTOR.fields]
-    values = [[column] if isinstance(column, str) else list(column) for column in columns]
-    return model_pb2.Taxonomy(**dict(zip(names, values, strict=True)))
+def describe(
+    *,
+    title: str,
+    summary: str,
+    inputs: Sequence[Input],
+    results: Sequence[Result],
+    maps: Mapping[str, Map],
+    taxonomy: Taxonomy,
+    name: str = "",
+    citation: Citation | None = None,
+    noise: Sequence[Noise] = (),
+    max_characters: int = 0,
+    max_pixels: int = 0,
+) -> Card:
+    """The card of a model; the first result says what it does. Label sets: of inputs, of results, then of maps.
 
-
-def token_tensor(name: str, mask: str, vocabulary: int, dimensions: dict[str, int]) -> model_pb2.TensorDescription:
-    """Token ids padded with 0; dimensions: name -> the most there may be."""
-    return model_pb2.TensorDescription(
+    Raises: ValueError where there is no result, or two different label sets or files have the same name.
+    """
+    if not results:
+        raise ValueError("a model has at least one result")
+    files: dict[str, str] = {}
+    for owned in (*(each.files for each in inputs), *(each.files for each in results)):
+        for file, text in owned.items():
+            if files.setdefault(file, text) != text:
+                raise ValueError(f"two different files are called {file}")
+    written = next((each.written for each in results if each.written), None)
+    generation = None if written is None else written.generation()
+    description = model_pb2.ModelDescription(
         name=name,
-        data_type=values_pb2.DATA_TYPE_INT64,
-        dimensions=[model_pb2.Dimension(name=each, maximum=most) for each, most in dimensions.items()],
-        pad_value=0,
-        mask=mask,
-        minimum=1,
-        maximum=vocabulary - 1,
+        title=title,
+        summary=summary,
+        task=results[0].task,
+        inputs=[each.describe() for each in inputs],
+        outputs=[each.output for each in results],
+        results=[each.describe() for each in results],
+        maps=[each.describe(map_name) for map_name, each in maps.items()],
+        label_sets=[each.describe() for each in label_sets(inputs, results, maps)],
+        limits=model_pb2.Limits(max_characters=max_characters, max_pixels=max_pixels),
+        taxonomy=taxonomy.describe(),
+        citation=None if citation is None else citation.describe(),
+    )
+    return Card(
+        description=description,
+        preprocessing=tuple(
+            bundle_pb2.Preprocessing(input=each.name, steps=each.steps) for each in inputs if each.steps
+        ),
+        map_axes={map_name: each.axes for map_name, each in maps.items()},
+        files=files,
+        tensors=tuple(tensor.binding() for each in inputs for tensor in each.tensors),
+        generation=generation,
+        noise=tuple(each.describe() for each in noise),
+        written=written,
     )
 
 
-def logits(classes: int) -> model_pb2.OutputDescription:
-    """The scores of the classes."""
-    return model_pb2.OutputDescription(
-        name="logits",
-        data_type=values_pb2.DATA_TYPE_FLOAT32,
-        dimensions=[model_pb2.Dimension(name="class", size=classes)],
-        summary="Scores of the classes, before softmax.",
-    )
-
-
-def class_result(labels: Sequence[str]) -> model_pb2.ResultDescription:
-    """Classes with probabilities by softmax over `logits`."""
-    return model_pb2.ResultDescription(
-        classes=model_pb2.ClassesDescription(output="logits", labels=labels, activation=model_pb2.ACTIVATION_SOFTMAX)
-    )
-
-
-def one(name: str) -> model_pb2.LabelSetDescription:
-    """The label set of an axis of size 1."""
-    return model_pb2.LabelSetDescription(name=name, kind=attention_pb2.LABEL_KIND_ONE)
-
-
-def tokenize(tokenizer: str, tensor: str, *, special_tokens: bool = False) -> bundle_pb2.PreprocessingStep:
-    """The step that applies a tokenizer file."""
-    return bundle_pb2.PreprocessingStep(
-        tokenize=bundle_pb2.Tokenize(tokenizer=tokenizer, tensor=tensor, special_tokens=special_tokens)
-    )
+def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping[str, Map]) -> list[LabelSet]:
+    """Every label set once. Raises: ValueError where two different ones have the same name."""
+    found: dict[str, LabelSet] = {}
+    of_inputs = [each for owner in inputs for each in owner.label_sets]
+    of_results = [each for owner in results for each in owner.label_sets]
+    of_maps = [each for one in maps.values() for each in (one.queries, one.keys)]
+    for each in (*of_inputs, *of_results, *of_maps):
+        if found.setdefault(each.name, each) != each:
+            raise ValueError(f"two different label sets are called {each.name}")
+    return list(found.values())

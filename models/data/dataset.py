@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bundle.errors import LimelightError
-from bundle.values import Graph, Image, Instance, Sentences, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 
 T = TypeVar("T")
 
@@ -20,13 +20,14 @@ class DataError(LimelightError):
 class Example:
     """An instance as a caller would send it, and what is known of it.
 
-    label: its class. labels: classes of its parts (tokens, nodes), "" for a part of which none is known. What the task
-    has not is empty.
+    label: its class. labels: classes of its parts (tokens, nodes), "" for a part of which none is known. numbers: what
+    a regression is to put out. What the task has not is empty.
     """
 
     instance: Instance
     label: str = ""
     labels: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ def parts(example: Example) -> Iterator[bytes]:
     """Everything an example says, as bytes."""
     yield example.label.encode()
     yield from (label.encode() for label in example.labels)
+    yield from (repr(number).encode() for number in example.numbers)
     for name in sorted(example.instance):
         yield name.encode()
         match example.instance[name]:
@@ -69,6 +71,8 @@ def parts(example: Example) -> Iterator[bytes]:
                 yield text.encode()
             case Sentences(texts):
                 yield from (text.encode() for text in texts)
+            case Pair(first, second):
+                yield from (first.encode(), second.encode())
             case Image(data):
                 yield data
             case Graph(nodes, edges, features, names):
@@ -102,3 +106,15 @@ def require(examples: Sequence[Example], where: str) -> None:
     """Raise DataError where a part is empty."""
     if not examples:
         raise DataError(f"{where} has no examples")
+
+
+def classes(dataset: Dataset) -> tuple[str, ...]:
+    """The classes of the training part. Raises: DataError where there is but one, or held-out ones are new."""
+    labels = dataset.labels
+    if len(labels) < 2:
+        raise DataError(f"all {len(dataset.train)} training examples have the label {', '.join(labels)!r}")
+    for example in (*dataset.dev, *dataset.test):
+        for label in example.labels or (example.label,):
+            if label and label not in labels:
+                raise DataError(f"the label {label!r} is held out, but not among the training labels {labels}")
+    return labels

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from models.data import idx, rows
 from models.data.dataset import DataError, Dataset, Example, require, split
 
-IMAGES = "images"
+IMAGES: Literal["images"] = "images"
+Kind = rows.Kind | Literal["images"]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
 
 
-def load(path: Path, kind: str, *, seed: int = 0, name: str = "", licence: str = "") -> Dataset:
-    """Read documents, pairs or images.
+def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "") -> Dataset:
+    """Read lines of a kind, or images.
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `train-images-idx3-ubyte.gz` with
     `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from the
@@ -49,7 +51,7 @@ def load(path: Path, kind: str, *, seed: int = 0, name: str = "", licence: str =
     )
 
 
-def _part(folder: Path, kind: str, stems: tuple[str, ...]) -> list[Example] | None:
+def _part(folder: Path, kind: Kind, stems: tuple[str, ...]) -> list[Example] | None:
     """Read one part of a folder; None where it has no file."""
     if kind == IMAGES:
         found = _one(folder, lambda file: file.name.startswith(stems) and "images-idx3-ubyte" in file.name)
@@ -75,7 +77,7 @@ def labels_beside(images: Path) -> Path:
     raise DataError(f"{images}: its labels are missing; {name}(.gz) is wanted beside it")
 
 
-def _expected(kind: str) -> str:
+def _expected(kind: Kind) -> str:
     return (
         "train-images-idx3-ubyte(.gz)" if kind == IMAGES else "one of " + ", ".join(f"train{s}" for s in rows.SUFFIXES)
     )

@@ -1,11 +1,14 @@
-"""Pictures as files: pixels to PNG, the form in which a caller sends them."""
+"""Pictures as files: pixels to PNG, the form in which a caller sends them, and what there is to know of them."""
 
 import io
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image as Picture
 
-from bundle.values import Array, Image
+from bundle.values import Array, Image, Value
+from models.data.dataset import DataError
 
 
 def png(pixels: Array) -> Image:
@@ -13,3 +16,33 @@ def png(pixels: Array) -> Image:
     buffer = io.BytesIO()
     Picture.fromarray(np.ascontiguousarray(pixels, dtype=np.uint8)).save(buffer, "PNG", compress_level=1)
     return Image(buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class GreyLevels:
+    """Size of pictures, and mean and standard deviation of their pixels, which are from 0 to 1."""
+
+    rows: int
+    columns: int
+    mean: float
+    deviation: float
+
+
+def grey_levels(pictures: Iterable[Value]) -> GreyLevels:
+    """Measure pictures, one at a time. Raises: DataError where one is no picture, or has another size."""
+    size: tuple[int, int] | None = None
+    count = total = squares = 0
+    for picture in pictures:
+        if not isinstance(picture, Image):
+            raise DataError("an example has no picture")
+        pixels = np.asarray(Picture.open(io.BytesIO(picture.data)).convert("L")).astype(np.int64)
+        rows, columns = pixels.shape
+        if size is None:
+            size = rows, columns
+        if size != (rows, columns):
+            raise DataError(f"pictures differ in size: {size[0]} x {size[1]} and {rows} x {columns}")
+        count, total, squares = count + pixels.size, total + int(pixels.sum()), squares + int((pixels**2).sum())
+    if size is None:
+        raise DataError("there are no pictures")
+    mean = total / count
+    return GreyLevels(*size, mean / 255, (squares / count - mean**2) ** 0.5 / 255)

@@ -3,34 +3,48 @@
 import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle.values import Sentences, Text
+from bundle.values import Pair, Sentences, Text
 from models.data.dataset import DataError, Example
 
 SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
-DOCUMENTS, PAIRS = "documents", "pairs"
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
+# Other names under which data sets have the same thing.
+_NAMES = {"text": ("document", "sentence"), "first": ("premise",), "second": ("hypothesis",)}
 
 
-def read(path: Path, kind: str) -> list[Example]:
-    """Read labelled documents or pairs of texts.
+@dataclass(frozen=True)
+class Kind:
+    """What the lines of a file hold. columns: of a TSV file, in order, and keys of a JSON object; make: one example."""
 
-    TSV: label<TAB>text, or source<TAB>target; a header line is left out. JSON lines: {"label", and "text", "document"
-    or "sentences"}, or {"source", "target"}.
+    name: str
+    columns: tuple[str, ...]
+    make: Callable[[Mapping[str, Any]], Example]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def read(path: Path, kind: Kind) -> list[Example]:
+    """Read examples of a kind.
+
+    TSV: the kind's columns, `label<TAB>text`; a header line is left out. JSON lines: objects with those keys, or
+    `sentences` for a document whose sentences are known.
     Raises: DataError naming the line that is wrong.
     """
     parse = _tsv if path.name.removesuffix(".gz").endswith(".tsv") else _json
     examples = []
     for number, line in lines(path):
         try:
-            example = parse(line, kind, first=number == 1)
+            fields = parse(line, kind, first=number == 1)
+            if fields is not None:
+                examples.append(kind.make(fields))
         except ValueError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
-        if example:
-            examples.append(example)
     return examples
 
 
@@ -49,41 +63,35 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path}: cannot be read ({error})") from error
 
 
-def _tsv(line: str, kind: str, *, first: bool) -> Example | None:
+def _tsv(line: str, kind: Kind, *, first: bool) -> Mapping[str, Any] | None:
     fields = line.split("\t")
-    if len(fields) != 2:
-        wanted = "label<TAB>text" if kind == DOCUMENTS else "source<TAB>target"
-        raise ValueError(f"has {len(fields)} fields; {wanted} is wanted")
+    if len(fields) != len(kind.columns):
+        raise ValueError(f"has {len(fields)} fields; {'<TAB>'.join(kind.columns)} is wanted")
     if first and _is_header(fields, kind):
         return None
-    if kind == DOCUMENTS:
-        return document(fields[0], fields[1])
-    return pair(*fields)
+    return dict(zip(kind.columns, fields, strict=True))
 
 
-def _is_header(fields: list[str], kind: str) -> bool:
-    """Tell a line of names: `label`, then anything; or `source`, `target`; or two language codes."""
-    if kind == DOCUMENTS:
-        return fields[0].strip().lower() == "label"
+def _is_header(fields: list[str], kind: Kind) -> bool:
+    """Tell a line of names: `label`, then anything; `source`, `target`; or, for those two, language codes."""
     names = [field.strip().lower() for field in fields]
-    return names == ["source", "target"] or all(_LANGUAGE.fullmatch(field) for field in fields)
+    if names[0] == kind.columns[0] == "label" or names == list(kind.columns):
+        return True
+    return kind is PAIRS and all(_LANGUAGE.fullmatch(field) for field in fields)
 
 
-def _json(line: str, kind: str, *, first: bool) -> Example:
+def _json(line: str, kind: Kind, *, first: bool) -> Mapping[str, Any]:
     try:
         content = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise ValueError("is not a JSON object")
-    if kind == PAIRS:
-        return pair(_string(content, "source"), _string(content, "target"))
-    label = content.get("label")
-    if isinstance(label, bool) or not isinstance(label, str | int):
-        raise ValueError('has no "label" that is a text or a whole number')
-    if "sentences" in content:
-        return document(str(label), content["sentences"])
-    return document(str(label), _string(content, "document" if "document" in content else "text"))
+    for name in kind.columns:
+        for other in _NAMES.get(name, ()):
+            if name not in content and other in content:
+                content[name] = content[other]
+    return content
 
 
 def _string(content: Mapping[str, Any], name: str) -> str:
@@ -93,24 +101,62 @@ def _string(content: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def document(label: str, content: Any) -> Example:
-    """A labelled document, raw text or a list of sentences. Raises: ValueError where something is empty or no text."""
-    if not label.strip():
+def _filled(content: Mapping[str, Any], name: str) -> Text:
+    value = _string(content, name)
+    if not value.strip():
+        raise ValueError(f"has an empty {name}")
+    return Text(value)
+
+
+def _label(content: Mapping[str, Any]) -> str:
+    label = content.get("label")
+    if isinstance(label, bool) or not isinstance(label, str | int):
+        raise ValueError('has no "label" that is a text or a whole number')
+    if not str(label).strip():
         raise ValueError("has an empty label")
-    if isinstance(content, str):
-        if not content.strip():
-            raise ValueError("has an empty text")
-        return Example({"document": Text(content)}, label.strip())
-    if not isinstance(content, list) or not all(isinstance(each, str) for each in content):
+    return str(label).strip()
+
+
+def document(content: Mapping[str, Any]) -> Example:
+    """A labelled document, raw text or a list of sentences. Raises: ValueError where something is empty or no text."""
+    label, sentences = _label(content), content.get("sentences")
+    if sentences is None:
+        return Example({"document": _filled(content, "text")}, label)
+    if not isinstance(sentences, list) or not all(isinstance(each, str) for each in sentences):
         raise ValueError('"sentences" is no list of texts')
-    sentences = tuple(each for each in content if each.strip())
-    if not sentences:
+    real = tuple(each for each in sentences if each.strip())
+    if not real:
         raise ValueError("has no sentence")
-    return Example({"document": Sentences(sentences)}, label.strip())
+    return Example({"document": Sentences(real)}, label)
 
 
-def pair(source: str, target: str) -> Example:
+def text(content: Mapping[str, Any]) -> Example:
+    """A labelled text. Raises: ValueError where something is empty or no text."""
+    return Example({"text": _filled(content, "text")}, _label(content))
+
+
+def pair(content: Mapping[str, Any]) -> Example:
     """A text and what it is to become. Raises: ValueError where one is empty."""
+    source, target = _string(content, "source"), _string(content, "target")
     if not source.strip() or not target.strip():
         raise ValueError("has an empty source or target")
     return Example({"text": Text(source), "target": Text(target)})
+
+
+def text_pair(content: Mapping[str, Any]) -> Example:
+    """Two labelled texts. Raises: ValueError where something is empty or no text."""
+    first, second = _filled(content, "first"), _filled(content, "second")
+    return Example({"pair": Pair(first.text, second.text)}, _label(content))
+
+
+def aspect(content: Mapping[str, Any]) -> Example:
+    """A labelled target between its left and its right, "." where there is none. Raises: ValueError as the others."""
+    sides = {name: Text(_string(content, name).strip() or ".") for name in ("left", "right")}
+    return Example({**sides, "target": _filled(content, "target")}, _label(content))
+
+
+DOCUMENTS = Kind("documents", ("label", "text"), document)
+TEXTS = Kind("texts", ("label", "text"), text)
+PAIRS = Kind("pairs", ("source", "target"), pair)
+TEXT_PAIRS = Kind("pairs of texts", ("label", "first", "second"), text_pair)
+ASPECTS = Kind("targets in sentences", ("label", "left", "target", "right"), aspect)

@@ -18,6 +18,8 @@ from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer, WordLevelTrainer
 
+from bundle.values import Pair, Sentences, Text
+
 PAD, UNKNOWN, BEGIN, END = "[pad]", "[unk]", "[begin]", "[end]"
 _READ = [PAD, UNKNOWN]
 _PUT_OUT = [PAD, UNKNOWN, BEGIN, END]
@@ -92,8 +94,19 @@ def _write(content: object) -> str:
 
 
 def texts_of(values: Sequence[object]) -> list[str]:
-    """The texts in values of instances: documents, their sentences, plain texts."""
-    return [text for value in values for text in getattr(value, "texts", None) or (getattr(value, "text", ""),)]
+    """The texts in values of instances: documents, their sentences, plain texts, both of a pair."""
+    return [text for value in values for text in _texts(value)]
+
+
+def _texts(value: object) -> Sequence[str]:
+    match value:
+        case Text(text):
+            return (text,)
+        case Sentences(texts):
+            return texts
+        case Pair(first, second):
+            return first, second
+    return ()
 
 
 def vocabulary(tokenizer: str) -> dict[int, str]:

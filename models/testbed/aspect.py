@@ -1,23 +1,41 @@
 """A target between its left and its right, rotatory or target-object attention, a class: aspect sentiment."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2, model_pb2
 from models.attention.features import Rotatory
 from models.attention.levels import TargetObject
-from models.cards import describe
+from models.attention.weights import Weights, weights_of
 from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.labels import LabelSet, numbered, one
+from models.cards.maps import Map
+from models.cards.results import Classes
+from models.cards.taxonomy import Taxonomy
 from models.network import Answer
+from models.tasks.heads import Scores
 from models.testbed.classifier import SmallModel
-from models.testbed.layout import Layout, axes, fixed_sets, map_description
-from models.testbed.text import MAX_CHARACTERS, TOKENIZER, Classify, Features, Texts, text_input, tokens
+from models.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
 
-PARTS = ("left", "target", "right")
+PARTS = {"left": "before the target", "target": "the target", "right": "after the target"}
+TARGET = one("target as one")
+
+
+def part_map(texts: Texts, weights: Weights, queries: LabelSet, keys: str, *, part: bool = False) -> Map:
+    """Weights over one part of the sentence. part: of a distribution over the whole sentence."""
+    return Map(
+        weights=weights,
+        kind="pool",
+        queries=queries,
+        keys=text_input(texts, name=keys, prefix=keys, dimension=keys).tokens(keys),
+        features=texts.d,
+        part=part,
+        summary=f"Weights over the {keys} part.",
+    )
 
 
 class Parts(NamedTuple):
@@ -32,14 +50,14 @@ class AspectModel(SmallModel):
     """What a sentence says of a target in it (Zheng & Xia 2018; Ma et al. 2018).
 
     Shapes: left_ids, target_ids, right_ids int64 [batch, position], masks bool of the same
-        -> logits [batch, class], maps by the names of `layouts`.
+        -> logits [batch, class], maps by the names of `maps`.
     """
 
-    def __init__(self, texts: Texts, layouts: Mapping[str, Layout], *, d_in: int) -> None:
+    def __init__(self, texts: Texts, maps: Mapping[str, Map], *, d_in: int) -> None:
         super().__init__()
-        self.layouts = layouts
+        self.maps = maps
         self.features = Features(texts)
-        self.classify = Classify(texts, d_in=d_in)
+        self.classify = Scores(d_in=d_in, d_out=len(texts.labels), dropout=texts.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         masks = Parts(*(tensors[f"{name}_mask"] for name in PARTS))
@@ -55,8 +73,14 @@ class AspectModel(SmallModel):
 class RotatoryModel(AspectModel):
     """Rotatory attention (G6): the target asks its surroundings, and they ask back."""
 
-    def __init__(self, texts: Texts, layouts: Mapping[str, Layout], module: Rotatory) -> None:
-        super().__init__(texts, layouts, d_in=4 * texts.d)
+    def __init__(self, texts: Texts, module: Rotatory) -> None:
+        turns = numbered("rotations", "hops", "rotation", len(module.rotations))
+        names = {"left": "left", "right": "right", "left_target": "target", "right_target": "target"}
+        maps = {
+            name: part_map(texts, weights, turns, keys)
+            for (name, keys), weights in zip(names.items(), weights_of(module), strict=True)
+        }
+        super().__init__(texts, maps, d_in=4 * texts.d)
         self.module = module
 
     def read(self, features: Parts, masks: Parts) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -70,8 +94,12 @@ class TargetObjectModel(AspectModel):
     The three parts are laid one after the other, padding and all: attention does not read where they stand.
     """
 
-    def __init__(self, texts: Texts, layouts: Mapping[str, Layout], module: TargetObject) -> None:
-        super().__init__(texts, layouts, d_in=texts.d)
+    def __init__(self, texts: Texts, module: TargetObject) -> None:
+        over_target, over_text = weights_of(module)
+        maps = {"target": part_map(texts, over_target, TARGET, "target")} | {
+            f"text.{keys}": part_map(texts, over_text, TARGET, keys, part=True) for keys in PARTS
+        }
+        super().__init__(texts, maps, d_in=texts.d)
         self.module = module
 
     def read(self, features: Parts, masks: Parts) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -86,42 +114,21 @@ class TargetObjectModel(AspectModel):
         }
 
 
-def card(texts: Texts, layouts: Mapping[str, Layout], *, title: str, taxonomy: model_pb2.Taxonomy) -> Card:
+def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
     """Describe the model."""
-    inputs = [text_input(texts, name=name, prefix=f"{name}_", axis=name) for name in PARTS]
-    for each, what in zip(inputs, ("before the target", "the target", "after the target"), strict=True):
-        each.summary = f'The part of a sentence {what}; "." where there is none.'
-    label_sets = [tokens(name, input=name, tensor=f"{name}_ids", dimension=name) for name in PARTS]
-    description = model_pb2.ModelDescription(
+    inputs = [
+        replace(
+            text_input(texts, name=name, prefix=name, dimension=name),
+            summary=f'The part of a sentence {what}; "." where there is none.',
+        )
+        for name, what in PARTS.items()
+    ]
+    return describe(
         title=title,
         summary=f"A small classifier of what is said of a target, whose attention is {title}.",
-        task=model_pb2.TASK_CLASSIFICATION,
         inputs=inputs,
-        outputs=[describe.logits(len(texts.labels))],
-        result=describe.class_result(texts.labels),
-        maps=[
-            map_description(name, layout, summary=f"Weights of {title} over the {layout.keys} part.")
-            for name, layout in layouts.items()
-        ],
-        label_sets=[*label_sets, *fixed_sets(layouts, set(PARTS))],
-        limits=model_pb2.Limits(max_characters=MAX_CHARACTERS),
+        results=[Classes(labels=texts.labels)],
+        maps=maps,
         taxonomy=taxonomy,
+        max_characters=MAX_CHARACTERS,
     )
-    return Card(
-        description=description,
-        preprocessing=tuple(
-            bundle_pb2.Preprocessing(input=name, steps=[describe.tokenize(TOKENIZER, f"{name}_ids")]) for name in PARTS
-        ),
-        map_axes={name: axes(layout) for name, layout in layouts.items()},
-        files={TOKENIZER: texts.tokenizer},
-    )
-
-
-def rotations(count: int) -> Mapping[str, Layout]:
-    """The four maps of rotatory attention, a row a rotation."""
-    names = tuple(f"rotation {number + 1}" for number in range(count))
-    keys = {"left": "left", "right": "right", "left_target": "target", "right_target": "target"}
-    return {
-        name: Layout(queries="rotations", keys=key, names=names, label_kind=attention_pb2.LABEL_KIND_HOPS)
-        for name, key in keys.items()
-    }

@@ -7,20 +7,13 @@ from models.attention.features import Rotation, Rotatory
 from models.attention.levels import TargetObject
 from models.attention.score import ActivatedGeneral, General, Score
 from models.testbed import aspect
-from models.testbed.aspect import RotatoryModel, TargetObjectModel, rotations
+from models.testbed.aspect import RotatoryModel, TargetObjectModel
 from models.testbed.document_forms import pool
 from models.testbed.form import Built, ServedForm
-from models.testbed.layout import Layout
 from models.testbed.taxonomy import taxonomy
 from models.testbed.text import Texts
 
 TURNS = 3
-TARGET_OBJECT = {
-    "target": Layout(queries="target as one", keys="target"),
-    "text.left": Layout(queries="target as one", keys="left", normalised=False),
-    "text.target": Layout(queries="target as one", keys="target", normalised=False),
-    "text.right": Layout(queries="target as one", keys="right", normalised=False),
-}
 
 
 def activated(texts: Texts) -> Score:
@@ -38,14 +31,13 @@ def rotatory(count: int, score: Callable[[Texts], Score] = activated) -> ServedF
         turn = Rotation(
             **{part: Attention(score=score(texts)) for part in ("left", "right", "left_target", "right_target")}
         )
-        layouts = rotations(count)
         row = taxonomy(
             score="activated general",
             features="rotatory",
             multiplicity="multi-hop" if count > 1 else "singular",
         )
-        model = RotatoryModel(texts, layouts, Rotatory(rotations=[turn] * count)).eval()
-        return model, aspect.card(texts, layouts, title=title, taxonomy=row)
+        model = RotatoryModel(texts, Rotatory(rotations=[turn] * count)).eval()
+        return model, aspect.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="aspect", make=built)
 
@@ -55,8 +47,8 @@ def target_object(score: Callable[[Texts], Score] = general) -> ServedForm:
 
     def built(title: str, texts: Texts) -> Built:
         module = TargetObject(over_target=pool(texts), over_text=Attention(score=score(texts)))
-        model = TargetObjectModel(texts, TARGET_OBJECT, module).eval()
+        model = TargetObjectModel(texts, module).eval()
         row = taxonomy(score="general", levels="target-object hierarchy")
-        return model, aspect.card(texts, TARGET_OBJECT, title=title, taxonomy=row)
+        return model, aspect.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="aspect", make=built)

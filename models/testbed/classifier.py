@@ -1,42 +1,42 @@
-"""What small task models have besides answers: a loss, with what their mechanism wants to be trained by."""
+"""What small task models have besides answers: what their mechanism wants to be trained by."""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from models.attention.signals.capsule import capsule_loss
 from models.attention.signals.reinforce import MovingBaseline, reinforce_loss
-from models.network import Network
+from models.network import Answer, Network
 
 ENTROPY_WEIGHT = 0.01  # λ_e of Xu et al. 2015, small beside rewards of the size of a cross-entropy
+PRICE = 0.01  # λ of reinforced sampling, for keeping every token
+SPAN_PRICE = 0.01  # λ of adaptive spans, a word
 
 
 class SmallModel(Network):
-    """A classifier that knows its own loss.
+    """A classifier whose mechanism may have a training signal of its own.
 
-    In training `forward` puts out, beside the logits, what its mechanism is trained by:
-    `log_probability` [batch] of what was drawn: REINFORCE, the reward being the log-probability of the right class
-    (Xu et al. 2015, §4.1); `cost` [batch] of what was kept, which the reward pays for (Shen et al. 2018b, eq. 15);
-    `entropy` [batch] of the draw, which is rewarded (Xu et al. 2015, eq. 13); `probability`, `reconstruction` and
-    `average` of capsules: their joint loss in place of cross-entropy (Wang et al. 2018, eq. 6–8); `penalty`: added as
-    it is.
+    Signals: `log_probability` [batch] of what was drawn: REINFORCE, the reward being the log-probability of the right
+    class (Xu et al. 2015, §4.1), less the `cost` [batch] of what was kept (Shen et al. 2018b, eq. 15), and the
+    `entropy` [batch] of the draw being rewarded (Xu et al. 2015, eq. 13); `span`: paid for; `probability`,
+    `reconstruction` and `average` of capsules: their joint loss in place of cross-entropy (Wang et al. 2018, eq. 6–8);
+    `penalty`: added as it is.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.baseline = MovingBaseline()
 
-    def loss(self, target: Tensor, **tensors: Tensor) -> Tensor:
-        """Shapes: target integer [batch], tensors as for `forward` -> a number."""
-        outputs = self(**tensors).outputs
-        if "reconstruction" in outputs:
-            capsules = outputs["probability"], outputs["reconstruction"], outputs["average"]
-            return capsule_loss(*capsules, target)
-        each = cross_entropy(outputs["logits"], target, reduction="none")
-        loss = each.mean()
-        if "log_probability" in outputs:
-            reward = -each.detach() - outputs.get("cost", torch.zeros_like(each))
-            loss = loss + reinforce_loss(
-                outputs["log_probability"], reward, self.baseline(reward), outputs.get("entropy"), ENTROPY_WEIGHT
-            )
-        return loss + outputs["penalty"] if "penalty" in outputs else loss
+    def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
+        """Signals are means over the batch, so each counts once an example."""
+        signals, count = answer.signals, len(losses)
+        if "reconstruction" in signals:
+            capsules = signals["probability"], signals["reconstruction"], signals["average"]
+            return count * capsule_loss(*capsules, target)
+        loss = losses.sum()
+        if "log_probability" in signals:
+            reward = -losses.detach() - PRICE * signals.get("cost", torch.zeros_like(losses))
+            drawn = signals["log_probability"], reward, self.baseline(reward), signals.get("entropy"), ENTROPY_WEIGHT
+            loss = loss + count * reinforce_loss(*drawn)
+        if "span" in signals:
+            loss = loss + count * SPAN_PRICE * signals["span"]
+        return loss + count * signals["penalty"] if "penalty" in signals else loss

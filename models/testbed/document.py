@@ -4,21 +4,59 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2, model_pb2
 from models.attention.levels import Hierarchical
 from models.attention.queries.pool import SelfAttentivePool
-from models.cards import describe
+from models.attention.weights import Weights, weights_of
 from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import DocumentInput, Tokenizer
+from models.cards.labels import one
+from models.cards.maps import Map
+from models.cards.results import Classes
+from models.cards.taxonomy import Taxonomy
 from models.network import Answer
+from models.tasks.heads import Scores
 from models.testbed.classifier import SmallModel
-from models.testbed.layout import Layout, axes, fixed_sets, map_description
-from models.testbed.text import MAX_CHARACTERS, TOKENIZER, Classify, Features, Texts, tokens
+from models.testbed.text import MAX_CHARACTERS, Features, Texts
 
-DOCUMENT, SENTENCES, WORDS = "document", "sentences", "words"
-WORD = Layout(queries=SENTENCES, keys=WORDS, edges=True)
-WORD_OF_DOCUMENT = Layout(queries=SENTENCES, keys=WORDS, edges=True, normalised=False)  # 1 in all, not a sentence
-SENTENCE = Layout(queries=DOCUMENT, keys=SENTENCES)
+DOCUMENT = one("document")
+
+
+def document_input(texts: Texts) -> DocumentInput:
+    """The document."""
+    return DocumentInput(
+        tokenizer=Tokenizer(text=texts.tokenizer),
+        max_sentences=texts.max_sentences,
+        max_words=texts.max_tokens,
+        max_characters=400,
+    )
+
+
+def word_map(texts: Texts, weights: Weights, *, part: bool = False) -> Map:
+    """Words of each sentence. part: of one distribution over the whole document."""
+    document = document_input(texts)
+    return Map(
+        weights=weights,
+        kind="pool",
+        queries=document.sentences,
+        keys=document.words,
+        features=texts.d,
+        nested=True,
+        part=part,
+        summary="How much each word counts in the document." if part else "How much each word counts in its sentence.",
+    )
+
+
+def sentence_map(texts: Texts, weights: Weights) -> Map:
+    """Sentences of the document."""
+    return Map(
+        weights=weights,
+        kind="pool",
+        queries=DOCUMENT,
+        keys=document_input(texts).sentences,
+        features=texts.d,
+        summary="How much each sentence counts in the document.",
+    )
 
 
 class DocumentModel(SmallModel):
@@ -28,11 +66,11 @@ class DocumentModel(SmallModel):
         -> logits [batch, class], maps `word` [batch, head, sentence, word] and, with levels, `sentence`.
     """
 
-    def __init__(self, texts: Texts, layouts: Mapping[str, Layout], *, d_in: int) -> None:
+    def __init__(self, texts: Texts, maps: Mapping[str, Map], *, d_in: int) -> None:
         super().__init__()
-        self.layouts = layouts
+        self.maps = maps
         self.features = Features(texts)
-        self.classify = Classify(texts, d_in=d_in)
+        self.classify = Scores(d_in=d_in, d_out=len(texts.labels), dropout=texts.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask = tensors["token_ids"], tensors["token_mask"]
@@ -50,7 +88,9 @@ class HierarchicalModel(DocumentModel):
     """Bottom-up (E3): words make sentences, sentences make the document."""
 
     def __init__(self, texts: Texts, module: Hierarchical) -> None:
-        super().__init__(texts, {"word": WORD, "sentence": SENTENCE}, d_in=texts.d)
+        word, sentence = weights_of(module)
+        maps = {"word": word_map(texts, word), "sentence": sentence_map(texts, sentence)}
+        super().__init__(texts, maps, d_in=texts.d)
         self.module = module
 
     def read(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -78,7 +118,8 @@ class FlatModel(DocumentModel):
     """One level (E1): the document as one sequence of words, to compare levels with."""
 
     def __init__(self, texts: Texts, module: SelfAttentivePool) -> None:
-        super().__init__(texts, {"word": WORD_OF_DOCUMENT}, d_in=texts.d)
+        (word,) = weights_of(module)
+        super().__init__(texts, {"word": word_map(texts, word, part=True)}, d_in=texts.d)
         self.module = module
 
     def read(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
@@ -91,44 +132,14 @@ def unflatten(weights: Tensor, mask: Tensor) -> Tensor:
     return weights.squeeze(2).unflatten(-1, mask.shape[1:])
 
 
-def card(texts: Texts, layouts: Mapping[str, Layout], *, title: str, taxonomy: model_pb2.Taxonomy) -> Card:
+def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
     """Describe the model."""
-    sizes = {"sentence": texts.max_sentences, "word": texts.max_tokens}
-    document = model_pb2.InputDescription(
-        name=DOCUMENT,
-        kind=model_pb2.INPUT_KIND_DOCUMENT,
-        summary="A text of one or more sentences.",
-        tensors=[describe.token_tensor("token_ids", "token_mask", texts.vocabulary, sizes)],
-    )
-    sentences = model_pb2.LabelSetDescription(
-        name=SENTENCES,
-        kind=attention_pb2.LABEL_KIND_SENTENCES,
-        input=DOCUMENT,
-        tensor="token_ids",
-        dimension="sentence",
-    )
-    words = tokens(WORDS, input=DOCUMENT, tensor="token_ids", dimension="word", parent=SENTENCES)
-    description = model_pb2.ModelDescription(
+    return describe(
         title=title,
         summary=f"A small classifier of documents whose attention is {title}.",
-        task=model_pb2.TASK_CLASSIFICATION,
-        inputs=[document],
-        outputs=[describe.logits(len(texts.labels))],
-        result=describe.class_result(texts.labels),
-        maps=[
-            map_description(name, layout, summary=f"Weights of {title} over the {layout.keys}.")
-            for name, layout in layouts.items()
-        ],
-        label_sets=[sentences, words, *fixed_sets(layouts, {SENTENCES, WORDS})],
-        limits=model_pb2.Limits(max_characters=MAX_CHARACTERS),
+        inputs=[document_input(texts)],
+        results=[Classes(labels=texts.labels)],
+        maps=maps,
         taxonomy=taxonomy,
-    )
-    split = bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences(max_characters=400))
-    return Card(
-        description=description,
-        preprocessing=(
-            bundle_pb2.Preprocessing(input=DOCUMENT, steps=[split, describe.tokenize(TOKENIZER, "token_ids")]),
-        ),
-        map_axes={name: axes(layout) for name, layout in layouts.items()},
-        files={TOKENIZER: texts.tokenizer},
+        max_characters=MAX_CHARACTERS,
     )

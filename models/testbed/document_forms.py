@@ -33,7 +33,7 @@ def document(
     def built(title: str, texts: Texts) -> Built:
         model = make(texts).eval()
         row = taxonomy(score=score, align=align, levels=levels, query="self-attentive")
-        return model, documents.card(texts, model.layouts, title=title, taxonomy=row)
+        return model, documents.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="document", make=built)
 

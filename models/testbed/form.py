@@ -34,13 +34,12 @@ def sentence(
     row = taxonomy(
         score=score,
         align=align,
-        multidimensional=any(layout.features for layout in module.layouts.values()),
+        multidimensional=any(each.feature_axis for each in module.maps.values()),
         query=module.query,
         multiplicity=multiplicity,
     )
     model = sentences.SentenceModel(texts, module).eval()
-    layouts, steps = module.layouts, module.noise_steps
-    return model, sentences.card(texts, layouts, title=title, taxonomy=row, noise_steps=steps)
+    return model, sentences.card(texts, module.maps, title=title, taxonomy=row, noise_steps=module.noise_steps)
 
 
 def read_by(

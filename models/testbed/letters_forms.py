@@ -2,27 +2,23 @@
 
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2
 from models.attention import Attention
 from models.attention.levels import AttentionViaAttention
 from models.attention.queries.specialised import average
 from models.attention.score import Additive
+from models.attention.weights import weights_of
+from models.cards.labels import LabelSet
+from models.cards.maps import Map
 from models.network import Answer
+from models.tasks.heads import Scores
 from models.testbed import sentence as sentences
 from models.testbed.classifier import SmallModel
 from models.testbed.form import Built, ServedForm
-from models.testbed.layout import TOKENS, Layout
 from models.testbed.letters import MOST, NAMES, Letters
 from models.testbed.taxonomy import ADDITIVE, taxonomy
-from models.testbed.text import Classify, Features, Texts
+from models.testbed.text import TEXT, TOKENS, Features, Texts
 
-LAYOUTS = {
-    "word": Layout(),
-    # One distribution over all letters of the text, laid out word by word: a row sums to less than 1.
-    "letter": Layout(
-        queries=TOKENS, keys="letters", names=NAMES, label_kind=attention_pb2.LABEL_KIND_SLOTS, normalised=False
-    ),
-}
+LETTERS = LabelSet(name="letters", kind="slots", names=NAMES)
 
 
 class LettersModel(SmallModel):
@@ -39,7 +35,13 @@ class LettersModel(SmallModel):
         self.features, self.letters = Features(texts), Letters(texts)
         self.ask = nn.Linear(texts.d, texts.d)
         self.module = module
-        self.classify = Classify(texts, d_in=2 * texts.d)
+        word, letter = weights_of(module)
+        self.maps = {
+            "word": Map(weights=word, kind="pool", queries=TEXT, keys=TOKENS, features=texts.d),
+            # One distribution over all letters of the text, laid out word by word.
+            "letter": Map(weights=letter, kind="pool", queries=TOKENS, keys=LETTERS, features=texts.d, part=True),
+        }
+        self.classify = Scores(d_in=2 * texts.d, d_out=len(texts.labels), dropout=texts.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask = tensors["token_ids"], tensors["token_mask"]
@@ -63,6 +65,6 @@ def via() -> ServedForm:
         )
         row = taxonomy(score=ADDITIVE, levels="attention-via-attention")
         model = LettersModel(texts, module).eval()
-        return model, sentences.card(texts, LAYOUTS, title=title, taxonomy=row)
+        return model, sentences.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="sentence", make=built)

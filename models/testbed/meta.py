@@ -3,29 +3,25 @@
 import torch
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.specialised import average
 from models.attention.representations import MetaEmbedding
+from models.cards.labels import LabelSet
+from models.cards.maps import map_of
 from models.network import Answer
+from models.tasks.heads import Scores
 from models.testbed.classifier import SmallModel
-from models.testbed.layout import ATTENTION, TOKENS, Layout
 from models.testbed.letters import Spelled
-from models.testbed.text import Classify, Features, Texts
+from models.testbed.text import ATTENTION, TOKENS, Features, Texts
 
-REPRESENTATIONS = ("word", "letters", "word with its neighbours")
-LAYOUTS = {
-    ATTENTION: Layout(
-        queries=TOKENS,
-        keys="representations",
-        names=REPRESENTATIONS,
-        label_kind=attention_pb2.LABEL_KIND_REPRESENTATIONS,
-        kind=attention_pb2.MAP_KIND_SELF,
-    )
-}
+REPRESENTATIONS = LabelSet(
+    name="representations",
+    kind="representations",
+    names=("word", "letters", "word with its neighbours"),
+)
 
 
-class Surroundings(nn.Module):
+class WordsAround(nn.Module):
     """What a word's surroundings say of one of its representations, for contextualised meta-embeddings.
 
     Two numbers a word, as the two units of the paper's BiLSTM, by a convolution over five words.
@@ -57,8 +53,9 @@ class MetaModel(SmallModel):
         d = texts.d
         self.features = Features(texts)
         self.spelled = Spelled(texts)
-        self.mix = MetaEmbedding(pool=pool, sizes=(d, d, d), d=d, encode=Surroundings(d=d) if contextualised else None)
-        self.classify = Classify(texts, d_in=d)
+        self.mix = MetaEmbedding(pool=pool, sizes=(d, d, d), d=d, encode=WordsAround(d=d) if contextualised else None)
+        self.maps = {ATTENTION: map_of(self.mix, "self", queries=TOKENS, keys=REPRESENTATIONS, features=d)}
+        self.classify = Scores(d_in=d, d_out=len(texts.labels), dropout=texts.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         ids, mask = tensors["token_ids"], tensors["token_mask"]

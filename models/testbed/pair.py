@@ -1,23 +1,53 @@
 """Two sentences, a form of co-attention, a class: natural language inference in miniature."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2, model_pb2
-from models.cards import describe
+from models.attention.weights import weights_of
 from models.cards.card import Card
-from models.catalogue.examples import flat
+from models.cards.describe import describe
+from models.cards.inputs import PairInput, Tokenizer
+from models.cards.labels import LabelSet, one
+from models.cards.maps import Map, MapKind
+from models.cards.results import Classes
+from models.cards.taxonomy import Taxonomy
 from models.network import Answer
 from models.testbed.classifier import SmallModel
-from models.testbed.layout import Layout, axes, fixed_sets, map_description
-from models.testbed.text import MAX_CHARACTERS, TOKENIZER, Features, Texts, token_ids, tokens
+from models.testbed.text import MAX_CHARACTERS, Features, Texts
 
-FIRST, SECOND, PAIR = "first", "second", "pair"
-ROW_OF_FIRST, ROW_OF_SECOND = Layout(queries=PAIR, keys=FIRST), Layout(queries=PAIR, keys=SECOND)
-AFFINITY = Layout(queries=FIRST, keys=SECOND, kind=attention_pb2.MAP_KIND_CO, normalised=False, signed=True)
+FIRST = LabelSet(name="first", kind="tokens", input="pair", tensor="first_ids", dimension="first")
+SECOND = LabelSet(name="second", kind="tokens", input="pair", tensor="second_ids", dimension="second")
+PAIR = one("pair")
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What asks and what is asked in one map of a co-attention."""
+
+    queries: LabelSet
+    keys: LabelSet
+    kind: MapKind = "pool"
+
+
+ROW_OF_FIRST, ROW_OF_SECOND, AFFINITY = Axes(PAIR, FIRST), Axes(PAIR, SECOND), Axes(FIRST, SECOND, "co")
+
+
+def maps_of(module: nn.Module, axes: Mapping[str, Axes], texts: Texts) -> Mapping[str, Map]:
+    """The maps of a module, in the order in which it makes them; each with its name and its axes."""
+    return {
+        name: Map(
+            weights=weights,
+            kind=each.kind,
+            queries=each.queries,
+            keys=each.keys,
+            features=texts.d,
+            summary=f"Weights over the {each.keys.name} sentence.",
+        )
+        for (name, each), weights in zip(axes.items(), weights_of(module), strict=True)
+    }
 
 
 class PairModel(SmallModel):
@@ -29,21 +59,21 @@ class PairModel(SmallModel):
     vectors are compared pair by pair.
 
     Shapes: first_ids int64 [batch, first], second_ids [batch, second], masks bool of the same
-        -> logits [batch, class], maps by the names of `layouts`.
+        -> logits [batch, class], maps by the names of `maps`.
     """
 
     def __init__(
         self,
         texts: Texts,
         module: nn.Module,
-        layouts: Mapping[str, Layout],
+        maps: Mapping[str, Map],
         *,
         read: "Read | None" = None,
         pairs: int = 1,
     ) -> None:
         super().__init__()
         self.features = Features(texts)
-        self.module, self.layouts, self.read = module, layouts, read or plain
+        self.module, self.maps, self.read = module, maps, read or plain
         self.compare = nn.Sequential(
             nn.Linear(4 * pairs * texts.d, 2 * texts.d),
             nn.ReLU(),
@@ -53,13 +83,18 @@ class PairModel(SmallModel):
 
     def forward(self, **tensors: Tensor) -> Answer:
         masks = tensors["first_mask"], tensors["second_mask"]
-        first, second = (self.features(tensors[f"{n}_ids"], m) for n, m in zip((FIRST, SECOND), masks, strict=True))
+        first, second = (self.features(tensors[f"{n}_ids"], m) for n, m in zip(("first", "second"), masks, strict=True))
         vectors, weights = self.read(self.module, first, second, *masks)
         compared = [
             torch.cat([a, b, (a - b).abs(), a * b], -1) for a, b in zip(vectors[::2], vectors[1::2], strict=True)
         ]
-        maps = dict(zip(self.layouts, flat(weights), strict=True))
+        maps = dict(zip(self.maps, flat(weights), strict=True))
         return Answer({"logits": self.compare(torch.cat(compared, -1))}, maps)
+
+
+def flat(weights: Tensor | tuple) -> tuple[Tensor, ...]:
+    """All tensors of nested tuples, in order."""
+    return (weights,) if isinstance(weights, Tensor) else tuple(tensor for part in weights for tensor in flat(part))
 
 
 Read = Callable[[nn.Module, Tensor, Tensor, Tensor, Tensor], tuple[tuple[Tensor, ...], tuple]]
@@ -72,36 +107,19 @@ def plain(
     return module(first, second, first_mask, second_mask)
 
 
-def card(texts: Texts, layouts: Mapping[str, Layout], *, title: str, taxonomy: model_pb2.Taxonomy) -> Card:
+def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
     """Describe the model."""
-    pair = model_pb2.InputDescription(
-        name=PAIR,
-        kind=model_pb2.INPUT_KIND_PAIR,
+    pair = PairInput(
         summary="Two sentences, the premise first.",
-        tensors=[token_ids(texts, prefix=f"{name}_", axis=name) for name in (FIRST, SECOND)],
+        tokenizer=Tokenizer(text=texts.tokenizer),
+        max_tokens=texts.max_tokens,
     )
-    label_sets = [tokens(name, input=PAIR, tensor=f"{name}_ids", dimension=name) for name in (FIRST, SECOND)]
-    description = model_pb2.ModelDescription(
+    return describe(
         title=title,
         summary=f"A small classifier of pairs of sentences whose attention is {title}.",
-        task=model_pb2.TASK_CLASSIFICATION,
         inputs=[pair],
-        outputs=[describe.logits(len(texts.labels))],
-        result=describe.class_result(texts.labels),
-        maps=[
-            map_description(name, layout, summary=f"Weights of {title} over the {layout.keys} sentence.")
-            for name, layout in layouts.items()
-        ],
-        label_sets=[*label_sets, *fixed_sets(layouts, {FIRST, SECOND})],
-        limits=model_pb2.Limits(max_characters=MAX_CHARACTERS),
+        results=[Classes(labels=texts.labels)],
+        maps=maps,
         taxonomy=taxonomy,
-    )
-    step = bundle_pb2.PreprocessingStep(
-        tokenize=bundle_pb2.Tokenize(tokenizer=TOKENIZER, tensor=f"{FIRST}_ids", second_tensor=f"{SECOND}_ids")
-    )
-    return Card(
-        description=description,
-        preprocessing=(bundle_pb2.Preprocessing(input=PAIR, steps=[step]),),
-        map_axes={name: axes(layout) for name, layout in layouts.items()},
-        files={TOKENIZER: texts.tokenizer},
+        max_characters=MAX_CHARACTERS,
     )

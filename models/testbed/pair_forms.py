@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2
 from models.attention import Attention
 from models.attention.features import (
     Aggregate,
@@ -25,10 +24,10 @@ from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.specialised import average
 from models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
+from models.cards.labels import LabelSet, numbered
 from models.testbed import pair
 from models.testbed.form import Built, ServedForm
-from models.testbed.layout import Layout
-from models.testbed.pair import AFFINITY, FIRST, ROW_OF_FIRST, ROW_OF_SECOND, SECOND, PairModel, Read
+from models.testbed.pair import AFFINITY, FIRST, ROW_OF_FIRST, ROW_OF_SECOND, SECOND, Axes, PairModel, Read, maps_of
 from models.testbed.taxonomy import taxonomy
 from models.testbed.text import Texts
 
@@ -39,7 +38,7 @@ CO = "parallel co-attention"
 
 def co(
     make: Callable[[Texts], nn.Module],
-    layouts: Mapping[str, Layout],
+    axes: Mapping[str, Axes],
     *,
     score: str,
     read: Read | None = None,
@@ -50,8 +49,10 @@ def co(
 
     def built(title: str, texts: Texts) -> Built:
         row = taxonomy(score=score, features=CO, multiplicity=multiplicity)
-        model = PairModel(texts, make(texts), layouts, read=read, pairs=pairs).eval()
-        return model, pair.card(texts, layouts, title=title, taxonomy=row)
+        module = make(texts)
+        maps = maps_of(module, axes, texts)
+        model = PairModel(texts, module, maps, read=read, pairs=pairs).eval()
+        return model, pair.card(texts, maps, title=title, taxonomy=row)
 
     return ServedForm(task="pair", make=built)
 
@@ -125,9 +126,9 @@ def question_hops(texts: Texts, *, asks: str) -> QuestionHops:
     return QuestionHops(steps=[(over_question, additive(texts, contexts=1))] * 2, asks=asks)
 
 
-def hop_rows(keys: str) -> Layout:
+def hop_rows(keys: LabelSet) -> Axes:
     """A row a hop over one of the sentences."""
-    return Layout(queries="hops", keys=keys, names=("hop 1", "hop 2"), label_kind=attention_pb2.LABEL_KIND_HOPS)
+    return Axes(numbered("hops", "hops", "hop", 2), keys)
 
 
 def alternating(texts: Texts) -> Alternating:
@@ -158,8 +159,8 @@ def fine(score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate
 
 
 ALTERNATING = {"start": ROW_OF_FIRST, "second": ROW_OF_SECOND, "first": ROW_OF_FIRST}
-GRAINS = {f"coarse.{name}": layout for name, layout in COARSE.items()} | {
-    f"fine.{name}": layout for name, layout in FINE.items()
+GRAINS = {f"coarse.{name}": each for name, each in COARSE.items()} | {
+    f"fine.{name}": each for name, each in FINE.items()
 }
 
 

@@ -5,9 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2
 from models.attention.context import Context
-from models.attention.dimensionality import DirectionalSelfAttention
 from models.attention.flat import attend, over_keys
 from models.attention.general import TaskModel
 from models.attention.queries.capsule import CapsuleAttention
@@ -15,30 +13,32 @@ from models.attention.queries.decoder import Decoder
 from models.attention.queries.label_wise import LabelLinear, LabelWise
 from models.attention.queries.multi_head import MultiHead
 from models.attention.queries.pool import SelfAttentivePool
-from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery, average
 from models.attention.signals.disagreement import output_agreement, position_agreement, subspace_agreement
-from models.testbed.layout import ATTENTION, TOKENS, Layout
+from models.cards.labels import LabelSet, numbered
+from models.cards.maps import MapKind, map_of
 from models.testbed.readers import Reader
-from models.testbed.text import Texts
+from models.testbed.text import ATTENTION, TEXT, TOKENS, Texts
 
 Read = tuple[Tensor, Mapping[str, Tensor]]
 
 
 class OneMap(Reader):
-    """A reader around one module, with one map."""
+    """A reader around one module, with one map: who asks (one query for the text, where it is not said), the tokens."""
 
-    def __init__(self, *, module: nn.Module, layout: Layout, query: str) -> None:
+    def __init__(
+        self, *, module: nn.Module, d: int, query: str, queries: LabelSet = TEXT, kind: MapKind = "pool"
+    ) -> None:
         super().__init__()
         self.module, self.query = module, query
-        self.layouts = {ATTENTION: layout}
+        self.maps = {ATTENTION: map_of(module, kind, queries=queries, keys=TOKENS, features=d)}
 
 
 class Asked(OneMap):
     """The average of the features asks, through anything that has the call of an attention (multi-head, multi-hop)."""
 
-    def __init__(self, *, module: nn.Module, d: int, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="specialised")
+    def __init__(self, *, module: nn.Module, d: int, queries: LabelSet = TEXT) -> None:
+        super().__init__(module=module, d=d, queries=queries, query="specialised")
         self.ask = nn.Linear(d, d)
 
     def question(self, features: Tensor, mask: Tensor) -> Tensor:
@@ -59,9 +59,10 @@ class Decoding(OneMap):
     classifies = True
     module: Decoder
 
-    def __init__(self, *, module: Decoder, texts: Texts, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="basic")
-        self.steps = len(layout.names)
+    def __init__(self, *, module: Decoder, texts: Texts, steps: int) -> None:
+        answers = numbered("answers", "output_steps", "answer", steps)
+        super().__init__(module=module, d=texts.d, queries=answers, query="basic")
+        self.steps = steps
         self.begin = nn.Linear(texts.d, module.d_s)
         self.first_output = nn.Parameter(0.1 * torch.randn(module.d_y))
         self.score = nn.Linear(module.d_s, len(texts.labels))
@@ -86,14 +87,15 @@ class Disagreeing(Asked):
     `by`: subspaces, positions or outputs; `weight`: of the penalty (Li et al. 2018b, eq. 5).
     """
 
-    def __init__(self, *, module: MultiHead, d: int, layout: Layout, by: str, weight: float = 1.0) -> None:
-        super().__init__(module=module, d=d, layout=layout)
+    module: MultiHead
+
+    def __init__(self, *, module: MultiHead, d: int, by: str, weight: float = 1.0) -> None:
+        super().__init__(module=module, d=d)
         self.by, self.weight = by, weight
 
     def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
         """How much the heads agree."""
         heads = self.module
-        assert isinstance(heads, MultiHead)
         query, key, value = heads.project(self.question(features, mask), features, None)
         if self.by == "subspaces":
             return {"penalty": self.weight * subspace_agreement(value, mask)}
@@ -107,8 +109,8 @@ class AskedByAverage(OneMap):
 
     module: AverageQuery
 
-    def __init__(self, *, module: AverageQuery, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="specialised")
+    def __init__(self, *, module: AverageQuery, d: int) -> None:
+        super().__init__(module=module, d=d, query="specialised")
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
         vector, weights = self.module(features, features, mask, mask)
@@ -120,8 +122,8 @@ class SelfPooled(OneMap):
 
     module: SelfAttentivePool
 
-    def __init__(self, *, module: SelfAttentivePool, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="self-attentive")
+    def __init__(self, *, module: SelfAttentivePool, d: int) -> None:
+        super().__init__(module=module, d=d, query="self-attentive")
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
         vector, weights = self.module(features, None, mask)
@@ -129,17 +131,25 @@ class SelfPooled(OneMap):
 
 
 class SelfAttending(OneMap):
-    """Every token asks, and what they become is averaged (H3; with direction and gate, D2)."""
+    """Every token asks, and what they become is averaged (H3)."""
 
-    module: SelfAttention | DirectionalSelfAttention
-
-    def __init__(self, *, module: SelfAttention | DirectionalSelfAttention, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="self-attentive")
+    def __init__(self, *, module: nn.Module, d: int) -> None:
+        super().__init__(module=module, d=d, query="self-attentive", queries=TOKENS, kind="self")
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
-        allowed = over_keys(mask) if isinstance(self.module, SelfAttention) else mask
-        vectors, weights = self.module(features, allowed)
+        vectors, weights = self.module(features, self.allowed(mask))
         return average(vectors, mask).squeeze(1), {ATTENTION: weights}
+
+    def allowed(self, mask: Tensor) -> Tensor | None:
+        """The mask as the module takes it."""
+        return over_keys(mask)
+
+
+class Directed(SelfAttending):
+    """The same in one direction and with a gate (D2), which masks pairs of positions by itself."""
+
+    def allowed(self, mask: Tensor) -> Tensor | None:
+        return mask
 
 
 class WholeTask(OneMap):
@@ -151,8 +161,15 @@ class WholeTask(OneMap):
     classifies = True
     module: TaskModel
 
-    def __init__(self, *, module: TaskModel, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="self-attentive")
+    def __init__(self, *, module: TaskModel, d: int) -> None:
+        asked = module.query_model is not None
+        super().__init__(
+            module=module,
+            d=d,
+            query="self-attentive",
+            queries=TOKENS if asked else TEXT,
+            kind="self" if asked else "pool",
+        )
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
         scores, weights = self.module(features, over_keys(mask))
@@ -165,8 +182,8 @@ class Labelled(OneMap):
 
     classifies = True
 
-    def __init__(self, *, module: LabelWise, texts: Texts, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="self-attentive")
+    def __init__(self, *, module: LabelWise, texts: Texts) -> None:
+        super().__init__(module=module, d=texts.d, queries=classes(texts), query="self-attentive")
         self.score = LabelLinear(labels=len(texts.labels), d_v=texts.d)
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
@@ -180,8 +197,8 @@ class Capsular(OneMap):
     classifies = True
     module: CapsuleAttention
 
-    def __init__(self, *, module: CapsuleAttention, layout: Layout) -> None:
-        super().__init__(module=module, layout=layout, query="self-attentive")
+    def __init__(self, *, module: CapsuleAttention, texts: Texts) -> None:
+        super().__init__(module=module, d=texts.d, queries=classes(texts), query="self-attentive")
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
         capsules, weights = self.module(features, None, mask)
@@ -197,11 +214,6 @@ class Capsular(OneMap):
         }
 
 
-def fixed(names: tuple[str, ...], kind: attention_pb2.LabelKind, *, name: str, heads: int = 1) -> Layout:
-    """A map with one query an entry of a fixed set."""
-    return Layout(queries=name, names=names, label_kind=kind, heads=heads)
-
-
-def self_map(*, features: int = 0, heads: int = 1) -> Layout:
-    """A map of tokens over tokens."""
-    return Layout(queries=TOKENS, features=features, heads=heads, kind=attention_pb2.MAP_KIND_SELF)
+def classes(texts: Texts) -> LabelSet:
+    """A query a class."""
+    return LabelSet(name="classes", kind="classes", names=texts.labels)

@@ -9,32 +9,28 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2
 from models.attention import Attention
-from models.attention.align import AdaptiveSpan, GaussianGrid, Hard, MonotonicChunkwise, Reinforced
 from models.attention.context import Context
 from models.attention.general import FeatureAttention
 from models.attention.queries.specialised import average
-from models.attention.signals.reinforce import selection_cost
-from models.attention.signals.span import span_penalty
-from models.testbed.layout import ATTENTION, TOKENS, Layout, layout_of
+from models.cards.labels import numbered
+from models.cards.maps import Map, map_of
+from models.testbed.text import ATTENTION, TEXT, TOKENS
 
 STEPS = 3  # how often a stepwise reader looks
-PRICE = 0.01  # λ of reinforced sampling, for keeping every token
-SPAN_PRICE = 0.01  # λ of adaptive spans, a word
 
 
 class Reader(nn.Module):
     """Reads the features of a text by attention.
 
-    layouts: what the axes of each map are; query: its kind, for the taxonomy; noise_steps: how many rows of noise it
+    maps: what it puts out; query: its kind, for the taxonomy; noise_steps: how many rows of noise it
     takes (0: one, without an axis; None: no noise).
 
     Shapes: features [batch, token, d], mask [batch, token], noise uniform [batch, (step,) token] or None
         -> vector [batch, d_out], maps [batch, head, query, key(, feature)] by name.
     """
 
-    layouts: Mapping[str, Layout]
+    maps: Mapping[str, Map]
     query: str = "specialised"
     classifies: bool = False  # its vector is the class scores already
     noise_steps: int | None = None
@@ -66,16 +62,14 @@ class Pooled(Reader):
         self.query = "self-attentive" if self.ask is None else "specialised"
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = 0 if "noise" in attention.align.context_fields else None
-        filters = attention.align.filters if isinstance(attention.align, GaussianGrid) else 0
-        self.layouts = {
-            ATTENTION: layout_of(
-                attention,
-                d=d,
-                queries="filters" if filters else "text",
-                names=tuple(f"filter {number + 1}" for number in range(filters)),
-                label_kind=attention_pb2.LABEL_KIND_LATENTS if filters else attention_pb2.LABEL_KIND_ONE,
-            )
-        }
+        rows = attention.align.rows
+        queries = TEXT if rows == 1 else numbered("filters", "latents", "filter", rows)
+        self.maps = {ATTENTION: map_of(attention, "pool", queries=queries, keys=TOKENS, features=d)}
+
+    @property
+    def attention(self) -> Attention:
+        """The mechanism."""
+        return self.module.attention
 
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None
@@ -89,31 +83,14 @@ class Pooled(Reader):
         return None if self.ask is None else self.ask(average(features, mask))
 
     def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
-        """Of what the noise made the alignment draw, for REINFORCE: log-probability, entropy or cost, all [batch]."""
-        score, align = self.module.attention.score, self.module.attention.align
+        """Those of the alignment."""
         question = self.question(features, mask)
-        if noise is None or question is None or not isinstance(align, Hard | Reinforced):
+        if question is None:
             return {}
-        key, keys = self.module.key_map(features).unsqueeze(1), mask[:, None, None, :]
-        query = question.unsqueeze(1)
+        query, keys = question.unsqueeze(1), mask[:, None, None, :]
+        key = self.module.key_map(features).unsqueeze(1)
         context = Context(noise=noise_row(noise).noise, query=query, key=key, mask=keys)
-        if isinstance(align, Reinforced):
-            return drawn(align, keys, context, mask)
-        if align.straight_through:
-            return {}
-        scores = score(query, key, context)
-        return {
-            "log_probability": align.log_probability(align(scores, keys, context), scores, keys).sum((-2, -1)),
-            "entropy": align.entropy(scores, keys).sum((-2, -1)),
-        }
-
-
-def drawn(align: Reinforced, pairs: Tensor, context: Context, mask: Tensor) -> Mapping[str, Tensor]:
-    """Log-probability of what samplers kept, and its price: λ times the share of the tokens, for each sampler."""
-    kept = align.selection(pairs, context)
-    rows = [kept.keys.squeeze(2)] if kept.queries is None else [kept.keys.squeeze(2), kept.queries.squeeze(3)]
-    cost = torch.stack([selection_cost(row.squeeze(1), mask) for row in rows]).sum(0)
-    return {"log_probability": align.log_probability(kept, pairs, context).sum(-1), "cost": PRICE * cost}
+        return self.attention.align.signals(self.attention.score(query, key, context), keys, context)
 
 
 class EachToken(Reader):
@@ -131,8 +108,12 @@ class EachToken(Reader):
         self.ask = nn.Linear(d, d)
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = 2 if "query_noise" in attention.align.context_fields else None
-        layout = layout_of(attention, d=d, queries=TOKENS, kind=attention_pb2.MAP_KIND_SELF)
-        self.layouts = {ATTENTION: layout}
+        self.maps = {ATTENTION: map_of(attention, "self", queries=TOKENS, keys=TOKENS, features=d)}
+
+    @property
+    def attention(self) -> Attention:
+        """The mechanism."""
+        return self.module.attention
 
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None
@@ -150,14 +131,10 @@ class EachToken(Reader):
         return Context(distances=apart[None, None], noise=noise[:, None, :1], query_noise=noise[:, 1:])
 
     def signals(self, features: Tensor, mask: Tensor, noise: Tensor | None) -> Mapping[str, Tensor]:
-        """The price of a span; what samplers drew, for REINFORCE."""
-        align = self.module.attention.align
-        if isinstance(align, AdaptiveSpan):
-            return {"penalty": span_penalty(align.span, SPAN_PRICE)}
-        if not isinstance(align, Reinforced) or noise is None:
-            return {}
+        """Those of the alignment."""
         query, key = self.ask(features).unsqueeze(1), self.module.key_map(features).unsqueeze(1)
-        return drawn(align, pairs_of(mask), replace(self.context(features, noise), query=query, key=key), mask)
+        context = replace(self.context(features, noise), query=query, key=key, mask=pairs_of(mask))
+        return self.attention.align.signals(self.attention.score(query, key, context), pairs_of(mask), context)
 
 
 class Stepwise(Reader):
@@ -175,15 +152,13 @@ class Stepwise(Reader):
         self.place = nn.Parameter(torch.randn(STEPS, 1, 1, d) * 0.1)
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = STEPS if "noise" in attention.align.context_fields else None
-        self.layouts = {
-            ATTENTION: layout_of(
-                attention,
-                d=d,
-                queries="looks",
-                names=tuple(f"look {step + 1}" for step in range(STEPS)),
-                label_kind=attention_pb2.LABEL_KIND_HOPS,
-            )
-        }
+        looks = numbered("looks", "hops", "look", STEPS)
+        self.maps = {ATTENTION: map_of(attention, "pool", queries=looks, keys=TOKENS, features=d)}
+
+    @property
+    def attention(self) -> Attention:
+        """The mechanism."""
+        return self.module.attention
 
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None
@@ -202,24 +177,26 @@ class Stepwise(Reader):
                 previous_context=found,
                 noise=None if noise is None else noise[:, None, step : step + 1, :],
             )
-            stops = self.stops(start + place, features, keys, context)
+            carried = self.carried(start + place, features, keys, context)
             vector, weights = self.module(start + place, features, keys, context)
-            previous = weights if stops is None else stops
+            previous = weights if carried is None else carried
             coverage, found = coverage + weights, vector.unsqueeze(1)
             vectors.append(vector)
             rows.append(weights)
         return torch.cat(vectors, -1).squeeze(1), {ATTENTION: torch.cat(rows, 2)}
 
-    def stops(self, query: Tensor, features: Tensor, mask: Tensor, context: Context) -> Tensor | None:
-        """The monotonic part of chunkwise attention, which is what its next step starts from; None for others."""
-        align = self.module.attention.align
-        if not isinstance(align, MonotonicChunkwise):
+    def carried(self, query: Tensor, features: Tensor, mask: Tensor, context: Context) -> Tensor | None:
+        """What the next step starts from, where that is something else than the weights."""
+        align = self.attention.align
+        if not align.carries:
             return None
-        scores = self.module.attention.score(query.unsqueeze(1), self.module.key_map(features).unsqueeze(1), context)
+        asking, key = query.unsqueeze(1), self.module.key_map(features).unsqueeze(1)
+        context = replace(context, query=asking, key=key, mask=mask)
+        scores = self.attention.score(asking, key, context)
         if not self.training:
-            return align.stops(scores, mask, context)
+            return align.carried(scores, mask, context)
         with torch.random.fork_rng(devices=[]):  # the attention itself then draws the same numbers again
-            return align.stops(scores, mask, context)
+            return align.carried(scores, mask, context)
 
 
 def pairs_of(mask: Tensor) -> Tensor:

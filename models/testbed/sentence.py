@@ -4,15 +4,17 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from bundle.v1 import bundle_pb2
-from limelight.v1 import model_pb2, values_pb2
-from models.cards import describe
 from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import Noise
+from models.cards.maps import Map
+from models.cards.results import Classes
+from models.cards.taxonomy import Taxonomy
 from models.network import Answer
+from models.tasks.heads import Scores
 from models.testbed.classifier import SmallModel
-from models.testbed.layout import TEXT, TOKENS, Layout, axes, fixed_sets, map_description
 from models.testbed.readers import Reader
-from models.testbed.text import MAX_CHARACTERS, TOKENIZER, Classify, Features, Texts, text_input, tokens
+from models.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
 
 
 class SentenceModel(SmallModel):
@@ -27,60 +29,29 @@ class SentenceModel(SmallModel):
         self.features = Features(texts)
         self.reader = reader
         width = reader.eval().width(texts.d)
-        self.classify = nn.Identity() if reader.classifies else Classify(texts, d_in=width)
+        scores = Scores(d_in=width, d_out=len(texts.labels), dropout=texts.dropout)
+        self.classify = nn.Identity() if reader.classifies else scores
 
     def forward(self, **tensors: Tensor) -> Answer:
         mask, noise = tensors["token_mask"], tensors.get("noise")
         features = self.features(tensors["token_ids"], mask)
         vector, maps = self.reader(features, mask, noise)
-        outputs = {"logits": self.classify(vector)}
-        if self.training:
-            outputs |= self.reader.signals(features, mask, noise)
-        return Answer(outputs, maps)
+        signals = self.reader.signals(features, mask, noise) if self.training else {}
+        return Answer({"logits": self.classify(vector)}, maps, signals)
 
 
 def card(
-    texts: Texts,
-    layouts: Mapping[str, Layout],
-    *,
-    title: str,
-    taxonomy: model_pb2.Taxonomy,
-    noise_steps: int | None = None,
+    texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy, noise_steps: int | None = None
 ) -> Card:
     """Describe the model; noise_steps: as a `Reader` has it."""
-    label_sets = [tokens(TOKENS, input=TEXT, tensor="token_ids", dimension="token")]
-    description = model_pb2.ModelDescription(
+    looks = {"step": noise_steps} if noise_steps else {}
+    return describe(
         title=title,
         summary=f"A small classifier of sentences whose attention is {title}.",
-        task=model_pb2.TASK_CLASSIFICATION,
-        inputs=[text_input(texts, name=TEXT, prefix="token_", axis="token")],
-        outputs=[describe.logits(len(texts.labels))],
-        result=describe.class_result(texts.labels),
-        maps=[
-            map_description(name, layout, summary=f"The weights of {title} over the words.")
-            for name, layout in layouts.items()
-        ],
-        label_sets=[*label_sets, *fixed_sets(layouts, {TOKENS})],
-        limits=model_pb2.Limits(max_characters=MAX_CHARACTERS),
+        inputs=[text_input(texts)],
+        results=[Classes(labels=texts.labels)],
+        maps=maps,
         taxonomy=taxonomy,
-    )
-    return Card(
-        description=description,
-        preprocessing=(bundle_pb2.Preprocessing(input=TEXT, steps=[describe.tokenize(TOKENIZER, "token_ids")]),),
-        map_axes={name: axes(layout) for name, layout in layouts.items()},
-        files={TOKENIZER: texts.tokenizer},
-        noise=() if noise_steps is None else (noise(texts, noise_steps),),
-    )
-
-
-def noise(texts: Texts, steps: int) -> bundle_pb2.NoiseInput:
-    """Uniform numbers, one a token, for each of `steps` looks (0: one look, no axis)."""
-    looks = [model_pb2.Dimension(name="step", size=steps)] if steps else []
-    return bundle_pb2.NoiseInput(
-        tensor=model_pb2.TensorDescription(
-            name="noise",
-            data_type=values_pb2.DATA_TYPE_FLOAT32,
-            dimensions=[*looks, model_pb2.Dimension(name="token", maximum=texts.max_tokens)],
-        ),
-        distribution=bundle_pb2.DISTRIBUTION_UNIFORM,
+        noise=() if noise_steps is None else [Noise(axes={**looks, "token": 0}, most=texts.max_tokens)],
+        max_characters=MAX_CHARACTERS,
     )

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 
 from torch import nn
 
-from limelight.v1 import attention_pb2
 from models.attention import Attention
 from models.attention.dimensionality import DirectionalSelfAttention, FeatureWise
 from models.attention.general import FeatureAttention, TaskModel
@@ -19,26 +18,26 @@ from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
 from models.attention.queries.transforms import MixContext
 from models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, Score, SelfAttentive
+from models.cards.labels import numbered
+from models.tasks.heads import Scores
 from models.testbed import sentence as sentences
 from models.testbed.form import Built, ServedForm, read_by
-from models.testbed.layout import Layout
-from models.testbed.meta import LAYOUTS, MetaModel
+from models.testbed.meta import MetaModel
 from models.testbed.queries import (
     Asked,
     AskedByAverage,
     Capsular,
     Decoding,
+    Directed,
     Disagreeing,
     Labelled,
     SelfAttending,
     SelfPooled,
     WholeTask,
-    fixed,
-    self_map,
 )
 from models.testbed.readers import Reader
 from models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
-from models.testbed.text import Classify, Texts
+from models.testbed.text import Texts
 
 HEADS, HOPS, ANSWERS = 4, 3, 3
 WIDE = 8  # size of a feature's own queries and keys in feature-wise scores
@@ -62,15 +61,13 @@ def narrow_additive() -> Score:
 
 def directional(direction: Mask) -> Callable[[Texts], Reader]:
     """One direction of DiSAN."""
-    return lambda t: SelfAttending(
-        module=DirectionalSelfAttention(d_f=t.d, d=t.d, direction=direction), layout=self_map(features=t.d)
-    )
+    return lambda t: Directed(module=DirectionalSelfAttention(d_f=t.d, d=t.d, direction=direction), d=t.d)
 
 
 def heads() -> ServedForm:
     """The average asks with four heads."""
     return read_by(
-        lambda t: Asked(module=multi_head(t), d=t.d, layout=Layout(heads=HEADS)),
+        lambda t: Asked(module=multi_head(t), d=t.d),
         score=SCALED,
         multiplicity="multi-head",
     )
@@ -86,23 +83,20 @@ def task_model(*, asks: bool) -> ServedForm:
             feature_model=nn.Sequential(nn.Linear(d, d), nn.Tanh()),
             query_model=nn.Linear(d, d) if asks else None,
             attention_model=FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d),
-            output_model=Classify(texts, d_in=d),
+            output_model=Scores(d_in=d, d_out=len(texts.labels), dropout=texts.dropout),
         )
-        return WholeTask(module=module, layout=self_map() if asks else Layout())
+        return WholeTask(module=module, d=d)
 
     return read_by(made, score=ADDITIVE if asks else "self-attentive")
 
 
 def decoder() -> ServedForm:
     """A decoder asks with its state, three times."""
-    layout = fixed(
-        tuple(f"answer {n + 1}" for n in range(ANSWERS)), attention_pb2.LABEL_KIND_OUTPUT_STEPS, name="answers"
-    )
 
     def made(texts: Texts) -> Reader:
         d = texts.d
         module = Decoder(attention=Attention(score=Additive(d_q=d, d_k=d, d_w=d)), d_y=d, d_c=d, d_s=d)
-        return Decoding(module=module, texts=texts, layout=layout)
+        return Decoding(module=module, texts=texts, steps=ANSWERS)
 
     return read_by(made, score=ADDITIVE)
 
@@ -114,16 +108,14 @@ def syntactic() -> ServedForm:
         size = texts.d // HEADS
         scores = [BiasedGeneral(d_q=size, d_k=size), *(ScaledDot() for _ in range(HEADS - 1))]
         heads = MultiHead(attention=Attention(score=PerHead(scores=scores)), d_model=texts.d, heads=HEADS)
-        return SelfAttending(module=self_attention(texts, heads, maps=False), layout=self_map(heads=HEADS))
+        return SelfAttending(module=self_attention(texts, heads, maps=False), d=texts.d)
 
     return read_by(made, score=SCALED, multiplicity="multi-head")
 
 
 def average_query() -> ServedForm:
     """The text's average asks the text."""
-    return read_by(
-        lambda t: AskedByAverage(module=AverageQuery(attention=additive(t)), layout=Layout()), score=ADDITIVE
-    )
+    return read_by(lambda t: AskedByAverage(module=AverageQuery(attention=additive(t)), d=t.d), score=ADDITIVE)
 
 
 def multi_head(texts: Texts) -> MultiHead:
@@ -134,7 +126,7 @@ def multi_head(texts: Texts) -> MultiHead:
 def disagreeing(by: str) -> ServedForm:
     """Multi-head attention, trained to disagree; not a row of its own, but of training signals (H8)."""
     return read_by(
-        lambda t: Disagreeing(module=multi_head(t), d=t.d, layout=Layout(heads=HEADS), by=by),
+        lambda t: Disagreeing(module=multi_head(t), d=t.d, by=by),
         score=SCALED,
         multiplicity="multi-head",
     )
@@ -142,8 +134,8 @@ def disagreeing(by: str) -> ServedForm:
 
 def hops(make: Callable[[Texts], MultiHop], count: int) -> ServedForm:
     """Multi-hop attention over a sentence, its average asking first."""
-    layout = fixed(tuple(f"hop {n + 1}" for n in range(count)), attention_pb2.LABEL_KIND_HOPS, name="hops")
-    return read_by(lambda t: Asked(module=make(t), d=t.d, layout=layout), score=ADDITIVE, multiplicity="multi-hop")
+    rows = numbered("hops", "hops", "hop", count)
+    return read_by(lambda t: Asked(module=make(t), d=t.d, queries=rows), score=ADDITIVE, multiplicity="multi-hop")
 
 
 def mixing(texts: Texts) -> MultiHop:
@@ -165,31 +157,26 @@ def self_attention(texts: Texts, attention: nn.Module, *, maps: bool) -> SelfAtt
 def every_token() -> ServedForm:
     """Every token asks, by scaled dot products."""
     return read_by(
-        lambda t: SelfAttending(module=self_attention(t, Attention(score=ScaledDot()), maps=True), layout=self_map()),
+        lambda t: SelfAttending(module=self_attention(t, Attention(score=ScaledDot()), maps=True), d=t.d),
         score=SCALED,
     )
-
-
-def by_class(texts: Texts) -> Layout:
-    """A map with a query a class."""
-    return fixed(texts.labels, attention_pb2.LABEL_KIND_CLASSES, name="classes")
 
 
 def capsules(texts: Texts) -> Reader:
     """A capsule a class, by dot products as in the paper."""
     module = CapsuleAttention(attention=Attention(score=Dot()), classes=len(texts.labels), d_q=texts.d, d_v=texts.d)
-    return Capsular(module=module, layout=by_class(texts))
+    return Capsular(module=module, texts=texts)
 
 
 def label_wise(texts: Texts) -> Reader:
     """A query a class."""
     module = LabelWise(attention=additive(texts), labels=len(texts.labels), d_q=texts.d)
-    return Labelled(module=module, texts=texts, layout=by_class(texts))
+    return Labelled(module=module, texts=texts)
 
 
 def pooled(make: Callable[[Texts], SelfAttentivePool]) -> Callable[[Texts], Reader]:
     """One question for every sentence."""
-    return lambda t: SelfPooled(module=make(t), layout=Layout())
+    return lambda t: SelfPooled(module=make(t), d=t.d)
 
 
 def meta(*, contextualised: bool) -> ServedForm:
@@ -200,7 +187,7 @@ def meta(*, contextualised: bool) -> ServedForm:
         pool = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d, d_w=texts.d)))
         row = taxonomy(score="self-attentive", representations="multi-representational", query="self-attentive")
         model = MetaModel(texts, pool, contextualised=contextualised).eval()
-        return model, sentences.card(texts, LAYOUTS, title=title, taxonomy=row)
+        return model, sentences.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="sentence", make=built)
 
@@ -208,7 +195,7 @@ def meta(*, contextualised: bool) -> ServedForm:
 VARIANTS: Mapping[str, ServedForm] = {  # no rows of their own: training signals, multi-head as Transformers have it
     **{f"multi-head, disagreement on {by}": disagreeing(by) for by in ("subspaces", "positions", "outputs")},
     "multi-head, token to token": read_by(
-        lambda t: SelfAttending(module=self_attention(t, multi_head(t), maps=False), layout=self_map(heads=HEADS)),
+        lambda t: SelfAttending(module=self_attention(t, multi_head(t), maps=False), d=t.d),
         score=SCALED,
         multiplicity="multi-head",
     ),

@@ -1,7 +1,6 @@
 """The rows of BF Table 3 that small task models have."""
 
-from limelight.v1 import model_pb2
-from models.cards import describe
+from models.cards.taxonomy import Taxonomy
 
 SCALED, ADDITIVE, SOFT = "scaled multiplicative", "additive", "soft (global)"
 
@@ -16,15 +15,15 @@ def taxonomy(
     multidimensional: bool = False,
     query: str = "specialised",
     multiplicity: str = "singular",
-) -> model_pb2.Taxonomy:
+) -> Taxonomy:
     """A row; what is not said is the plain case."""
-    return describe.taxonomy(
-        features,
-        levels,
-        representations,
-        score,
-        "global" if align in ("", SOFT) else align,
-        "multi-dimensional" if multidimensional else "single-dimensional",
-        query,
-        multiplicity,
+    return Taxonomy(
+        features=features,
+        levels=levels,
+        representations=representations,
+        scoring=score,
+        alignment="global" if align in ("", SOFT) else align,
+        dimensionality="multi-dimensional" if multidimensional else "single-dimensional",
+        query=query,
+        multiplicity=multiplicity,
     )

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from limelight.v1 import attention_pb2, model_pb2
-from models.cards import describe
+from models.cards.inputs import TextInput, Tokenizer
+from models.cards.labels import LabelSet, one
 from models.data import tokenizers
 
-TOKENIZER = "tokenizer.json"
+ATTENTION = "attention"  # the map of a model that has one
+TEXT = one("text")  # a text as one thing
+TOKENS = LabelSet(name="tokens", kind="tokens", input="text", tensor="token_ids", dimension="token")
 MAX_CHARACTERS = 20_000
 
 # What the survey leaves open, chosen here once, so that mechanisms are compared on equal terms.
@@ -63,43 +65,13 @@ class Features(nn.Module):
         return (embedded + neighbours.tanh()) * real
 
 
-class Classify(nn.Module):
-    """Class scores of a vector.
-
-    Shapes: [batch, d_in] -> [batch, class].
-    """
-
-    def __init__(self, texts: Texts, *, d_in: int) -> None:
-        super().__init__()
-        self.dropout = nn.Dropout(texts.dropout)
-        self.linear = nn.Linear(d_in, len(texts.labels))
-
-    def forward(self, vector: Tensor) -> Tensor:
-        return self.linear(self.dropout(vector))
-
-
-def text_input(texts: Texts, *, name: str, prefix: str, axis: str) -> model_pb2.InputDescription:
-    """A text, turned into `<prefix>ids` with mask `<prefix>mask`, which vary along `axis`."""
-    return model_pb2.InputDescription(
+def text_input(texts: Texts, *, name: str = "text", prefix: str = "token", dimension: str = "token") -> TextInput:
+    """A text, turned into `<prefix>_ids` and `<prefix>_mask`, which vary along `dimension`."""
+    return TextInput(
         name=name,
-        kind=model_pb2.INPUT_KIND_TEXT,
         summary="A sentence or a part of one.",
-        tensors=[token_ids(texts, prefix=prefix, axis=axis)],
-    )
-
-
-def token_ids(texts: Texts, *, prefix: str, axis: str) -> model_pb2.TensorDescription:
-    """Token ids and their mask."""
-    return describe.token_tensor(f"{prefix}ids", f"{prefix}mask", texts.vocabulary, {axis: texts.max_tokens})
-
-
-def tokens(name: str, *, input: str, tensor: str, dimension: str, parent: str = "") -> model_pb2.LabelSetDescription:
-    """The label set of a text's tokens."""
-    return model_pb2.LabelSetDescription(
-        name=name,
-        kind=attention_pb2.LABEL_KIND_TOKENS,
-        input=input,
-        tensor=tensor,
+        tokenizer=Tokenizer(text=texts.tokenizer),
+        max_tokens=texts.max_tokens,
+        prefix=prefix,
         dimension=dimension,
-        parent=parent,
     )

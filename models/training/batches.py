@@ -1,95 +1,88 @@
-"""From examples to batches of tensors, by the same preprocessing as in serving."""
+"""From examples to batches of tensors, by the same preprocessing as in serving, as they are needed."""
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bundle.errors import InputError
-from bundle.preprocess import Preprocessor
-from bundle.rows import Row, collate, tensor_descriptions
-from bundle.v1 import bundle_pb2
+from bundle.rows import Row
 from models.cards.card import Card
 from models.data.dataset import DataError, Example
+from models.tasks.task import Batch, Task
 
 _BUCKET = 50  # so many batches are drawn, sorted by length, and cut: little padding, and still chance
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Examples as tensors. indices: which examples. classes: int64 [batch], -1 where a label is not known."""
-
-    tensors: dict[str, Tensor]
-    indices: tuple[int, ...]
-    classes: Tensor
+_NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed
 
 
 class Batches:
-    """The batches of one part of a data set.
+    """The batches of one part of a data set: no more of it than `_BUCKET` batches is ever tensors.
 
     Raises: DataError where an example cannot be read by the model's preprocessing.
     """
 
-    def __init__(self, card: Card, examples: Sequence[Example], *, batch_size: int) -> None:
+    def __init__(
+        self, card: Card, task: Task, examples: Sequence[Example], *, labels: Sequence[str], batch_size: int
+    ) -> None:
         self.examples = examples
-        self._batch_size = batch_size
-        self._descriptions = list(tensor_descriptions(card.description.inputs))
-        self._rows = make_rows(card, examples)
-        labels = {label: number for number, label in enumerate(card.description.result.classes.labels)}
-        self._classes = [labels.get(example.label, -1) for example in examples]
+        self._card, self._task, self._batch_size = card, task, batch_size
+        self._target = task.reader(labels)
+        self._preprocessor = card.preprocessor()
 
     def __len__(self) -> int:
-        return -(-len(self._rows) // self._batch_size)
+        size = self._batch_size * _BUCKET
+        whole, rest = divmod(len(self.examples), size)
+        return whole * _BUCKET - (-rest // self._batch_size)
 
-    def shuffled(self, seed: int, epoch: int) -> list[tuple[int, ...]]:
-        """The batches of an epoch, as indices: the same for the same seed and epoch, whatever came before."""
+    def shuffled(self, seed: int, epoch: int, *, done: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, but for the first `done`: the same for the same seed and epoch.
+
+        Noise is drawn from torch's generator.
+        """
         chance = random.Random(f"{seed}/{epoch}")
-        order = list(range(len(self._rows)))
+        order = list(range(len(self.examples)))
         chance.shuffle(order)
         size = self._batch_size * _BUCKET
-        batches = [batch for begin in range(0, len(order), size) for batch in self._cut(order[begin : begin + size])]
-        chance.shuffle(batches)
-        return batches
+        for begin in range(0, len(order), size):
+            bucket = order[begin : begin + size]
+            count = -(-len(bucket) // self._batch_size)
+            places = list(range(count))
+            chance.shuffle(places)
+            if done >= count:
+                done -= count
+                continue
+            rows = {index: self._row(index) for index in bucket}
+            cut = self._cut(rows)
+            for place in places[done:]:
+                yield self._batch({index: rows[index] for index in cut[place]}, draw=True)
+            done = 0
 
     def in_order(self) -> Iterator[Batch]:
-        """Every example once, by length."""
-        for indices in self._cut(list(range(len(self._rows)))):
-            yield self.batch(indices)
+        """Every example once, by length within a bucket; noise is neutral."""
+        size = self._batch_size * _BUCKET
+        for begin in range(0, len(self.examples), size):
+            rows = {index: self._row(index) for index in range(begin, min(begin + size, len(self.examples)))}
+            for indices in self._cut(rows):
+                yield self._batch({index: rows[index] for index in indices}, draw=False)
 
-    def batch(self, indices: Sequence[int]) -> Batch:
-        """Pad and stack some examples."""
-        arrays = collate([self._rows[index] for index in indices], self._descriptions)
-        classes = torch.tensor([self._classes[index] for index in indices])
-        return Batch({name: torch.from_numpy(array) for name, array in arrays.items()}, tuple(indices), classes)
+    def _cut(self, rows: dict[int, Row]) -> list[list[int]]:
+        by_length = sorted(rows, key=lambda index: tuple(rows[index].sizes.values()))
+        return [by_length[begin : begin + self._batch_size] for begin in range(0, len(by_length), self._batch_size)]
 
-    def _cut(self, indices: list[int]) -> list[tuple[int, ...]]:
-        by_length = sorted(indices, key=lambda index: length(self._rows[index]))
-        return [
-            tuple(by_length[begin : begin + self._batch_size]) for begin in range(0, len(by_length), self._batch_size)
-        ]
+    def _batch(self, rows: dict[int, Row], *, draw: bool) -> Batch:
+        """Pad and stack."""
+        arrays = self._card.collate(list(rows.values()))
+        tensors: dict[str, Tensor] = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        for name, shape in self._card.noise_shapes(list(rows.values())).items():
+            tensors[name] = torch.rand(shape) if draw else torch.full(shape, _NEUTRAL)
+        target = self._task.stack([self._target(self.examples[index]) for index in rows])
+        return Batch(tensors, tuple(rows), target)
 
-
-def length(row: Row) -> tuple[int, ...]:
-    """What rows of one batch should agree in: the sizes of all axes, outermost first."""
-    return tuple(row.sizes.values())
-
-
-def make_rows(card: Card, examples: Sequence[Example]) -> list[Row]:
-    """Preprocess examples; too long ones are cut."""
-    preprocessor = preprocessor_of(card)
-    rows = []
-    for number, example in enumerate(examples):
+    def _row(self, index: int) -> Row:
+        """Preprocess an example; a too long one is cut."""
         try:
-            row = preprocessor.row(example.instance, field=f"example {number}: ", truncate=True)
+            row = self._preprocessor.row(self.examples[index].instance, field=f"example {index}: ", truncate=True)
         except InputError as error:
             raise DataError(f"{error.field} {error.message}") from error
-        rows.append(Row(row.tensors, row.sizes))  # nobody reads labels here, and they are large
-    return rows
-
-
-def preprocessor_of(card: Card) -> Preprocessor:
-    """The preprocessing that a bundle of this card will declare."""
-    bundle = bundle_pb2.Bundle(description=card.description, preprocessing=card.preprocessing)
-    return Preprocessor.from_parts(bundle, card.files)
+        return Row(row.tensors, row.sizes)  # nobody reads labels here, and they are large

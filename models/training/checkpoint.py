@@ -48,21 +48,40 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def write_weights(path: Path, model: nn.Module) -> None:
     """Write a model's parameters."""
-    write_whole(path, save({name: tensor.contiguous() for name, tensor in model.state_dict().items()}))
+    write_whole(path, save({name: tensor.contiguous() for name, tensor in own(model).items()}))
+
+
+def own(model: nn.Module) -> dict[str, Tensor]:
+    """A model's state, each tensor once, however many places share it (hops with the same weights)."""
+    state = model.state_dict()
+    seen: set[int] = set()
+    named = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+    for name, tensor in named:
+        if name in state and id(tensor) in seen:
+            del state[name]
+        seen.add(id(tensor))
+    return state
+
+
+def load(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Undo `own`. Raises: RuntimeError where tensors are missing, left over or of another shape."""
+    if (wanted := set(own(model))) != set(state):
+        raise RuntimeError(f"it differs in {', '.join(sorted(wanted ^ set(state)))}")
+    model.load_state_dict(state, strict=False)
 
 
 def read_weights(path: Path, model: nn.Module) -> None:
     """Read a model's parameters. Raises: DataError where the file is missing, broken, or of another model."""
     try:
         with safe_open(path, "pt") as file:
-            model.load_state_dict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            load(model, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
     except (OSError, SafetensorError, RuntimeError) as error:
         raise DataError(f"{path}: does not hold the weights of this model ({error})") from error
 
 
 def write_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Write everything that a run needs to go on as if nothing had been."""
-    tensors = {f"model/{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
+    tensors = {f"model/{name}": tensor.contiguous() for name, tensor in own(model).items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{index}/{name}": tensor.contiguous() for name, tensor in state.items()}
     tensors[_RANDOM] = torch.get_rng_state()
@@ -75,7 +94,7 @@ def read_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             progress = Progress(**json.loads(file.metadata()["progress"]))
-        model.load_state_dict(_below(tensors, "model/"))
+        load(model, _below(tensors, "model/"))
         optimizer.load_state_dict({**optimizer.state_dict(), "state": _by_index(_below(tensors, "optimizer/"))})
         torch.set_rng_state(tensors[_RANDOM])
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:

@@ -10,9 +10,15 @@ from limelight.cli import CommandError
 
 
 def train(
-    model: Annotated[str, typer.Argument(help="han, bahdanau or vit; han-mean and bahdanau-last for comparison.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="han, bahdanau, vit or mechanism; han-mean and bahdanau-last for comparison."),
+    ],
+    mechanism: Annotated[
+        str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")
+    ] = "",
     data: Annotated[str, typer.Option(help="A file or folder (TSV, JSON lines, IDX), or `builtin`.")] = "builtin",
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/MODEL where it is left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
     preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data) or full (for your own).")] = "",
     seed: Annotated[int | None, typer.Option(help="Decides weights, order, dropout and splits.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many passes over the data.")] = None,
@@ -23,7 +29,8 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again in a folder that is not empty.")] = False,
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch; more rarely help models this small.")] = 1,
     repository: Annotated[Path | None, typer.Option(help="Export there when done.")] = None,
-    name: Annotated[str, typer.Option(help="What the data are called in the bundle.")] = "",
+    name: Annotated[str, typer.Option(help="The model's name in a repository; MODEL where it is left out.")] = "",
+    data_name: Annotated[str, typer.Option(help="What the data are called in the bundle.")] = "",
     licence: Annotated[str, typer.Option(help="Licence of the data, for the bundle.")] = "",
 ) -> None:
     """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported."""
@@ -31,7 +38,7 @@ def train(
         import torch
 
         from bundle.errors import LimelightError
-        from models.training.session import Order
+        from models.training.session import Order, slug
         from models.training.session import train as train_model
         from models.training.show import Show
         from models.training.stop import Interrupted, Stop
@@ -40,18 +47,20 @@ def train(
         raise CommandError(f"training needs {error.name}, which is not installed: {wanted}") from error
 
     torch.set_num_threads(threads)
-    out = out or Path("runs") / model
     options = {"seed": seed, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
     changes = {key: value for key, value in options.items() if value is not None}
+    out = out or Path("runs") / (name or slug(mechanism or model))
     if resume and (changes or overwrite):
         raise CommandError(f"--resume goes on with the settings of {out}; leave out the others")
     order = Order(
         model=model,
+        mechanism=mechanism,
         out=out,
         data=data,
         preset=preset,
         changes=changes,
         name=name,
+        data_name=data_name,
         licence=licence,
         resume=resume,
         overwrite=overwrite,
@@ -65,7 +74,7 @@ def train(
     except LimelightError as error:
         raise CommandError(error.message) from error
     for metric in metrics:
-        beside = f" ({metric.baseline_name}: {metric.baseline:.4f})" if metric.HasField("baseline") else ""
+        beside = "" if metric.baseline is None else f" ({metric.baseline_name}: {metric.baseline:.4f})"
         typer.echo(f"{metric.split} {metric.name}: {metric.value:.4f}{beside}")
     if repository is None:
         typer.echo(f"export it with: limelight export {out} --repository DIR")

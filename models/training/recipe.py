@@ -1,24 +1,21 @@
-"""What one model needs to be trained: the parts in which models differ, as one object."""
+"""What one model needs to be trained: the parts in which models differ, as one record."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from torch import Tensor
-
-from limelight.v1 import model_pb2
 from models.cards.card import Card
 from models.data.dataset import Dataset
+from models.data.folder import Kind
 from models.network import Network
-from models.training.batches import Batch, Batches
+from models.tasks.task import Task
 from models.training.settings import Preset
 
 C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Plan(Generic[C]):
+class Blueprint(Generic[C]):
     """What the data decides: the model's config, its classes, and its tokenizer files by name."""
 
     config: C
@@ -26,41 +23,29 @@ class Plan(Generic[C]):
     files: Mapping[str, str]
 
 
-class Recipe(ABC, Generic[C]):
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Generic[C]):
     """How a model is made, taught and judged.
 
-    config_type: the dataclass of its sizes. data_kind: what `models.data.folder.load` is to read. preset: its key in
-    `PRESETS`.
+    config: the dataclass of its sizes. prepare: decides by the training part (vocabulary, classes, sizes). build: the
+    network, untrained. card: describes it, whatever the model is called. data: what its files hold. builtin: data that
+    need no download, where there are some. presets: settings and sizes by name: `demo` for builtin data, small enough
+    for a repository, `full` for data of one's own.
     """
 
-    config_type: type[C]
-    data_kind: str
-    preset: str
+    config: type[C]
+    prepare: Callable[[Dataset, Preset], Blueprint[C]]
+    build: Callable[[Blueprint[C]], Network]
+    card: Callable[[Any, Blueprint[C]], Card]
+    task: Task
+    data: Kind
+    presets: Mapping[str, Preset]
+    builtin: Callable[..., Dataset] | None = None
 
-    @abstractmethod
-    def builtin(self, seed: int) -> Dataset:
-        """The data that need no download."""
+    def but(self, **changes: Any) -> "Recipe[C]":
+        """The same with some parts exchanged."""
+        return replace(self, **changes)
 
-    @abstractmethod
-    def plan(self, dataset: Dataset, preset: Preset) -> Plan[C]:
-        """Decide what the training part decides: vocabulary, classes, sizes."""
-
-    @abstractmethod
-    def build(self, config: C) -> Network:
-        """Make the model, untrained."""
-
-    @abstractmethod
-    def card(self, plan: Plan[C]) -> Card:
-        """Describe it."""
-
-    @abstractmethod
-    def loss(self, model: Network, batch: Batch) -> tuple[Tensor, int]:
-        """The summed loss of a batch, and over how many terms."""
-
-    @abstractmethod
-    def judge(self, model: Network, card: Card, batches: Batches, dataset: Dataset) -> list[model_pb2.Metric]:
-        """Measure on held-out examples, with a trivial baseline where there is one."""
-
-    def config(self, values: Mapping[str, Any]) -> C:
-        """A config from what JSON made of it."""
-        return self.config_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+    def read_config(self, values: Mapping[str, Any]) -> C:
+        """A config from what JSON made of it. Raises: TypeError, ValueError where it is none."""
+        return self.config(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})

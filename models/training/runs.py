@@ -17,18 +17,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format
-
 from bundle.errors import LimelightError
-from bundle.values import Image, Instance, Sentences, Text, Value
-from limelight.v1 import model_pb2
-from models.cards.card import Card, TrainedModel
+from bundle.values import Image, Instance, Pair, Sentences, Text, Value
+from models.cards.card import Card, Metric, TrainedModel, TrainingData
 from models.network import Network
 from models.training.checkpoint import read_weights, write_whole
-from models.training.recipe import Plan
-from models.training.recipes import recipe
+from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Settings
 from models.training.trainer import WEIGHTS
+from models.zoo.index import recipe
 
 CONFIG, METRICS, EXAMPLES = "config.json", "metrics.json", "examples.json"
 _LIBRARIES = ("torch", "tokenizers", "safetensors", "numpy")
@@ -40,35 +37,44 @@ class RunError(LimelightError):
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder's config says."""
+    """What a run folder's config says. model, mechanism: what was trained; name: what it is called in a repository."""
 
     model: str
-    plan: Plan[Any]
+    mechanism: str
+    name: str
+    blueprint: Blueprint[Any]
     settings: Settings
     data: Mapping[str, Any]
 
-    def card(self) -> Card:
-        """Describe the model, under the name that it is trained by."""
-        card = recipe(self.model).card(self.plan)
-        card.description.name = self.model
-        return card
+    @property
+    def recipe(self) -> Recipe[Any]:
+        """The model's."""
+        return recipe(self.model, self.mechanism)
 
     def build(self) -> Network:
-        """Make the model, untrained."""
-        return recipe(self.model).build(self.plan.config)
+        """Make the network, untrained."""
+        return self.recipe.build(self.blueprint)
+
+    def card(self, network: Network) -> Card:
+        """Describe the network, under the name that it has in a repository."""
+        card = self.recipe.card(network, self.blueprint)
+        card.description.name = self.name
+        return card
 
 
 def write_run(folder: Path, run: Run) -> None:
     """Begin a run folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in run.plan.files.items():
+    for name, text in run.blueprint.files.items():
         write_whole(folder / name, text.encode())
     content = {
         "format": 1,
         "model": run.model,
-        "config": asdict(run.plan.config),
-        "labels": run.plan.labels,
-        "files": list(run.plan.files),
+        "mechanism": run.mechanism,
+        "name": run.name,
+        "config": asdict(run.blueprint.config),
+        "labels": run.blueprint.labels,
+        "files": list(run.blueprint.files),
         "settings": asdict(run.settings),
         "data": dict(run.data),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
@@ -81,9 +87,11 @@ def read_run(folder: Path) -> Run:
     content = read_json(folder / CONFIG)
     try:
         files = {name: (folder / name).read_text(encoding="utf-8") for name in content["files"]}
-        config = recipe(content["model"]).config(content["config"])
-        plan = Plan(config, tuple(content["labels"]), files)
-        return Run(content["model"], plan, Settings(**content["settings"]), content["data"])
+        model, mechanism = content["model"], content["mechanism"]
+        config = recipe(model, mechanism).read_config(content["config"])
+        blueprint = Blueprint(config, tuple(content["labels"]), files)
+        settings = Settings(**content["settings"])
+        return Run(model, mechanism, content["name"], blueprint, settings, content["data"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / CONFIG}: is no config of a training run ({error})") from error
 
@@ -101,18 +109,18 @@ def load_run(folder: Path) -> TrainedModel:
     names = ("name", "licence", "training_examples", "held_out_examples", "summary")
     return TrainedModel(
         model=model,
-        card=run.card(),
+        card=run.card(model),
         examples=tuple(instance_from_json(each) for each in read_json(folder / EXAMPLES)),
-        training_data=model_pb2.TrainingData(**{name: run.data[name] for name in names}),
-        metrics=tuple(json_format.ParseDict(each, model_pb2.Metric()) for each in metrics),
+        training_data=TrainingData(**{name: run.data[name] for name in names}),
+        metrics=tuple(Metric(**each) for each in metrics),
     )
 
 
 def write_results(
-    folder: Path, metrics: Sequence[model_pb2.Metric], examples: Sequence[Instance], more: Mapping[str, Any]
+    folder: Path, metrics: Sequence[Metric], examples: Sequence[Instance], more: Mapping[str, Any]
 ) -> None:
     """Write what was measured, and the instances shown with the model."""
-    figures = [json_format.MessageToDict(metric, preserving_proto_field_name=True) for metric in metrics]
+    figures = [{k: v for k, v in asdict(metric).items() if v not in (None, "")} for metric in metrics]
     write_json(folder / EXAMPLES, [instance_to_json(instance) for instance in examples])
     write_json(folder / METRICS, {"metrics": figures, **more})
 
@@ -128,6 +136,8 @@ def _value_to_json(value: Value) -> dict[str, Any]:
             return {"text": text}
         case Sentences(texts):
             return {"sentences": list(texts)}
+        case Pair(first, second):
+            return {"pair": [first, second]}
         case Image(data):
             return {"image": base64.b64encode(data).decode()}
     raise TypeError(f"{type(value).__name__} is not kept in a run folder")
@@ -141,9 +151,11 @@ def instance_from_json(content: Mapping[str, Any]) -> Instance:
 def _value_from_json(content: Mapping[str, Any]) -> Value:
     if "text" in content:
         return Text(content["text"])
-    return (
-        Sentences(tuple(content["sentences"])) if "sentences" in content else Image(base64.b64decode(content["image"]))
-    )
+    if "sentences" in content:
+        return Sentences(tuple(content["sentences"]))
+    if "pair" in content:
+        return Pair(*content["pair"])
+    return Image(base64.b64decode(content["image"]))
 
 
 def write_json(path: Path, content: object) -> None:

@@ -1,5 +1,6 @@
 """One sitting of training: data, model, loop, figures, run folder."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,19 +8,19 @@ from typing import Any
 
 import torch
 
+from bundle.names import is_model_name
 from bundle.values import Instance
-from limelight.v1 import model_pb2
+from models.cards.card import Card, Metric
 from models.data import folder as files
 from models.data.dataset import DataError, Dataset
-from models.network import Network
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
 from models.training.recipe import Recipe
-from models.training.recipes import recipe
-from models.training.runs import METRICS, Run, RunError, read_run, write_results, write_run
-from models.training.settings import PRESETS, Preset
+from models.training.runs import EXAMPLES, METRICS, Run, RunError, read_run, write_results, write_run
+from models.training.settings import Preset
 from models.training.stop import Stop
-from models.training.trainer import RESUME, Trainer
+from models.training.trainer import RESUME, WEIGHTS, Trainer
+from models.zoo.index import recipe
 
 BUILTIN = "builtin"
 _EXAMPLES = 3
@@ -31,7 +32,8 @@ class Order:
     """What is to be trained, on what, how, and where to.
 
     data: a path, or `builtin`. preset: empty for `demo` on builtin data, `full` on others. changes: settings that
-    differ from the preset's.
+    differ from the preset's. mechanism: for the model `mechanism`. name: what the model is called in a repository;
+    empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data.
     """
 
     model: str
@@ -39,42 +41,71 @@ class Order:
     data: str = BUILTIN
     preset: str = ""
     changes: dict[str, Any]
+    mechanism: str = ""
     name: str = ""
+    data_name: str = ""
     licence: str = ""
     resume: bool = False
     overwrite: bool = False
 
+    @property
+    def recipe(self) -> Recipe[Any]:
+        """The model's. Raises: DataError where there is none."""
+        return recipe(self.model, self.mechanism)
+
+    @property
+    def called(self) -> str:
+        """The model's name in a repository. Raises: DataError where it is none."""
+        name = self.name or slug(self.mechanism or self.model)
+        if not is_model_name(name):
+            raise DataError(
+                f"{name!r} is no name for a model: small letters, digits, - and _, at most 64, a letter or digit first"
+            )
+        return name
+
     def chosen(self) -> Preset:
         """The preset, changed. Raises: DataError where there is none of the name."""
-        presets = PRESETS[recipe(self.model).preset]
+        presets = self.recipe.presets
         name = self.preset or ("demo" if self.data == BUILTIN else "full")
         if name not in presets:
             raise DataError(f"there is no preset {name!r} of {self.model}; there are {', '.join(presets)}")
         return replace(presets[name], settings=replace(presets[name].settings, **self.changes))
 
 
+def slug(name: str) -> str:
+    """A mechanism's name as the name of a model: `1.5-entmax` is `1-5-entmax`."""
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower().replace("α", "alpha")).strip("-")
+
+
 Told = Callable[[Progress, int], None]
 
 
-def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) -> list[model_pb2.Metric]:
+def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) -> list[Metric]:
     """Train, or go on training; returns the held-out figures, which the run folder has too.
 
     Raises: DataError, RunError for what a person can mend; Interrupted when asked to stop.
     """
-    chosen = recipe(order.model)
-    run, dataset = go_on(order, chosen) if order.resume else begin(order, chosen)
+    run, dataset = go_on(order) if order.resume else begin(order)
+    chosen = run.recipe
     said(
         f"{dataset.name}: {len(dataset.train)} training, {len(dataset.dev)} dev, {len(dataset.test)} held-out examples"
     )
     torch.manual_seed(run.settings.seed)
-    model, card = run.build(), run.card()
+    model = run.build()
+    card = run.card(model)
     parts = {
-        name: Batches(card, getattr(dataset, name), batch_size=run.settings.batch_size)
+        name: Batches(
+            card,
+            chosen.task,
+            getattr(dataset, name),
+            labels=run.blueprint.labels,
+            batch_size=run.settings.batch_size,
+        )
         for name in ("train", "dev", "test")
     }
-    said(f"{order.model}: {sum(p.numel() for p in model.parameters()):,} parameters")
+    said(f"{run.name}: {sum(p.numel() for p in model.parameters()):,} parameters")
     trainer = Trainer(
-        recipe=chosen,
+        task=chosen.task,
         model=model,
         train=parts["train"],
         dev=parts["dev"],
@@ -87,20 +118,18 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         said(f"going on at epoch {trainer.progress.epoch + 1}, batch {trainer.progress.batch + 1}")
     with stop:
         trainer.run(stop)
-    metrics = chosen.judge(model, card, parts["test"], dataset)
-    write_results(order.out, metrics, examples(model, dataset), report(trainer))
+    metrics = chosen.task.judge(model, card, parts["test"], dataset.train)
+    write_results(order.out, metrics, examples(card, dataset), report(trainer))
     return metrics
 
 
-def begin(order: Order, chosen: Recipe[Any]) -> tuple[Run, Dataset]:
-    """Start a new run folder."""
-    if order.out.exists() and any(order.out.iterdir()):
-        if not order.overwrite:
-            raise RunError(f"{order.out} is not empty; take --resume to go on, --overwrite to begin again, or another")
-        (order.out / RESUME).unlink(missing_ok=True)
-        (order.out / METRICS).unlink(missing_ok=True)
-    preset = order.chosen()
-    dataset = load(order.data, chosen, preset.settings.seed, order.name, order.licence)
+def begin(order: Order) -> tuple[Run, Dataset]:
+    """Start a new run folder; of an old run in it nothing stays."""
+    chosen, name, preset = order.recipe, order.called, order.chosen()
+    if order.out.exists() and any(order.out.iterdir()) and not order.overwrite:
+        raise RunError(f"{order.out} is not empty; take --resume to go on, --overwrite to begin again, or another")
+    dataset = load(order.data, chosen, preset.settings.seed, order.data_name, order.licence)
+    blueprint = chosen.prepare(dataset, preset)
     data = {
         "path": order.data,
         "seed": preset.settings.seed,
@@ -112,18 +141,22 @@ def begin(order: Order, chosen: Recipe[Any]) -> tuple[Run, Dataset]:
         "dev_examples": len(dataset.dev),
         "held_out_examples": len(dataset.test),
     }
-    run = Run(order.model, chosen.plan(dataset, preset), preset.settings, data)
+    run = Run(order.model, order.mechanism, name, blueprint, preset.settings, data)
+    for old in (RESUME, METRICS, EXAMPLES, WEIGHTS):
+        (order.out / old).unlink(missing_ok=True)
     write_run(order.out, run)
     return run, dataset
 
 
-def go_on(order: Order, chosen: Recipe[Any]) -> tuple[Run, Dataset]:
+def go_on(order: Order) -> tuple[Run, Dataset]:
     """Read an old run folder, and check that its data are still the same."""
     run = read_run(order.out)
-    if run.model != order.model:
-        raise RunError(f"{order.out} holds a run of {run.model}, not of {order.model}")
+    if run.model != order.model or order.mechanism not in ("", run.mechanism):
+        held = " ".join(filter(None, (run.model, run.mechanism)))
+        wanted = " ".join(filter(None, (order.model, order.mechanism)))
+        raise RunError(f"{order.out} holds a run of {held}, not of {wanted}")
     data = run.data
-    dataset = load(data["path"], chosen, data["seed"], data["name"], data["licence"])
+    dataset = load(data["path"], run.recipe, data["seed"], data["name"], data["licence"])
     if dataset.fingerprint != data["fingerprint"]:
         raise RunError(f"{data['path']}: the data have changed since {order.out} was begun; begin another run")
     return run, dataset
@@ -132,15 +165,18 @@ def go_on(order: Order, chosen: Recipe[Any]) -> tuple[Run, Dataset]:
 def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> Dataset:
     """The data of a run."""
     if data == BUILTIN:
-        return chosen.builtin(seed)
-    return files.load(Path(data), chosen.data_kind, seed=seed, name=name, licence=licence)
+        if chosen.builtin is None:
+            raise DataError(f"no data come with this model; give a file or folder of {chosen.data} with --data")
+        return chosen.builtin(seed=seed)
+    return files.load(Path(data), chosen.data, seed=seed, name=name, licence=licence)
 
 
-def examples(model: Network, dataset: Dataset) -> Sequence[Instance]:
-    """A few held-out instances to show, each of another class, none of them long; targets are left out."""
+def examples(card: Card, dataset: Dataset) -> Sequence[Instance]:
+    """A few held-out instances to show, each of another class, none of them long; what forces an output is left out."""
+    forced = "" if card.written is None else card.written.target
     found: dict[str, Instance] = {}
     for number, example in enumerate(dataset.test):
-        shown = {name: value for name, value in example.instance.items() if name != "target"}
+        shown = {name: value for name, value in example.instance.items() if name != forced}
         if len(repr(shown)) < _EXAMPLE_LENGTH or "image" in shown:
             found.setdefault(example.label or str(number), shown)
         if len(found) == _EXAMPLES:

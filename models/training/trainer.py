@@ -4,15 +4,15 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
+from models.data.dataset import DataError
 from models.network import Network
+from models.tasks.task import Batch, Task
 from models.training.batches import Batches
 from models.training.checkpoint import Progress, read_state, read_weights, write_state, write_weights
-from models.training.recipe import Recipe
 from models.training.settings import Settings
 from models.training.stop import Interrupted, Stop
 
@@ -28,7 +28,7 @@ def rate(settings: Settings, step: int, total: int) -> float:
 
 
 class Trainer:
-    """Teaches a model, keeps the best weights in `folder`, and the state to go on from.
+    """Teaches a model its task, keeps the best weights in `folder`, and the state to go on from.
 
     told: called after each step and each epoch, for whoever shows progress.
     """
@@ -36,7 +36,7 @@ class Trainer:
     def __init__(
         self,
         *,
-        recipe: Recipe[Any],
+        task: Task,
         model: Network,
         train: Batches,
         dev: Batches,
@@ -44,7 +44,7 @@ class Trainer:
         folder: Path,
         told: Callable[[Progress, int], None] = lambda progress, batches: None,
     ) -> None:
-        self.recipe, self.model, self.settings, self.folder, self.told = recipe, model, settings, folder, told
+        self.task, self.model, self.settings, self.folder, self.told = task, model, settings, folder, told
         self.train, self.dev = train, dev
         self.progress = Progress()
         self.optimizer = torch.optim.AdamW(
@@ -65,35 +65,40 @@ class Trainer:
     def run(self, stop: Stop) -> None:
         """Train until finished or out of time; the model then has its best weights.
 
-        Raises: Interrupted, with the state saved, when asked to stop.
+        Raises: Interrupted, with the state saved, when asked to stop; DataError where no dev loss was finite.
         """
         began, before = time.monotonic(), self.progress.seconds
         while not self.finished and not stop.out_of_time:
-            order = self.train.shuffled(self.settings.seed, self.progress.epoch)
-            for indices in order[self.progress.batch :]:
-                self._step(indices)
+            batches = self.train.shuffled(self.settings.seed, self.progress.epoch, done=self.progress.batch)
+            for batch in batches:
+                self._step(batch)
                 self.progress.seconds = before + time.monotonic() - began
-                self.told(self.progress, len(order))
+                self.told(self.progress, len(self.train))
                 if stop.interrupted:
                     self._save()
                     raise Interrupted
                 if stop.out_of_time:
                     break
-            self._judge(len(order))
+            self._judge(len(self.train))
         if self.progress.best_epoch < 0 and not self.progress.history:
             self._judge(0)
+        if self.progress.best_epoch < 0:
+            raise DataError(
+                "the loss on the dev part was never a finite number, so there are no weights worth keeping; "
+                "begin again with a lower --learning-rate"
+            )
         read_weights(self.folder / WEIGHTS, self.model)
         self.model.eval()
 
-    def _step(self, indices: tuple[int, ...]) -> None:
+    def _step(self, batch: Batch) -> None:
         here = self.progress
         share = rate(self.settings, here.step, len(self.train) * self.settings.epochs)
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * share
         self.model.train()
         self.optimizer.zero_grad()
-        loss, terms = self.recipe.loss(self.model, self.train.batch(indices))
-        (loss / terms).backward()
+        loss, terms = self.task.loss(self.model, batch)
+        (loss / max(1, terms)).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimizer.step()
         here.step, here.batch = here.step + 1, here.batch + 1
@@ -104,7 +109,7 @@ class Trainer:
         here, dev = self.progress, self._dev_loss()
         record = {"epoch": here.epoch + 1, "step": here.step, "train_loss": here.loss / max(1, here.terms)}
         here.history.append({**record, "dev_loss": dev, "seconds": round(here.seconds, 2)})
-        if dev < here.best:
+        if math.isfinite(dev) and dev < here.best:
             here.best, here.best_epoch = dev, here.epoch
             write_weights(self.folder / WEIGHTS, self.model)
         if here.batch >= batches:
@@ -117,9 +122,9 @@ class Trainer:
         total, terms = 0.0, 0
         with torch.no_grad():
             for batch in self.dev.in_order():
-                loss, count = self.recipe.loss(self.model, batch)
+                loss, count = self.task.loss(self.model, batch)
                 total, terms = total + float(loss), terms + count
-        return total / terms
+        return total / max(1, terms)
 
     def _save(self) -> None:
         write_state(self.folder / RESUME, self.model, self.optimizer, self.progress)

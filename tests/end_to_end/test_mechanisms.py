@@ -18,13 +18,13 @@ from bundle.values import Instance
 from export.pipeline import export_model
 from export.samples import make_samples
 from export.together import graphs_together
-from limelight.v1 import model_pb2
-from models.cards.card import TrainedModel
+from models.cards.card import TrainedModel, TrainingData
 from models.catalogue.registry import MECHANISMS
+from models.training.session import slug
 from tests.attention.evidence import proof
 from tests.end_to_end.test_zoo import difference
 from tests.models.small_texts import INSTANCES, texts
-from tests.served_mechanisms import SERVED, slug
+from tests.served_mechanisms import SERVED
 from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def trained(name: str) -> TrainedModel:
             parameter.mul_(1.5)
     card.description.name = slug(name)
     examples = INSTANCES[SERVED[name].task]
-    return TrainedModel(model, card, examples[:1], model_pb2.TrainingData(), ())
+    return TrainedModel(model, card, examples[:1], TrainingData(), ())
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from bundle.maps import canonical, cut, nested_mask_name
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder, read_bundle
-from bundle.rows import Row, collate, tensor_descriptions
+from bundle.rows import BoundTensor, Row, bound_tensors, collate
 from bundle.samples import read_samples
 from bundle.tolerance import Tolerances
 from bundle.values import Array
@@ -71,8 +71,9 @@ def test_all_samples_in_one_padded_batch_get_their_own_answers(name: str, export
             Row({**row.tensors, "luck": np.full(row.sizes["word"], 0.5, np.float32)}, row.sizes, row.labels)
             for row in rows
         ]
-    noise = [each.tensor for each in folder.bundle.noise]
-    answered = run(folder, "main", collate(rows, [*tensor_descriptions(description.inputs), *noise]))
+    bound = bound_tensors(description.inputs, folder.bundle.tensors)
+    noise = [BoundTensor(each.tensor) for each in folder.bundle.noise]
+    answered = run(folder, "main", collate(rows, [*bound.values(), *noise]))
     tolerances = Tolerances(folder.bundle.tolerances, "CPUExecutionProvider")
     for place, (row, sample) in enumerate(zip(rows, read_samples(folder), strict=True)):
         for output in description.outputs:
@@ -81,7 +82,7 @@ def test_all_samples_in_one_padded_batch_get_their_own_answers(name: str, export
             assert not tolerances.difference(output.name, actual, sample.outputs[output.name], is_map=False)
         for binding, each in zip(folder.bundle.maps, description.maps, strict=True):
             whole = canonical(answered[binding.output], list(binding.axes))[place]
-            weights = cut(whole, each, row.labels, row, nested_mask_name(description, each))
+            weights = cut(whole, each, row.labels, row, nested_mask_name(description, each, bound))
             expected = sample.maps[each.name]
             assert not tolerances.difference(each.name, weights.weights, expected.weights, is_map=True)
             if expected.key_index is not None:

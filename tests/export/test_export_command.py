@@ -7,9 +7,9 @@ import pytest
 from bundle.reader import read_bundle
 from bundle.values import Image
 from limelight import cli
-from limelight.v1 import model_pb2
+from models.cards.card import Metric
 from models.training.checkpoint import write_weights
-from models.training.recipe import Plan
+from models.training.recipe import Blueprint
 from models.training.runs import Run, write_results, write_run
 from models.training.settings import Settings
 from models.training.trainer import WEIGHTS
@@ -22,10 +22,10 @@ def run_folder(tmp_path: Path) -> Path:
     """What training leaves, of a small model that learned nothing."""
     config = VitConfig(classes=2, d_model=8, layers=1, heads=2, d_hidden=12)
     data = {"name": "none", "licence": "", "training_examples": 3, "held_out_examples": 1, "summary": ""}
-    run = Run("vit", Plan(config, ("a", "b"), {}), Settings(), data)
+    run = Run("vit", "", "vit", Blueprint(config, ("a", "b"), {}), Settings(), data)
     write_run(tmp_path / "run", run)
     write_weights(tmp_path / "run" / WEIGHTS, run.build())
-    metric = model_pb2.Metric(name="accuracy", value=0.5, split="held-out")
+    metric = Metric(name="accuracy", value=0.5, split="held-out")
     write_results(tmp_path / "run", [metric], [{"image": Image(a_picture())}], {})
     return tmp_path / "run"
 

@@ -10,11 +10,13 @@ import torch
 from PIL import Image as Picture
 
 from bundle.samples import read_samples
-from bundle.values import Image, Text
+from bundle.values import Image, Instance, Text
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
+from models.training.recipe import Blueprint
 from models.zoo.hierarchical import han
-from models.zoo.rnn_search import bahdanau, bahdanau_card
+from models.zoo.index import recipe
+from models.zoo.rnn_search import bahdanau
 from models.zoo.vision import vit
 from tests.export import tiny
 
@@ -25,11 +27,19 @@ def a_picture() -> bytes:
     return buffer.getvalue()
 
 
+def trained(name: str, config: object, example: Instance) -> TrainedModel:
+    """A published model, untrained."""
+    files = dict.fromkeys(("tokenizer.json", "source.json", "target.json"), tiny.tokenizer())
+    blueprint = Blueprint(config, ("a", "b"), files)
+    network = recipe(name).build(blueprint)
+    card = recipe(name).card(network, blueprint)
+    card.description.name = name
+    return TrainedModel(network, card, (example,), tiny.DATA, ())
+
+
 def a_han() -> TrainedModel:
     config = han.HanConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=8, d_gru=4, d_attention=5)
-    card = han.card(config, labels=["a", "b"], tokenizer=tiny.tokenizer())
-    example = {"document": Text("the cat sat. a dog ran on the mat.")}
-    return TrainedModel(han.HierarchicalAttentionNetwork(config), card, (example,), tiny.DATA, ())
+    return trained("han", config, {"document": Text("the cat sat. a dog ran on the mat.")})
 
 
 def a_bahdanau() -> TrainedModel:
@@ -37,14 +47,13 @@ def a_bahdanau() -> TrainedModel:
     config = bahdanau.BahdanauConfig(
         source_vocabulary=tiny.VOCABULARY, target_vocabulary=tiny.VOCABULARY, begin=2, end=3, max_new_tokens=6, **sizes
     )
-    card = bahdanau_card.card(config, source_tokenizer=tiny.tokenizer(), target_tokenizer=tiny.tokenizer())
-    return TrainedModel(bahdanau.Bahdanau(config), card, ({"text": Text("the cat sat")},), tiny.DATA, ())
+    return trained("bahdanau", config, {"text": Text("the cat sat")})
 
 
 def a_vit() -> TrainedModel:
-    config = vit.VitConfig(classes=3, d_model=8, layers=2, heads=2, d_hidden=12)
-    card = vit.card(config, labels=["a", "b", "c"])
-    return TrainedModel(vit.VisionTransformer(config), card, ({"image": Image(a_picture())},), tiny.DATA, ())
+    return trained(
+        "vit", vit.VitConfig(classes=2, d_model=8, layers=2, heads=2, d_hidden=12), {"image": Image(a_picture())}
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,8 +68,7 @@ def test_a_published_model(
     make: Callable[[], TrainedModel], shapes: dict[str, tuple[int, ...]], tmp_path: Path
 ) -> None:
     torch.manual_seed(1)
-    trained = make()
-    folder = export_model(trained, tmp_path)
+    folder = export_model(make(), tmp_path)
     sample = read_samples(folder)[0]
     found = {name: each.weights.shape for name, each in sample.maps.items()}
     steps = len(sample.token_ids)

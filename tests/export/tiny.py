@@ -14,7 +14,7 @@ from models.attention.align import Hard
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
 from models.blocks.recurrent import BiGru
-from models.cards.card import Card, TrainedModel
+from models.cards.card import Card, Metric, TrainedModel, TrainingData
 from models.network import Answer, GeneratingNetwork, Network, StepAnswer
 
 WORDS = ("a", "cat", "dog", "mat", "on", "ran", "sat", "the", ".")
@@ -22,7 +22,7 @@ BEGIN, END = 2, 3
 VOCABULARY = len(WORDS) + 4
 MAX_STEPS = 9
 SIZE = 8
-DATA = model_pb2.TrainingData(name="none", licence="CC0-1.0")
+DATA = TrainingData(name="none", licence="CC0-1.0")
 BATCH, HEAD, QUERY, KEY = (
     bundle_pb2.AXIS_BATCH,
     bundle_pb2.AXIS_HEAD,
@@ -156,7 +156,7 @@ def text_input(*, sentences: bool = False) -> model_pb2.InputDescription:
                 name="ids",
                 data_type=values_pb2.DATA_TYPE_INT64,
                 dimensions=[model_pb2.Dimension(name=name, maximum=most) for name, most in names.items()],
-                mask="ids_mask",
+                fill=0 if sentences else None,
                 minimum=1,
                 maximum=VOCABULARY - 1,
             )
@@ -206,6 +206,7 @@ def card(name: str, *, maps: dict[str, tuple[model_pb2.MapDescription, tuple[int
             maps=[description for description, _ in maps.values()],
             label_sets=labels,
         ),
+        tensors=(bundle_pb2.TensorBinding(tensor="ids", collation=bundle_pb2.COLLATION_STACK, mask="ids_mask"),),
         preprocessing=(bundle_pb2.Preprocessing(input="text", steps=steps),),
         map_axes={each: axes for each, (_, axes) in maps.items()},  # type: ignore[misc]
         files={"words.json": tokenizer()},
@@ -242,7 +243,6 @@ def drawing_card() -> Card:
         name="luck",
         data_type=values_pb2.DATA_TYPE_FLOAT32,
         dimensions=[model_pb2.Dimension(name="word")],
-        pad_value=0.5,
     )
     return card(
         "drawing",
@@ -287,4 +287,4 @@ def writer_card() -> Card:
 def trained(model: Network, its_card: Card, *texts: str) -> TrainedModel:
     """Pretend that a model was trained."""
     examples: tuple[Instance, ...] = tuple({"text": Text(text)} for text in texts or ("the cat sat on a mat .", "dog"))
-    return TrainedModel(model, its_card, examples, DATA, (model_pb2.Metric(name="accuracy", value=0.5),))
+    return TrainedModel(model, its_card, examples, DATA, (Metric(name="accuracy", value=0.5),))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.training.settings import PRESETS, Preset, Settings
+from models.training.settings import Preset, Settings
+from models.zoo.index import recipe
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -28,7 +29,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(epochs=3, batch_size=8, learning_rate=0.02)
     for name, sizes in TINY.items():
         preset = Preset(settings=settings, sizes=sizes, vocabulary=0 if name == "bahdanau" else 50)
-        monkeypatch.setitem(PRESETS, name, {"demo": preset, "full": preset})
+        for each in ("demo", "full"):
+            monkeypatch.setitem(recipe(name).presets, each, preset)
 
 
 @pytest.fixture

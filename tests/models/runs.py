@@ -6,14 +6,14 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from limelight.v1 import model_pb2
+from models.cards.card import Metric
 from models.training import session
 from models.training.checkpoint import Progress
 from models.training.session import Order
 from models.training.stop import Stop
 
 
-def run(order: Order, stop: Stop | None = None, ctrl_c_at: int = 0) -> list[model_pb2.Metric]:
+def run(order: Order, stop: Stop | None = None, ctrl_c_at: int = 0) -> list[Metric]:
     """Train; `ctrl_c_at`: the process gets the signal of Ctrl-C at that step."""
 
     def told(progress: Progress, batches: int) -> None:

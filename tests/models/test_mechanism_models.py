@@ -8,15 +8,17 @@ import torch
 from torch import Tensor
 
 from bundle.maps import canonical, cut, nested_mask_name
-from bundle.preprocess import Preprocessor
 from bundle.rows import Row
-from export.cases import batch, bundle_of, neutral_noise
+from export.cases import batch, neutral_noise
 from export.claims import check_map
 from export.interface import BATCH, output_ports
 from models.attention import CombinationError
 from models.cards.card import Card
 from models.catalogue.parts import ALIGNS, UNIFORM, combine
 from models.catalogue.registry import MECHANISMS
+from models.tasks.classify import Classify
+from models.tasks.task import Batch
+from models.testbed.classifier import SmallModel
 from models.testbed.form import Built
 from models.testbed.readers import EachToken, Stepwise
 from models.testbed.sentence_forms import VARIANTS
@@ -29,7 +31,7 @@ TARGET = torch.tensor([0, 1, 2])
 
 def rows(card: Card, task: str) -> list[Row]:
     """The example instances, preprocessed as a server does."""
-    preprocessor = Preprocessor.from_parts(bundle_of(card), card.files)
+    preprocessor = card.preprocessor()
     made = []
     for instance in INSTANCES[task]:
         row = preprocessor.row(instance)
@@ -40,6 +42,12 @@ def rows(card: Card, task: str) -> list[Row]:
 def tensors(card: Card, some: list[Row]) -> dict[str, Tensor]:
     """Rows, padded and stacked."""
     return {name: torch.from_numpy(array) for name, array in batch(card, some).items()}
+
+
+def loss_of(model: SmallModel, found: dict[str, Tensor]) -> Tensor:
+    """What is minimised, a mean over the examples."""
+    loss, terms = Classify().loss(model, Batch(found, tuple(range(len(TARGET))), TARGET))
+    return loss / terms
 
 
 def made(name: str) -> Built:
@@ -71,7 +79,7 @@ def test_maps_and_outputs_are_as_the_card_says_and_padding_changes_nothing(name:
                     each,
                     row.labels,
                     row,
-                    nested_mask_name(card.description, each),
+                    nested_mask_name(card.description, each, card.bound()),
                 )
                 for found, at in ((together, place), (answer, 0))
             ]
@@ -87,7 +95,7 @@ def test_a_step_of_training_moves_every_parameter_of_the_attention(name: str) ->
     torch.manual_seed(1)
     found = tensors(card, rows(card, EVERY[name].task))
     found |= {each.tensor.name: torch.rand_like(found[each.tensor.name]) for each in card.noise}
-    loss = model.loss(TARGET, **found)
+    loss = loss_of(model, found)
     assert torch.isfinite(loss)
     loss.backward()
     unused = {key for key, parameter in model.named_parameters() if parameter.requires_grad and parameter.grad is None}
@@ -105,7 +113,7 @@ def test_a_model_learns_three_examples_by_heart(name: str) -> None:
     for _ in range(150):
         drawn = {each.tensor.name: torch.rand_like(found[each.tensor.name]) for each in card.noise}
         optimiser.zero_grad()
-        model.loss(TARGET, **{**found, **drawn}).backward()
+        loss_of(model, {**found, **drawn}).backward()
         optimiser.step()
     model.eval()
     with torch.no_grad():
@@ -126,10 +134,10 @@ def test_hard_attention_is_trained_by_what_it_drew() -> None:
     found = tensors(card, rows(card, "sentence"))
     model.train()
     without = {name: tensor for name, tensor in found.items() if name != "noise"}
-    model.loss(TARGET, **without).backward()
+    loss_of(model, without).backward()
     asking = dict(model.named_parameters())["reader.ask.weight"]
     assert asking.grad is None
-    model.loss(TARGET, **{**found, "noise": torch.rand_like(found["noise"])}).backward()
+    loss_of(model, {**found, "noise": torch.rand_like(found["noise"])}).backward()
     assert asking.grad is not None and asking.grad.abs().max() > 0
 
 

@@ -13,7 +13,8 @@ from models.data.dataset import Dataset
 from models.training import session
 from models.training.command import train
 from models.training.runs import load_run
-from models.training.settings import PRESETS, Preset, Settings
+from models.training.settings import Preset, Settings
+from models.zoo.index import recipe
 
 
 def test_the_command_is_light_to_import() -> None:
@@ -74,9 +75,10 @@ def test_training_reads_the_data_sets_as_they_lie(
     load = folder.load
     monkeypatch.setattr(folder, "load", first_of)
     preset = Preset(settings=Settings(epochs=1, batch_size=20), sizes=sizes, vocabulary=300)
-    monkeypatch.setitem(PRESETS, model, {"full": preset})
+    monkeypatch.setitem(recipe(model).presets, "full", preset)
     if model != "bahdanau":  # of the few that are taken, every class must be among the first
-        monkeypatch.setattr("models.training.classify.classes", lambda dataset: whole[0].labels)
+        module = {"han": "models.zoo.hierarchical.han", "vit": "models.zoo.vision.vit"}[model]
+        monkeypatch.setattr(f"{module}.classes", lambda dataset: whole[0].labels)
     train(model, data=str(data / name), out=tmp_path / "run")
     sizes_of = {"han": (1600, 200, 200), "bahdanau": (19_000, 1000, 1000), "vit": (10_800, 1200, 10_000)}[model]
     assert (len(whole[0].train), len(whole[0].dev), len(whole[0].test)) == sizes_of

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bundle.preprocess import Preprocessor
-from bundle.v1 import bundle_pb2
 from models.data.dataset import DataError
 from models.training.checkpoint import read_state
 from models.training.runs import RunError, load_run, read_run
@@ -65,14 +63,13 @@ def test_out_of_time_takes_the_best_so_far_and_can_go_on(documents: Path, tmp_pa
 @pytest.mark.parametrize("model", ["han", "bahdanau"])
 def test_a_run_folder_holds_what_export_needs(model: str, documents: Path, pairs: Path, tmp_path: Path) -> None:
     data = documents if model == "han" else pairs
-    metrics = run(replace(order(model, data, tmp_path / "run", epochs=1), licence="CC0-1.0", name="made up"))
+    metrics = run(replace(order(model, data, tmp_path / "run", epochs=1), licence="CC0-1.0", data_name="made up"))
     trained = load_run(tmp_path / "run")
     assert not trained.model.training and trained.card.description.name == model
     assert trained.training_data.name == "made up" and trained.training_data.licence == "CC0-1.0"
     assert trained.training_data.training_examples > trained.training_data.held_out_examples > 0
     assert list(trained.metrics) == metrics and 1 <= len(trained.examples) <= 3
-    bundle = bundle_pb2.Bundle(description=trained.card.description, preprocessing=trained.card.preprocessing)
-    preprocessor = Preprocessor.from_parts(bundle, trained.card.files)
+    preprocessor = trained.card.preprocessor()
     assert all(preprocessor.row(example) for example in trained.examples)
     assert not [path for path in (tmp_path / "run").iterdir() if path.suffix in {".pt", ".pkl", ".bin"}]
 
@@ -93,3 +90,25 @@ def test_a_folder_in_use_and_changed_data_are_refused(documents: Path, tmp_path:
     (tmp_path / "run" / "weights.safetensors").write_bytes(b"broken")
     with pytest.raises(DataError, match="does not hold the weights of this model"):
         load_run(tmp_path / "run")
+
+
+def test_a_run_whose_dev_loss_is_never_finite_leaves_no_weights_of_the_run_before(
+    documents: Path, tmp_path: Path
+) -> None:
+    wanted = order("han", documents, tmp_path / "run", epochs=1)
+    run(wanted)
+    with pytest.raises(DataError, match="never a finite number"):
+        run(replace(wanted, overwrite=True, changes={"epochs": 1, "learning_rate": float("inf")}))
+    assert not (tmp_path / "run" / "weights.safetensors").exists()
+    with pytest.raises(DataError):
+        load_run(tmp_path / "run")
+
+
+def test_the_model_and_the_data_have_names_of_their_own(documents: Path, tmp_path: Path) -> None:
+    wanted = replace(order("han", documents, tmp_path / "run", epochs=1), name="my-reviews", data_name="Reviews")
+    run(wanted)
+    trained = load_run(tmp_path / "run")
+    assert (trained.card.description.name, trained.training_data.name) == ("my-reviews", "Reviews")
+    with pytest.raises(DataError, match="'No name' is no name for a model"):
+        run(replace(wanted, name="No name", out=tmp_path / "other"))
+    assert not (tmp_path / "other").exists()

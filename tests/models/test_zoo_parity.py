@@ -5,11 +5,14 @@ import torch
 from torch import Tensor, nn
 
 from models.attention.score import ScaledDot
+from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
-from models.training.decode import greedy
+from models.blocks.transformer import EncoderLayer
+from models.data import tokenizers
+from models.tasks.generate import greedy
+from models.training.recipe import Blueprint
+from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
-from models.zoo.rnn_search.bahdanau_card import card
-from models.zoo.vision.vit import Block
 from tests.models import small
 
 
@@ -19,8 +22,9 @@ def test_the_bidirectional_gru_equals_torchs_on_packed_sequences() -> None:
     weights = {f"{name}": value for name, value in ours.onward.state_dict().items()}
     weights |= {f"{name}_reverse": value for name, value in ours.reverse.state_dict().items()}
     theirs.load_state_dict(weights)
+    ours, theirs = ours.double(), theirs.double()
     lengths = torch.tensor([5, 1, 3, 5, 2])
-    features = torch.randn(5, 5, 3)
+    features = torch.randn(5, 5, 3, dtype=torch.float64)
     packed = nn.utils.rnn.pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
     wanted, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
     found = ours(features, torch.arange(5) < lengths[:, None])
@@ -32,11 +36,11 @@ def test_turning_round_by_hand() -> None:
     assert turning(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
-def blocks() -> tuple[Block, nn.TransformerEncoderLayer]:
+def blocks() -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
     """A layer of ours and one of torch's, with the same weights."""
     torch.manual_seed(2)
-    ours = Block(small.VIT).eval()
     d, heads = small.VIT.d_model, small.VIT.heads
+    ours = EncoderLayer(d_model=d, heads=heads, d_hidden=small.VIT.d_hidden, dropout=0.1).eval()
     theirs = nn.TransformerEncoderLayer(
         d, heads, small.VIT.d_hidden, activation=nn.functional.gelu, batch_first=True, norm_first=True
     ).eval()
@@ -54,7 +58,7 @@ def blocks() -> tuple[Block, nn.TransformerEncoderLayer]:
     pairs = ((theirs.norm1, ours.attention_norm), (theirs.norm2, ours.hidden_norm))
     for layer, own in (*pairs, (theirs.linear1, ours.hidden[0]), (theirs.linear2, ours.hidden[2])):
         layer.load_state_dict(own.state_dict())
-    return ours, theirs
+    return ours.double(), theirs.double()
 
 
 def weights_of(theirs: nn.TransformerEncoderLayer, features: Tensor) -> Tensor:
@@ -64,24 +68,22 @@ def weights_of(theirs: nn.TransformerEncoderLayer, features: Tensor) -> Tensor:
 
 def test_a_block_of_the_vision_transformer_equals_torchs() -> None:
     ours, theirs = blocks()
-    features = torch.randn(2, 5, small.VIT.d_model)
+    features = torch.randn(2, 5, small.VIT.d_model, dtype=torch.float64)
     output, weights = ours(features)
-    assert torch.allclose(output, theirs(features), atol=1e-5)
-    assert torch.allclose(weights, weights_of(theirs, features), atol=1e-6)
+    assert torch.allclose(output, theirs(features), atol=1e-10)
+    assert torch.allclose(weights, weights_of(theirs, features), atol=1e-10)
 
 
 def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = blocks()
-    features = torch.randn(2, 5, small.VIT.d_model)
+    features = torch.randn(2, 5, small.VIT.d_model, dtype=torch.float64)
     right = ScaledDot.forward
     monkeypatch.setattr(ScaledDot, "forward", lambda self, query, key, context: right(self, key, query, context))
     assert not torch.allclose(ours(features)[1], weights_of(theirs, features), atol=1e-3)
 
 
 def test_patches_are_cut_row_by_row() -> None:
-    model = small.make("vit")
-    pixels = torch.arange(24.0).reshape(1, 1, 4, 6)
-    patches = model.patches(pixels)
+    patches = cut(torch.arange(24.0).reshape(1, 1, 4, 6), 2)
     assert patches.shape == (1, 6, 4)
     assert patches[0, 0].tolist() == [0, 1, 6, 7] and patches[0, 1].tolist() == [2, 3, 8, 9]
     assert patches[0, 3].tolist() == [12, 13, 18, 19]
@@ -98,25 +100,27 @@ def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
     state, token = encoded["initial_state"], torch.full((2,), small.BAHDANAU.begin)
     for step in range(4):
         answer = model.step(token, keys=encoded["keys"], memory=encoded["memory"], state=state, source_mask=ids != 0)
-        assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-5)
-        assert torch.allclose(answer.maps["decoder.cross"], forced.maps["decoder.cross"][:, step], atol=1e-6)
+        assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
+        assert torch.allclose(answer.maps["decoder.cross"], forced.maps["decoder.cross"][:, :, step], atol=1e-10)
         state, token = answer.states["next_state"], target[:, step]
 
 
 def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores() -> None:
     model = small.make("bahdanau")
     assert isinstance(model, Bahdanau)
-    generation = card(small.BAHDANAU, source_tokenizer="", target_tokenizer="").generation
-    assert generation is not None
+    tokenizer = tokenizers.characters(["cats"], lower=False, output=True)
+    blueprint = Blueprint(small.BAHDANAU, (), {"source.json": tokenizer, "target.json": tokenizer})
+    written = recipe("bahdanau").card(model, blueprint).written
+    assert written is not None
     ids = small.stack([small.text(length, length) for length in (2, 6, 4)])
-    together = greedy(model, generation, {"source_ids": ids, "source_mask": ids != 0})
+    together = greedy(model, written, {"source_ids": ids, "source_mask": ids != 0})
     for row, tokens in zip(ids, together, strict=True):
         alone = row[row != 0][None]
         tensors = {"source_ids": alone, "source_mask": alone != 0}
-        assert greedy(model, generation, tensors) == [tokens]
+        assert greedy(model, written, tensors) == [tokens]
         forced = model(**tensors, target_ids=torch.tensor([tokens]))
         assert forced.outputs["scores"].argmax(-1)[0].tolist() == list(tokens)
-        assert len(tokens) <= generation.max_new_tokens
+        assert len(tokens) <= written.max_new_tokens
 
 
 def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_else() -> None:
@@ -125,7 +129,7 @@ def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_els
     ids = small.stack([small.text(5, 1), small.text(3, 2)])
     tensors = {**model.encode(source_ids=ids, source_mask=ids != 0), "source_mask": ids != 0}
     tensors["state"] = tensors["initial_state"]
-    _, context, _ = model.attend(torch.zeros(2, small.BAHDANAU.d_embedding), tensors)
+    _, context, _ = model.attend(torch.zeros(2, small.BAHDANAU.d_embedding, dtype=torch.float64), tensors)
     half, memory = small.BAHDANAU.d_encoder, tensors["memory"]
     for row, last in enumerate((4, 2)):
         assert torch.equal(context[row], torch.cat([memory[row, last, :half], memory[row, 0, half:]]))
@@ -134,5 +138,5 @@ def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_els
 def test_without_attention_words_and_sentences_are_averaged() -> None:
     ids = small.document([4, 1, 2], 3)[None]
     maps = small.make("han-mean")(token_ids=ids, token_mask=ids != 0).maps
-    assert torch.allclose(maps["sentence"], torch.full((1, 3), 1 / 3))
-    assert torch.allclose(maps["word"][0, 2], torch.tensor([0.5, 0.5, 0, 0]))
+    assert torch.allclose(maps["sentence"], torch.full((1, 1, 1, 3), 1 / 3, dtype=torch.float64))
+    assert torch.allclose(maps["word"][0, 0, 2], torch.tensor([0.5, 0.5, 0, 0], dtype=torch.float64))

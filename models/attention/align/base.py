@@ -1,5 +1,7 @@
 """What every alignment is, and the steps that alignments share."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -30,12 +32,27 @@ class Align(nn.Module):
     makes_queries: bool = False  # gives several rows of weights a query
     context_fields: tuple[str, ...] = ()  # what it reads of the context besides query, key and mask
     d_q: int | None = None
+    rows: int = 1  # rows of weights that it gives a query
+    carries: bool = False  # the next step starts from `carried`, not from the weights
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         raise NotImplementedError
 
+    def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
+        """What it is trained by besides the task's loss; by default nothing.
 
-CAPABILITIES = ("d_q", *(name for name, kind in Align.__annotations__.items() if kind is bool))  # what others ask about
+        `log_probability` [batch] of what the context's noise makes it draw, for REINFORCE, with the draw's `entropy`
+        [batch] or the `cost` [batch] of what was kept; `span`, a number: how far it looks.
+        """
+        return {}
+
+    def carried(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        """What the next step gets as its previous weights, where the alignment `carries` something else than them."""
+        raise NotImplementedError
+
+
+# What others ask about.
+CAPABILITIES = ("d_q", "rows", *(name for name, kind in Align.__annotations__.items() if kind is bool))
 
 
 def fill(scores: Tensor, mask: Tensor | None) -> Tensor:

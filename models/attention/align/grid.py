@@ -32,6 +32,7 @@ class GaussianGrid(Align):
     def __init__(self, *, d_q: int, filters: int, columns: int | None = None) -> None:
         super().__init__()
         self.d_q, self.filters, self.columns = d_q, filters, columns
+        self.rows = filters if columns is None else filters**2
         self.parameters_of = nn.Linear(d_q, 3 if columns is None else 4)
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:

@@ -1,5 +1,7 @@
 """Hard alignment (C3): all weight on one key."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -47,6 +49,12 @@ class Hard(Align):
             return weights
         soft = softmax(scores, mask)
         return weights + (soft - soft.detach())
+
+    def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
+        if self.straight_through or context.noise is None:
+            return {}
+        drawn = self.log_probability(self(scores, mask, context), scores, mask)
+        return {"log_probability": drawn.sum((-2, -1)), "entropy": self.entropy(scores, mask).sum((-2, -1))}
 
     def log_probability(self, weights: Tensor, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Log-probability of the drawn `weights`, differentiable in the scores; 0 where nothing may be attended to.

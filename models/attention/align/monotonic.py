@@ -85,6 +85,8 @@ class MonotonicChunkwise(HardMonotonic):
         where query or key do not fit it.
     """
 
+    carries = True
+
     def __init__(
         self, *, width: int, chunk: Score, noise_scale: float = 1.0, heads: int = 1, start: float = -1.0
     ) -> None:
@@ -94,6 +96,9 @@ class MonotonicChunkwise(HardMonotonic):
         self.width, self.chunk, self.d_q = width, chunk, chunk.d_q
         self.needs_query = not chunk.query_free
         self.context_fields = tuple(dict.fromkeys((*super().context_fields, *chunk.context_fields)))
+
+    def carried(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        return self.stops(scores, mask, context)
 
     def stops(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         """The monotonic part: where each step stops."""

@@ -1,5 +1,7 @@
 """Positional masks as part of an alignment (C9): directional, diagonal-disabled, block."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from models.attention.align.base import CAPABILITIES, Align, both
@@ -32,5 +34,15 @@ class PositionalMask(Align):
         self.context_fields = tuple(dict.fromkeys((*positions, *self.align.context_fields)))
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
-        weights: Tensor = self.align(scores, both(mask, self.mask(*context.positions(scores))), context)
+        weights: Tensor = self.align(scores, self.allowed(scores, mask, context), context)
         return weights
+
+    def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
+        return self.align.signals(scores, self.allowed(scores, mask, context), context)
+
+    def carried(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        return self.align.carried(scores, self.allowed(scores, mask, context), context)
+
+    def allowed(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
+        """What both masks allow."""
+        return both(mask, self.mask(*context.positions(scores)))

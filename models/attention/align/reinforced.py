@@ -1,5 +1,6 @@
 """Reinforced alignment (C6): a trained selector picks the keys, softmax weighs them."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch.nn.functional import elu, logsigmoid
 from models.attention.align.base import Align, both, softmax
 from models.attention.context import Context
 from models.attention.errors import ShapeError, require_features
+from models.attention.signals.reinforce import selection_cost
 
 
 class Selector(nn.Module):
@@ -92,6 +94,16 @@ class Reinforced(Align):
             return torch.rand_like(odds) < odds.sigmoid() if self.training else odds > 0
         return noise < odds.sigmoid()
 
+    def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
+        """The cost is the part of the keys, and of the queries, that was kept, averaged over heads."""
+        if context.noise is None:
+            return {}
+        kept = self.selection(mask, context)
+        cost = share_of(kept.keys, None if mask is None else mask.any(-2, keepdim=True))
+        if kept.queries is not None:
+            cost = cost + share_of(kept.queries, None if mask is None else mask.any(-1, keepdim=True))
+        return {"log_probability": self.log_probability(kept, mask, context).sum(-1), "cost": cost}
+
     def log_odds(self, mask: Tensor | None, context: Context) -> Selection:
         """Log-odds of keeping each key, and each query."""
         valid = None if mask is None else mask.any(-2, keepdim=True)
@@ -110,6 +122,11 @@ class Reinforced(Align):
         if selection.queries is None or odds.queries is None:
             return keys
         return keys + bernoulli(selection.queries, odds.queries, None if mask is None else mask.any(-1, keepdim=True))
+
+
+def share_of(kept: Tensor, valid: Tensor | None) -> Tensor:
+    """The part of what is valid that was kept: [batch, head, …] -> [batch]."""
+    return selection_cost(kept.flatten(1), None if valid is None else valid.expand(kept.shape).flatten(1))
 
 
 def bernoulli(kept: Tensor, odds: Tensor, valid: Tensor | None) -> Tensor:

@@ -1,10 +1,13 @@
 """Adaptive span (C14): each head learns how far it looks."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
 from models.attention.align.base import Align, both, keep, normalise, softmax
 from models.attention.context import Context
+from models.attention.signals.span import span_penalty
 
 
 class AdaptiveSpan(Align):
@@ -30,6 +33,9 @@ class AdaptiveSpan(Align):
     def span(self) -> Tensor:
         """z of each head [head, 1, 1]; `signals.span_penalty` keeps it short."""
         return self.max_span * self.share.clamp(0, 1)
+
+    def signals(self, scores: Tensor, mask: Tensor | None, context: Context) -> Mapping[str, Tensor]:
+        return {"span": span_penalty(self.span)}
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         query_positions, key_positions = context.positions(scores)

@@ -11,9 +11,10 @@ from models.attention.errors import require_axes
 from models.attention.flat import attend
 from models.attention.masks import Mask
 from models.attention.score.pairwise import Activation
+from models.attention.weights import AroundAttention
 
 
-class DirectionalSelfAttention(nn.Module):
+class DirectionalSelfAttention(AroundAttention, nn.Module):
     """One direction of DiSAN (Shen et al. 2018a, eq. 14–20; survey S §5.1).
 
     h = act(W x + b);  s_j = Σ_i softmax_i(5 · tanh((W₁ h_i + W₂ h_j + b) / 5) + M_ij) ⊙ h_i

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from models.attention.features.pair import Pair
 from models.attention.flat import Contexts, attend, contexts_for, over_keys
 from models.attention.queries.pool import SelfAttentivePool
+from models.attention.weights import Weights, weights_of
 
 
 class AlternatingWeights(NamedTuple):
@@ -40,6 +41,12 @@ class Alternating(nn.Module):
     ) -> None:
         super().__init__()
         self.over_first, self.over_second, self.d_query, self.start = over_first, over_second, d_query, start
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the start, of the second input, of the first."""
+        start = self.over_first if self.start is None else self.start
+        return weights_of(start, self.over_second, self.over_first)
 
     def forward(
         self,

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from models.attention.features.pair import Pair
 from models.attention.flat import Contexts, contexts_for
 from models.attention.queries.specialised import AverageQuery
+from models.attention.weights import Weights, weights_of
 
 
 class Interactive(nn.Module):
@@ -19,6 +20,11 @@ class Interactive(nn.Module):
     def __init__(self, *, over_first: nn.Module, over_second: nn.Module) -> None:
         super().__init__()
         self.over_first, self.over_second = AverageQuery(attention=over_first), AverageQuery(attention=over_second)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those over the first input, then those over the second."""
+        return weights_of(self.over_first, self.over_second)
 
     def forward(
         self,

@@ -10,6 +10,7 @@ from models.attention.features.interactive import Interactive
 from models.attention.features.pair import FineWeights, Pair
 from models.attention.features.parallel import Parallel
 from models.attention.flat import Contexts
+from models.attention.weights import Weights, weights_of
 
 
 class MultiGrainedWeights(NamedTuple):
@@ -31,6 +32,11 @@ class MultiGrained(nn.Module):
     def __init__(self, *, coarse: Interactive, fine: Parallel) -> None:
         super().__init__()
         self.coarse, self.fine = coarse, fine
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """The coarse ones, then the fine ones."""
+        return weights_of(self.coarse, self.fine)
 
     def forward(
         self,

@@ -12,6 +12,7 @@ from models.attention.errors import CombinationError, require_axes
 from models.attention.features.aggregate import Aggregate, Side
 from models.attention.features.pair import FineWeights, Pair
 from models.attention.flat import Contexts, contexts_for, join_heads, over_keys, split_heads
+from models.attention.weights import Weights, weights_of
 
 
 class Parallel(nn.Module):
@@ -41,6 +42,13 @@ class Parallel(nn.Module):
                 f"{type(combine).__name__} needs a query's own weights; aggregated ones have no query"
             )
         self.attention, self.aggregate, self.heads = attention, aggregate, heads
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the first input, of the second, and the affinity."""
+        (one,) = weights_of(self.attention)
+        one = replace(one, heads=one.heads * self.heads)
+        return one, one, replace(one, normalised=False, signed=True)
 
     def forward(
         self,

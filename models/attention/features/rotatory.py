@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from models.attention.errors import CombinationError
 from models.attention.flat import Contexts, attend, contexts_for, over_keys
 from models.attention.queries.specialised import average
+from models.attention.weights import Weights, weights_of
 
 
 class RotatoryWeights(NamedTuple):
@@ -40,6 +41,11 @@ class Rotation(nn.Module):
     def __init__(self, *, left: nn.Module, right: nn.Module, left_target: nn.Module, right_target: nn.Module) -> None:
         super().__init__()
         self.left, self.right, self.left_target, self.right_target = left, right, left_target, right_target
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Left, right, left target, right target."""
+        return weights_of(self.left, self.right, self.left_target, self.right_target)
 
     def forward(
         self,
@@ -78,6 +84,11 @@ class Rotatory(nn.Module):
         if not rotations:
             raise CombinationError("rotatory attention needs at least one rotation")
         self.rotations = nn.ModuleList(rotations)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Left, right, left target, right target; a row a rotation."""
+        return weights_of(self.rotations[0])
 
     def forward(
         self,

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from models.attention.errors import require_axes
 from models.attention.flat import Contexts, contexts_for, rows_of
 from models.attention.queries.pool import SelfAttentivePool
+from models.attention.weights import Weights, weights_of
 
 
 class HierarchicalWeights(NamedTuple):
@@ -33,6 +34,11 @@ class Hierarchical(nn.Module):
     ) -> None:
         super().__init__()
         self.word, self.sentence, self.encode = word, sentence, encode
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of words, then those of sentences."""
+        return weights_of(self.word, self.sentence)
 
     def forward(
         self, words: Tensor, mask: Tensor | None = None, contexts: Contexts = None

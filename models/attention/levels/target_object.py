@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from models.attention.flat import Contexts, attend, contexts_for, over_keys
 from models.attention.queries.pool import SelfAttentivePool
+from models.attention.weights import Weights, weights_of
 
 
 class TargetObjectWeights(NamedTuple):
@@ -27,6 +28,11 @@ class TargetObject(nn.Module):
     def __init__(self, *, over_target: SelfAttentivePool, over_text: nn.Module) -> None:
         super().__init__()
         self.over_target, self.over_text = over_target, over_text
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the target, then those of the text."""
+        return weights_of(self.over_target, self.over_text)
 
     def forward(
         self, text: Tensor, span: Tensor, mask: Tensor | None = None, contexts: Contexts = None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from models.attention.flat import Contexts, attend, contexts_for, over_keys
+from models.attention.weights import Weights, weights_of
 
 
 class ViaWeights(NamedTuple):
@@ -28,6 +29,11 @@ class AttentionViaAttention(nn.Module):
     def __init__(self, *, over_words: nn.Module, over_characters: nn.Module) -> None:
         super().__init__()
         self.over_words, self.over_characters = over_words, over_characters
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of words, then those of characters."""
+        return weights_of(self.over_words, self.over_characters)
 
     def forward(
         self,

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from models.attention.context import Context
 from models.attention.queries.label_wise import LabelLinear, LabelWise
+from models.attention.weights import Weights, weights_of
 
 
 class Capsules(NamedTuple):
@@ -32,6 +33,11 @@ class CapsuleAttention(nn.Module):
         super().__init__()
         self.capsules = LabelWise(attention=attention, labels=classes, d_q=d_q)
         self.probability = LabelLinear(labels=classes, d_v=d_v)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What its weights are."""
+        return weights_of(self.capsules)
 
     def forward(
         self,

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 from models.attention.context import Context
 from models.attention.errors import require_axes, require_features
 from models.attention.flat import attend, over_keys
+from models.attention.weights import AroundAttention
 
 
-class Decoder(nn.Module):
+class Decoder(AroundAttention, nn.Module):
     """A decoder whose state is the query (Bahdanau et al. 2015, eq. 4–6 and A.1.1; survey BF §3.3.1).
 
     q_t = s_{t-1};  c_t = attention of q_t over F;  s_t = GRU([y_{t-1}; c_t], s_{t-1})

@@ -8,9 +8,10 @@ from models.attention.flat import attend, over_keys, require_one_row
 from models.attention.linear import HeadLinear
 from models.attention.queries.learned import LearnedQuery
 from models.attention.queries.pool import reads_no_query
+from models.attention.weights import AroundAttention
 
 
-class LabelWise(nn.Module):
+class LabelWise(AroundAttention, nn.Module):
     """One distribution and one context vector a label (Barbieri et al. 2018, eq. 1–3; survey G §3.4.1).
 
     a_c = align(score(q_c, K));  c_c = Σ_l a_{c,l} v_l, with a trained query q_c for each label

@@ -1,10 +1,13 @@
 """Multi-head attention (H4)."""
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from models.attention.context import Context
 from models.attention.core import Attention
 from models.attention.errors import CombinationError, ShapeError, require_axes, require_features
+from models.attention.weights import Weights, weights_of
 
 
 class MultiHead(nn.Module):
@@ -49,6 +52,11 @@ class MultiHead(nn.Module):
         self.merge = nn.Linear(d_model, d_model, bias=bias)
         for projection in (self.query_map, self.key_map, self.value_map):
             nn.init.xavier_uniform_(projection.weight)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What its weights are."""
+        return tuple(replace(each, heads=self.heads) for each in weights_of(self.attention))
 
     def forward(
         self,

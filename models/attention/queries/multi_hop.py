@@ -1,6 +1,7 @@
 """Multi-hop attention (H5): the same features asked again, with what was found."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from models.attention.errors import CombinationError
 from models.attention.flat import attend, require_one_row
 from models.attention.queries.specialised import share
 from models.attention.queries.transforms import AddContext, QueryTransform
+from models.attention.weights import Weights, weights_of
 
 
 class MultiHop(nn.Module):
@@ -49,6 +51,18 @@ class MultiHop(nn.Module):
         self.hops = nn.ModuleList(hops)
         self.transform = AddContext() if transform is None else transform
         self.context_in_query, self.average_first = context_in_query, average_first
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What the rows of all hops are."""
+        each = weights_of(*self.hops)
+        return (
+            replace(
+                each[0],
+                normalised=all(one.normalised for one in each),
+                signed=any(one.signed for one in each),
+            ),
+        )
 
     def forward(
         self,

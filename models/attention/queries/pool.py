@@ -3,13 +3,13 @@
 from torch import Tensor, nn
 
 from models.attention.context import Context
-from models.attention.core import Attention
 from models.attention.errors import ShapeError, require_axes
 from models.attention.flat import attend, over_keys
 from models.attention.queries.learned import LearnedQuery
+from models.attention.weights import AroundAttention
 
 
-class SelfAttentivePool(nn.Module):
+class SelfAttentivePool(AroundAttention, nn.Module):
     """Features summed up by attention whose query is constant (Yang et al. 2016, eq. 5–7; survey BF eq. 33–34).
 
     c = Σ_l a_l f_l, with the query left out (query-free score) or trained (`d_q`)
@@ -44,4 +44,4 @@ class SelfAttentivePool(nn.Module):
 
 def reads_no_query(attention: nn.Module) -> bool:
     """True where the attention's score ignores the query, so that it may be None."""
-    return isinstance(attention, Attention) and attention.score.query_free
+    return bool(getattr(attention, "query_free", False))

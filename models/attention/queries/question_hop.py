@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from models.attention.errors import CombinationError
 from models.attention.flat import Contexts, attend, contexts_for, over_keys
 from models.attention.queries.specialised import average
+from models.attention.weights import Weights, weights_of
 
 ASKS = ("query", "context", "both")
 
@@ -43,6 +44,11 @@ class QuestionHops(nn.Module):
         self.asks = asks
         self.over_question = nn.ModuleList(step[0] for step in steps)
         self.over_features = nn.ModuleList(step[1] for step in steps)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the question, then those of the features."""
+        return weights_of(self.over_question[0], self.over_features[0])
 
     def forward(
         self,

@@ -5,9 +5,10 @@ from torch import Tensor, nn
 from models.attention.context import Context
 from models.attention.errors import require_features
 from models.attention.flat import attend, require_one_row
+from models.attention.weights import AroundAttention
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(AroundAttention, nn.Module):
     """Queries, keys and values from the same features (Vaswani et al. 2017, §3.2.3; survey BF eq. 35–37).
 
     Q = W_Q F, K = W_K F, V = W_V F;  f_new = c (eq. 36), or Normalize(f + c) where `residual` is set (eq. 37)

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from models.attention.context import Context
 from models.attention.errors import require_axes
 from models.attention.flat import attend, over_keys
+from models.attention.weights import AroundAttention
 
 
-class AverageQuery(nn.Module):
+class AverageQuery(AroundAttention, nn.Module):
     """Attention whose query is the average of another input (Ma et al. 2017, eq. 3; survey BF eq. 10–11).
 
     q = 1/m Σ_i u_i;  c = attention of q over F

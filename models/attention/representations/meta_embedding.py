@@ -9,6 +9,7 @@ from models.attention.context import Context
 from models.attention.errors import ShapeError
 from models.attention.flat import rows_of
 from models.attention.queries.pool import SelfAttentivePool
+from models.attention.weights import Weights, weights_of
 
 
 class MetaEmbedding(nn.Module):
@@ -31,6 +32,11 @@ class MetaEmbedding(nn.Module):
         super().__init__()
         self.pool, self.sizes, self.encode = pool, tuple(sizes), encode
         self.maps = nn.ModuleList(nn.Linear(size, d) for size in sizes)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What its weights are."""
+        return weights_of(self.pool)
 
     def forward(
         self, embeddings: Sequence[Tensor], mask: Tensor | None = None, context: Context | None = None

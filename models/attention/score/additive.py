@@ -36,8 +36,16 @@ class Additive(Score):
         self.key_map = HeadLinear(d_in=d_k, d_out=d_w, heads=heads)
         self.importance = HeadLinear(d_in=d_w, d_out=1, heads=heads)
 
+    def prepare(self, key: Tensor) -> Tensor:
+        """W₂ k [batch, head, key, d_w]."""
+        mapped: Tensor = self.key_map(key)
+        return mapped
+
+    def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+        return pairwise(self.query_map(query), key, self.pair_score, self.chunk)
+
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        return pairwise(self.query_map(query), self.key_map(key), self.pair_score, self.chunk)
+        return self.of_prepared(query, self.prepare(key), context)
 
     def pair_score(self, pair: Tensor) -> Tensor:
         """wᵀ act(pair) [batch, head, query, key]."""

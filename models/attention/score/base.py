@@ -27,6 +27,7 @@ class Score(nn.Module):
     context_fields: tuple[str, ...] = ()  # what it reads of the context besides query, key and mask
     d_q: int | None = None
     d_k: int | None = None
+    outputs: int = 1  # heads that it gives for an input of one
 
     def check(self, query: Tensor | None, key: Tensor) -> None:
         """Raise ShapeError unless query and key fit."""
@@ -44,6 +45,15 @@ class Score(nn.Module):
     def as_dot(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """(query', key', scale) with scores = scale · query' key'ᵀ, for fused kernels; None: no such form."""
         return None
+
+    def prepare(self, key: Tensor) -> Tensor:
+        """What can be made of keys [batch, head, key, d_k] once, however many queries come: by default nothing."""
+        return key
+
+    def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+        """The scores for keys that `prepare` has seen."""
+        scores: Tensor = self(query, key, context)
+        return scores
 
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         raise NotImplementedError

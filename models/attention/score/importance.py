@@ -66,6 +66,7 @@ class ImportanceMatrix(Score):
     ) -> None:
         super().__init__()
         self.d_q, self.d_k, self.act, self.query_free = d_q, d_k, act, d_q is None
+        self.outputs = outputs
         self.query_map = None if d_q is None else HeadLinear(d_in=d_q, d_out=d_w)
         self.key_map = HeadLinear(d_in=d_k, d_out=d_w, bias=True)
         self.importance = HeadLinear(d_in=d_w, d_out=outputs)

@@ -3,25 +3,33 @@
 Fig. 2 of the paper, from the bottom: word encoder, word attention, sentence encoder, sentence attention, classes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2, model_pb2
 from models.attention import Attention
-from models.attention.score import SelfAttentive
+from models.attention.flat import rows_of
+from models.attention.score import Score, SelfAttentive
 from models.blocks.fixed import Average
 from models.blocks.recurrent import BiGru
-from models.cards import describe
 from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import DocumentInput, Tokenizer
+from models.cards.labels import one
+from models.cards.maps import map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import docstrings, rows, tokenizers
+from models.data.dataset import Dataset, classes
 from models.network import Answer, Network
+from models.tasks.classify import Classify
+from models.tasks.heads import Scores
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
 
-TOKENIZER = "tokenizer.json"
 UNKNOWN = 1
-_CHARACTERS_A_WORD = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +56,8 @@ class Level(nn.Module):
 
     h_t = BiGRU(x)_t;  u_t = tanh(W h_t + b);  a = softmax(uᵀ u_w);  s = Σ_t a_t h_t
 
-    Shapes: features [batch, position, d_in], mask [batch, position] -> [batch, 2 d_gru], weights [batch, position].
-    An empty sequence gives zeros.
+    Shapes: features [batch, position, d_in], mask [batch, position]
+        -> [batch, 2 d_gru], weights [batch, head = 1, 1, position]. An empty sequence gives zeros.
     """
 
     def __init__(self, *, encoder: BiGru, attention: Attention) -> None:
@@ -60,43 +68,34 @@ class Level(nn.Module):
     def forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         states = self.encoder(features, mask).unsqueeze(1)  # [batch, head = 1, position, 2 d_gru]
         pooled, weights = self.attention(None, states, mask=mask[:, None, None, :])
-        return pooled[:, 0, 0], weights[:, 0, 0]
+        return pooled[:, 0, 0], weights
 
 
 class HierarchicalAttentionNetwork(Network):
     """Document -> classes, with the weights of each word in its sentence and of each sentence.
 
-    The two attentions can be given: `models.blocks.fixed` puts plain averages in their place.
+    The score of the two attentions can be given: `han-mean` puts plain averages in their place.
 
     Shapes: token_ids int64 [batch, sentence, word], token_mask bool of the same -> logits [batch, class],
-        maps `word` [batch, sentence, word], `sentence` [batch, sentence].
+        maps `word` [batch, 1, sentence, word], `sentence` [batch, 1, 1, sentence].
     """
 
-    def __init__(
-        self,
-        config: HanConfig,
-        *,
-        word_attention: Attention | None = None,
-        sentence_attention: Attention | None = None,
-    ) -> None:
+    def __init__(self, config: HanConfig, *, score: Callable[[HanConfig], Score] | None = None) -> None:
         super().__init__()
-        self.config = config
+        self.config, d_gru = config, config.d_gru
+        make = score or self_attentive
         self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare word
         self.dropout = nn.Dropout(config.dropout)
         self.words = Level(
-            encoder=BiGru(d_in=config.d_embedding, d_hidden=config.d_gru),
-            attention=word_attention or self_attentive(config),
+            encoder=BiGru(d_in=config.d_embedding, d_hidden=d_gru), attention=Attention(score=make(config))
         )
-        self.sentences = Level(
-            encoder=BiGru(d_in=2 * config.d_gru, d_hidden=config.d_gru),
-            attention=sentence_attention or self_attentive(config),
-        )
-        self.classify = nn.Linear(2 * config.d_gru, config.classes)
+        self.sentences = Level(encoder=BiGru(d_in=2 * d_gru, d_hidden=d_gru), attention=Attention(score=make(config)))
+        self.classify = Scores(d_in=2 * d_gru, d_out=config.classes, dropout=config.dropout)
 
     def forward(self, **tensors: Tensor) -> Answer:
         token_ids, token_mask = tensors["token_ids"], tensors["token_mask"]
-        batch, sentence, word = token_ids.shape
+        batch, sentence, _ = token_ids.shape
         if self.training and self.config.word_dropout:
             dropped = token_mask & (torch.rand(token_ids.shape) < self.config.word_dropout)
             token_ids = token_ids.masked_fill(dropped, UNKNOWN)
@@ -105,109 +104,88 @@ class HierarchicalAttentionNetwork(Network):
         vectors, word_weights = self.words(embedded.flatten(0, 1), token_mask.flatten(0, 1))
         vectors = self.dropout(vectors.reshape(batch, sentence, 2 * self.config.d_gru))
         document, sentence_weights = self.sentences(vectors, token_mask.any(-1))
-        maps = {"word": word_weights.reshape(batch, sentence, word), "sentence": sentence_weights}
-        return Answer({"logits": self.classify(self.dropout(document))}, maps)
+        maps = {"word": rows_of(word_weights, (batch, sentence)), "sentence": sentence_weights}
+        return Answer({"logits": self.classify(document)}, maps)
 
 
-def self_attentive(config: HanConfig) -> Attention:
-    """The paper's attention: additive, its query a trained context vector."""
-    return Attention(score=SelfAttentive(d_k=2 * config.d_gru, d_w=config.d_attention))
+def self_attentive(config: HanConfig) -> Score:
+    """The paper's score: additive, its query a trained context vector."""
+    return SelfAttentive(d_k=2 * config.d_gru, d_w=config.d_attention)
 
 
-def han_mean(config: HanConfig) -> HierarchicalAttentionNetwork:
-    """The hierarchical network with averages instead of its two attentions."""
-    word, sentence = Attention(score=Average()), Attention(score=Average())
-    return HierarchicalAttentionNetwork(config, word_attention=word, sentence_attention=sentence)
-
-
-def card(config: HanConfig, *, labels: Sequence[str], tokenizer: str) -> Card:
-    """Describe the network; labels: names of the classes; tokenizer: text of its tokenizer file."""
-    sizes = {"sentence": config.max_sentences, "word": config.max_words}
-    document = model_pb2.InputDescription(
-        name="document",
-        kind=model_pb2.INPUT_KIND_DOCUMENT,
-        summary="A text of one or more sentences.",
-        tensors=[describe.token_tensor("token_ids", "token_mask", config.vocabulary, sizes)],
+def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    document = DocumentInput(
+        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        max_sentences=config.max_sentences,
+        max_words=config.max_words,
     )
-    maps = [
-        model_pb2.MapDescription(
-            name="word",
-            stack="word",
-            kind=attention_pb2.MAP_KIND_POOL,
-            normalised=True,
-            heads=1,
-            query_labels="sentences",
-            key_labels="words",
-            form=model_pb2.MAP_FORM_EDGES,
-            summary="How much each word counts in its sentence.",
-        ),
-        model_pb2.MapDescription(
-            name="sentence",
-            stack="sentence",
-            kind=attention_pb2.MAP_KIND_POOL,
-            normalised=True,
-            heads=1,
-            query_labels="document",
-            key_labels="sentences",
-            form=model_pb2.MAP_FORM_DENSE,
-            summary="How much each sentence counts in the document.",
-        ),
-    ]
-    label_sets = [
-        model_pb2.LabelSetDescription(
-            name="sentences",
-            kind=attention_pb2.LABEL_KIND_SENTENCES,
-            input="document",
-            tensor="token_ids",
-            dimension="sentence",
-        ),
-        model_pb2.LabelSetDescription(
-            name="words",
-            kind=attention_pb2.LABEL_KIND_TOKENS,
-            input="document",
-            tensor="token_ids",
-            dimension="word",
-            parent="sentences",
-        ),
-        describe.one("document"),
-    ]
-    description = model_pb2.ModelDescription(
-        name="han",
+    word = map_of(
+        network.words.attention,
+        "pool",
+        queries=document.sentences,
+        keys=document.words,
+        nested=True,
+        summary="How much each word counts in its sentence.",
+    )
+    sentence = map_of(
+        network.sentences.attention,
+        "pool",
+        queries=one("document"),
+        keys=document.sentences,
+        summary="How much each sentence counts in the document.",
+    )
+    return describe(
         title="Hierarchical attention network",
         summary="Classifies a document by the words that matter in each sentence and the sentences that matter in it.",
-        task=model_pb2.TASK_CLASSIFICATION,
         inputs=[document],
-        outputs=[describe.logits(config.classes)],
-        result=describe.class_result(labels),
-        maps=maps,
-        label_sets=label_sets,
-        limits=model_pb2.Limits(max_characters=config.max_characters),
-        taxonomy=describe.taxonomy(
-            "singular",
-            "hierarchical",
-            "single-representational",
-            "additive",
-            "global",
-            "single-dimensional",
-            "self-attentive",
-            "singular",
+        results=[Classes(labels=blueprint.labels)],
+        maps={"word": word, "sentence": sentence},
+        taxonomy=Taxonomy(levels="hierarchical", scoring="additive", query="self-attentive"),
+        citation=Citation(
+            "Yang, Yang, Dyer, He, Smola, Hovy",
+            "Hierarchical Attention Networks for Document Classification",
+            2016,
+            "NAACL",
         ),
-        citation=model_pb2.Citation(
-            authors=["Yang", "Yang", "Dyer", "He", "Smola", "Hovy"],
-            title="Hierarchical Attention Networks for Document Classification",
-            year=2016,
-            venue="NAACL",
-        ),
+        max_characters=config.max_characters,
     )
-    # A piece of text this long has rarely more words than the model takes: it is split where it would be refused.
-    longest = bundle_pb2.SplitSentences(max_characters=_CHARACTERS_A_WORD * config.max_words)
-    split = bundle_pb2.PreprocessingStep(split_sentences=longest)
-    batch, query, key = bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY
-    return Card(
-        description=description,
-        preprocessing=(
-            bundle_pb2.Preprocessing(input="document", steps=[split, describe.tokenize(TOKENIZER, "token_ids")]),
-        ),
-        map_axes={"word": (batch, query, key), "sentence": (batch, key)},
-        files={TOKENIZER: tokenizer},
-    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[HanConfig]:
+    """The training part's words and classes."""
+    texts = tokenizers.texts_of([example.instance["document"] for example in dataset.train])
+    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
+    labels = classes(dataset)
+    config = HanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
+    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=7, batch_size=16, learning_rate=4e-3, patience=3),
+        sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.5, "word_dropout": 0.25},
+        vocabulary=3000,
+    ),
+    "full": Preset(
+        settings=Settings(epochs=8, batch_size=16, learning_rate=3e-3, patience=3),
+        sizes={"dropout": 0.5, "word_dropout": 0.1, "max_sentences": 30, "max_words": 30},
+        vocabulary=8000,
+    ),
+}
+
+HAN = Recipe(
+    config=HanConfig,
+    build=lambda blueprint: HierarchicalAttentionNetwork(blueprint.config),
+    card=card,
+    task=Classify(),
+    data=rows.DOCUMENTS,
+    builtin=docstrings.dataset,
+    prepare=prepare,
+    presets=PRESETS,
+)
+# What attention is compared with: plain averages in the place of both.
+HAN_MEAN = HAN.but(
+    build=lambda blueprint: HierarchicalAttentionNetwork(blueprint.config, score=lambda config: Average())
+)

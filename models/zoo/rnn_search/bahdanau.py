@@ -11,10 +11,24 @@ from torch import Tensor, nn
 
 from models.attention import Attention
 from models.attention.score import Additive, Score
+from models.attention.score.prepared import PreparedKeys
 from models.blocks.fixed import FinalStates
-from models.blocks.projected import Projected
 from models.blocks.recurrent import BiGru, first
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import TextInput, Tokenizer
+from models.cards.labels import output_steps
+from models.cards.maps import map_of
+from models.cards.results import State, Written
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import dates, rows, tokenizers
+from models.data.dataset import Dataset
 from models.network import Answer, GeneratingNetwork, StepAnswer
+from models.tasks.generate import Generate
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+
+SOURCE, TARGET = "source.json", "target.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,10 +56,10 @@ class BahdanauConfig:
 class Bahdanau(GeneratingNetwork):
     """Text -> text, with the weights of every output token over the source.
 
-    The attention's score can be given: `models.blocks.fixed` puts one in its place that sees the last state only.
+    The attention's score can be given: `bahdanau-last` puts one in its place that sees the last states only.
 
     Shapes: source_ids int64 [batch, source], source_mask bool of the same, target_ids int64 [batch, output] ending
-        with the end token -> scores [batch, output, token], map `decoder.cross` [batch, output, source].
+        with the end token -> scores [batch, output, token], map `decoder.cross` [batch, head = 1, output, source].
     """
 
     def __init__(self, config: BahdanauConfig, *, score: Score | None = None) -> None:
@@ -56,9 +70,8 @@ class Bahdanau(GeneratingNetwork):
         self.source_embedding = nn.Embedding(config.source_vocabulary, config.d_embedding, padding_idx=0)
         self.encoder = BiGru(d_in=config.d_embedding, d_hidden=config.d_encoder)
         self.initial = nn.Linear(config.d_encoder, d_state)
-        self.attention = Attention(
-            score=score or Projected(Additive(d_q=d_state, d_k=d_memory, d_w=config.d_attention))
-        )
+        self.prepared = PreparedKeys(score or Additive(d_q=d_state, d_k=d_memory, d_w=config.d_attention))
+        self.attention = Attention(score=self.prepared)
         self.target_embedding = nn.Embedding(config.target_vocabulary, config.d_embedding, padding_idx=0)
         for embedding in (self.source_embedding, self.target_embedding):
             nn.init.normal_(embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare token
@@ -74,8 +87,7 @@ class Bahdanau(GeneratingNetwork):
         """
         embedded = self.dropout(self.source_embedding(tensors["source_ids"]))
         memory = self.encoder(embedded, tensors["source_mask"])
-        score = self.attention.score
-        keys = score.project(memory.unsqueeze(1)).squeeze(1) if isinstance(score, Projected) else memory
+        keys = self.prepared.prepare(memory.unsqueeze(1)).squeeze(1)
         backward = first(memory)[:, self.config.d_encoder :]
         return {"keys": keys, "memory": memory, "initial_state": torch.tanh(self.initial(backward))}
 
@@ -87,15 +99,15 @@ class Bahdanau(GeneratingNetwork):
         s_i = GRU([E y_{i-1}; c_i], s_{i-1})
 
         Shapes: token [batch], keys, memory, source_mask as from `encode`, state [batch, d_decoder]
-            -> scores [batch, token], next_state [batch, d_decoder], map [batch, source].
+            -> scores [batch, token], next_state [batch, d_decoder], map [batch, head, source].
         """
         embedded = self.dropout(self.target_embedding(token))
         hidden, context, weights = self.attend(embedded, tensors)
         next_state = self.decoder(torch.cat([embedded, context], -1), tensors["state"])
-        return StepAnswer(self.scores(hidden), {"next_state": next_state}, {"decoder.cross": weights})
+        return StepAnswer(self.scores(hidden), {"next_state": next_state}, {"decoder.cross": weights[:, :, 0]})
 
     def attend(self, embedded: Tensor, tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """The readout t_i [batch, d_maxout], the context c_i [batch, 2 d_encoder], the weights [batch, source]."""
+        """The readout t_i [batch, d_maxout], the context c_i [batch, 2 d_encoder], weights [batch, head, 1, source]."""
         state, keys, memory = tensors["state"], tensors["keys"], tensors["memory"]
         context, weights = self.attention(
             state[:, None, None, :],  # [batch, head = 1, query = 1, d_decoder]
@@ -105,7 +117,7 @@ class Bahdanau(GeneratingNetwork):
         )
         context = context[:, 0, 0]
         both = self.readout(torch.cat([state, embedded, context], -1)).unflatten(-1, (self.config.d_maxout, 2))
-        return self.dropout(both.amax(-1)), context, weights[:, 0, 0]
+        return self.dropout(both.amax(-1)), context, weights
 
     def forward(self, **tensors: Tensor) -> Answer:
         fixed = {**self.encode(**tensors), "source_mask": tensors["source_mask"]}
@@ -121,10 +133,113 @@ class Bahdanau(GeneratingNetwork):
             weights.append(row)
         return Answer(
             {"scores": self.scores(torch.stack(hidden, 1))},
-            {"decoder.cross": torch.stack(weights, 1)},
+            {"decoder.cross": torch.cat(weights, 2)},
         )
 
 
-def bahdanau_last(config: BahdanauConfig) -> Bahdanau:
-    """The same decoder, which gets the encoder's final states at every step."""
-    return Bahdanau(config, score=FinalStates())
+def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
+    """Describe the model."""
+    config = network.config
+    text = TextInput(
+        summary="What is to be rewritten.",
+        tokenizer=Tokenizer(text=blueprint.files[SOURCE], file=SOURCE),
+        max_tokens=config.max_source,
+        prefix="source",
+        dimension="source",
+    )
+    # A target may be one token longer than what is put out freely: its end token is part of it.
+    target = TextInput(
+        name="target",
+        summary="Forces the output: its attention is answered instead of a free one.",
+        tokenizer=Tokenizer(text=blueprint.files[TARGET], file=TARGET),
+        max_tokens=config.max_new_tokens,
+        prefix="target",
+        dimension="target",
+        special_tokens=True,
+        optional=True,
+    )
+    written = Written(
+        steps=output_steps(),
+        tokenizer=target.tokenizer,
+        begin=config.begin,
+        end=config.end,
+        max_new_tokens=config.max_new_tokens,
+        states=[State(input="state", output="next_state", start="initial_state")],
+    )
+    cross = map_of(
+        network.attention,
+        "cross",
+        queries=written.steps,
+        keys=text.tokens("source"),
+        features=2 * config.d_encoder,
+        summary="Where the decoder looked in the source before it put out each token.",
+    )
+    return describe(
+        title="RNNsearch",
+        summary="Rewrites a text token by token, looking at the source before each one.",
+        inputs=[text, target],
+        results=[written],
+        maps={"decoder.cross": cross},
+        taxonomy=Taxonomy(scoring="additive"),
+        citation=Citation(
+            "Bahdanau, Cho, Bengio",
+            "Neural Machine Translation by Jointly Learning to Align and Translate",
+            2015,
+            "ICLR",
+        ),
+        max_characters=config.max_characters,
+    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[BahdanauConfig]:
+    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
+    sources = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
+    targets = tokenizers.texts_of([example.instance["target"] for example in dataset.train])
+    if preset.vocabulary:
+        source = tokenizers.pieces(sources, vocabulary=preset.vocabulary, output=False)
+        target = tokenizers.pieces(targets, vocabulary=preset.vocabulary, output=True)
+    else:
+        source = tokenizers.characters(sources, lower=True, output=False)
+        target = tokenizers.characters(targets, lower=False, output=True)
+    begin, end = tokenizers.special_ids(target)
+    config = BahdanauConfig(
+        source_vocabulary=tokenizers.size(source),
+        target_vocabulary=tokenizers.size(target),
+        begin=begin,
+        end=end,
+        **preset.sizes,
+    )
+    return Blueprint(config, (), {SOURCE: source, TARGET: target})
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=8, batch_size=64, learning_rate=4e-3, patience=4),
+        sizes={"d_embedding": 32, "d_encoder": 48, "d_decoder": 64, "d_attention": 48, "d_maxout": 48},
+    ),
+    "full": Preset(
+        settings=Settings(epochs=12, batch_size=64, learning_rate=3e-3, patience=2),
+        sizes={
+            "d_embedding": 96,
+            "d_encoder": 96,
+            "d_decoder": 128,
+            "d_attention": 96,
+            "d_maxout": 96,
+            "dropout": 0.2,
+        },
+        vocabulary=2000,
+    ),
+}
+
+BAHDANAU = Recipe(
+    config=BahdanauConfig,
+    build=lambda blueprint: Bahdanau(blueprint.config),
+    card=card,
+    task=Generate(),
+    data=rows.PAIRS,
+    builtin=dates.dataset,
+    prepare=prepare,
+    presets=PRESETS,
+)
+# What attention is compared with: the same decoder, which gets the encoder's final states at every step.
+BAHDANAU_LAST = BAHDANAU.but(build=lambda blueprint: Bahdanau(blueprint.config, score=FinalStates()))

@@ -1,0 +1,329 @@
+"""Inputs: what a caller sends, the tensors that it becomes, by which steps, and what its parts are called on maps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bundle.v1 import bundle_pb2
+from limelight.enums import number_of
+from limelight.v1 import model_pb2, values_pb2
+from models.cards.labels import LabelSet
+from models.data import tokenizers
+
+_CHARACTERS_A_WORD = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorSpec:
+    """A tensor of one instance, and what of it only the server needs.
+
+    dimensions: name -> size, or where it varies the largest one; fixed: which is meant. mask: name of the tensor that
+    is true at real places. Rows of one instance that differ in length are filled up with 0, as batches are.
+    """
+
+    name: str
+    dimensions: Mapping[str, int]
+    data_type: Literal["int64", "float32"] = "float32"
+    fixed: bool = False
+    mask: str = ""
+    minimum: int | None = None
+    maximum: int | None = None
+
+    def describe(self) -> model_pb2.TensorDescription:
+        """As a description has it."""
+        key = "size" if self.fixed else "maximum"
+        described = model_pb2.TensorDescription(
+            name=self.name,
+            data_type=number_of(values_pb2.DataType, self.data_type, what="a tensor's data type"),
+            dimensions=[model_pb2.Dimension(name=name, **{key: size}) for name, size in self.dimensions.items()],
+        )
+        if self.mask and len(self.dimensions) > 1:
+            described.fill = 0
+        if self.minimum is not None:
+            described.minimum = self.minimum
+        if self.maximum is not None:
+            described.maximum = self.maximum
+        return described
+
+    def binding(self) -> bundle_pb2.TensorBinding:
+        """How it is put into a batch, as a bundle has it."""
+        return bundle_pb2.TensorBinding(tensor=self.name, collation=bundle_pb2.COLLATION_STACK, mask=self.mask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+    """A tokenizer's file: its name in the bundle, and its text."""
+
+    text: str
+    file: str = "tokenizer.json"
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids."""
+        return tokenizers.size(self.text)
+
+    def ids(self, name: str, mask: str, dimensions: Mapping[str, int]) -> TensorSpec:
+        """A tensor of its token ids, padded with 0, and its mask."""
+        return TensorSpec(
+            name=name, data_type="int64", dimensions=dimensions, mask=mask, minimum=1, maximum=self.vocabulary - 1
+        )
+
+
+class Input(ABC):
+    """One input. Each kind is a frozen dataclass."""
+
+    name: str
+    summary: str
+    kind: model_pb2.InputKind
+    optional: bool = False
+
+    @property
+    @abstractmethod
+    def tensors(self) -> Sequence[TensorSpec]:
+        """What it becomes."""
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        """How; nothing where the caller sends tensors."""
+        return ()
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        """What its parts are called."""
+        return ()
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """The files that the steps name."""
+        return {}
+
+    def describe(self) -> model_pb2.InputDescription:
+        """As a description has it."""
+        return model_pb2.InputDescription(
+            name=self.name,
+            kind=self.kind,
+            optional=self.optional,
+            summary=self.summary,
+            tensors=[each.describe() for each in self.tensors],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextInput(Input):
+    """A text -> `<prefix>_ids` [token] and `<prefix>_mask`.
+
+    dimension: name of the axis; special_tokens: whether the tokenizer adds its own (an end, say).
+    """
+
+    name: str = "text"
+    summary: str
+    tokenizer: Tokenizer
+    max_tokens: int
+    prefix: str = "token"
+    dimension: str = "token"
+    special_tokens: bool = False
+    optional: bool = False
+    kind = model_pb2.INPUT_KIND_TEXT
+
+    @property
+    def tensor(self) -> str:
+        """The tensor of token ids."""
+        return f"{self.prefix}_ids"
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        return [self.tokenizer.ids(self.tensor, f"{self.prefix}_mask", {self.dimension: self.max_tokens})]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        return [_tokenize(self.tokenizer, self.tensor, special_tokens=self.special_tokens)]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {self.tokenizer.file: self.tokenizer.text}
+
+    def tokens(self, name: str = "tokens") -> LabelSet:
+        """Its tokens."""
+        return LabelSet(name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DocumentInput(Input):
+    """A document -> `token_ids` [sentence, word] and `token_mask`.
+
+    max_characters: of a sentence; a longer one is split at white space.
+    """
+
+    name: str = "document"
+    summary: str = "A text of one or more sentences."
+    tokenizer: Tokenizer
+    max_sentences: int
+    max_words: int
+    max_characters: int = 0
+    kind = model_pb2.INPUT_KIND_DOCUMENT
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        sizes = {"sentence": self.max_sentences, "word": self.max_words}
+        return [self.tokenizer.ids("token_ids", "token_mask", sizes)]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        # A piece of text this long has rarely more words than the model takes: it is split where it would be refused.
+        longest = self.max_characters or _CHARACTERS_A_WORD * self.max_words
+        split = bundle_pb2.SplitSentences(max_characters=longest)
+        return [bundle_pb2.PreprocessingStep(split_sentences=split), _tokenize(self.tokenizer, "token_ids")]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {self.tokenizer.file: self.tokenizer.text}
+
+    @property
+    def sentences(self) -> LabelSet:
+        """Its sentences."""
+        return LabelSet(name="sentences", kind="sentences", input=self.name, tensor="token_ids", dimension="sentence")
+
+    @property
+    def words(self) -> LabelSet:
+        """The words of its sentences."""
+        return LabelSet(
+            name="words",
+            kind="tokens",
+            input=self.name,
+            tensor="token_ids",
+            dimension="word",
+            parent=self.sentences.name,
+        )
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.sentences, self.words]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairInput(Input):
+    """Two texts -> `first_ids` [first] and `second_ids` [second], each with its mask."""
+
+    name: str = "pair"
+    summary: str
+    tokenizer: Tokenizer
+    max_tokens: int
+    kind = model_pb2.INPUT_KIND_PAIR
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        return [
+            self.tokenizer.ids(f"{part}_ids", f"{part}_mask", {part: self.max_tokens}) for part in ("first", "second")
+        ]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        return [_tokenize(self.tokenizer, "first_ids", second="second_ids")]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {self.tokenizer.file: self.tokenizer.text}
+
+    @property
+    def first(self) -> LabelSet:
+        """Tokens of the first text."""
+        return LabelSet(name="first", kind="tokens", input=self.name, tensor="first_ids", dimension="first")
+
+    @property
+    def second(self) -> LabelSet:
+        """Tokens of the second text."""
+        return LabelSet(name="second", kind="tokens", input=self.name, tensor="second_ids", dimension="second")
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.first, self.second]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInput(Input):
+    """An image file -> `pixels` float32 [channel, row, column].
+
+    mean, deviation: of pixels from 0 to 1, one a channel.
+    """
+
+    name: str = "image"
+    summary: str = "A picture; it is scaled to the model's size."
+    rows: int
+    columns: int
+    mean: Sequence[float]
+    deviation: Sequence[float]
+    kind = model_pb2.INPUT_KIND_IMAGE
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        sizes = {"channel": len(self.mean), "row": self.rows, "column": self.columns}
+        return [TensorSpec(name="pixels", dimensions=sizes, fixed=True)]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        decode = bundle_pb2.DecodeImage(channels=len(self.mean))
+        resize = bundle_pb2.ResizeImage(
+            rows=self.rows,
+            columns=self.columns,
+            fit=bundle_pb2.FIT_STRETCH,
+            resampling=bundle_pb2.RESAMPLING_BILINEAR,
+        )
+        normalise = bundle_pb2.NormaliseImage(scale=1 / 255, mean=self.mean, deviation=self.deviation, tensor="pixels")
+        return [
+            bundle_pb2.PreprocessingStep(decode_image=decode),
+            bundle_pb2.PreprocessingStep(resize_image=resize),
+            bundle_pb2.PreprocessingStep(normalise_image=normalise),
+        ]
+
+    def patches(self, size: int, *, leading: tuple[str, ...] = ()) -> LabelSet:
+        """Its cells of `size` × `size` pixels, behind some other entries (a class token)."""
+        grid = self.rows // size, self.columns // size
+        return LabelSet(name="patches", kind="grid", input=self.name, names=leading, grid=grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorInput(Input):
+    """A tensor, sent as it is."""
+
+    name: str
+    summary: str
+    tensor: TensorSpec
+    kind = model_pb2.INPUT_KIND_TENSOR
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        return [self.tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Uniform numbers that the server draws for each row; 0.5 without a seed.
+
+    axes: name -> size where it is fixed; 0 for an axis that an input has as well.
+    """
+
+    name: str = "noise"
+    axes: Mapping[str, int] = field(default_factory=dict)
+    most: int = 0
+
+    def describe(self) -> bundle_pb2.NoiseInput:
+        """As a bundle has it."""
+        dimensions = [
+            model_pb2.Dimension(name=name, size=size, maximum=0 if size else self.most)
+            for name, size in self.axes.items()
+        ]
+        tensor = model_pb2.TensorDescription(
+            name=self.name, data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=dimensions
+        )
+        return bundle_pb2.NoiseInput(tensor=tensor, distribution=bundle_pb2.DISTRIBUTION_UNIFORM)
+
+
+def _tokenize(
+    tokenizer: Tokenizer, tensor: str, *, second: str = "", special_tokens: bool = False
+) -> bundle_pb2.PreprocessingStep:
+    return bundle_pb2.PreprocessingStep(
+        tokenize=bundle_pb2.Tokenize(
+            tokenizer=tokenizer.file, tensor=tensor, second_tensor=second, special_tokens=special_tokens
+        )
+    )

@@ -1,0 +1,91 @@
+"""Maps: said once, by who asks and who is asked; the rest follows from the attention that makes the weights."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from bundle.v1 import bundle_pb2
+from limelight.enums import number_of
+from limelight.v1 import attention_pb2, model_pb2
+from models.attention.weights import Weights, weights_of
+from models.cards.labels import LabelSet
+
+MapKind = Literal["self", "cross", "pool", "co", "memory", "graph"]
+_AXES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map:
+    """One map; its tensor is [batch, head, query, key(, feature)], or without the query axis in a decoder's step.
+
+    weights: what the attention says of them. features: size of the values, which is that of the feature axis where
+    there is one. nested: keys are those of their query, [batch, head, query, key of it]. part: a row is a part of a
+    distribution (over a document, of which a sentence is shown), so it does not sum to 1.
+    """
+
+    weights: Weights
+    kind: MapKind
+    queries: LabelSet
+    keys: LabelSet
+    features: int = 0
+    nested: bool = False
+    part: bool = False
+    summary: str = ""
+
+    @property
+    def feature_axis(self) -> int:
+        """Size of the feature axis; 0 where there is none."""
+        return self.features if self.weights.by_feature else 0
+
+    @property
+    def axes(self) -> tuple[bundle_pb2.Axis, ...]:
+        """The axes of its tensor."""
+        return (*_AXES, bundle_pb2.AXIS_FEATURE) if self.feature_axis else _AXES
+
+    def describe(self, name: str) -> model_pb2.MapDescription:
+        """As a description has it. `encoder.3.self` is in layer 3 of the stack `encoder`."""
+        stack, *rest = name.split(".")
+        described = model_pb2.MapDescription(
+            name=name,
+            stack=stack,
+            kind=number_of(attention_pb2.MapKind, self.kind, what="the kind of a map"),
+            normalised=self.weights.normalised and not self.part,
+            signed=self.weights.signed,
+            heads=self.weights.heads,
+            query_labels=self.queries.name,
+            key_labels=self.keys.name,
+            form=model_pb2.MAP_FORM_EDGES if self.nested else model_pb2.MAP_FORM_DENSE,
+            features=self.feature_axis,
+            summary=self.summary,
+        )
+        if rest and rest[0].isdigit():
+            described.layer = int(rest[0])
+        return described
+
+
+def map_of(
+    attention: nn.Module,
+    kind: MapKind,
+    *,
+    queries: LabelSet,
+    keys: LabelSet,
+    features: int = 0,
+    nested: bool = False,
+    part: bool = False,
+    summary: str = "",
+) -> Map:
+    """The map of a module that makes one. Raises: TypeError where it makes another number, or does not say."""
+    made = weights_of(attention)
+    if len(made) != 1:
+        raise TypeError(f"{type(attention).__name__} makes {len(made)} maps, not one")
+    return Map(
+        weights=made[0],
+        kind=kind,
+        queries=queries,
+        keys=keys,
+        features=features,
+        nested=nested,
+        part=part,
+        summary=summary,
+    )

@@ -1,0 +1,196 @@
+"""Results: how a model's outputs become what a caller reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bundle.v1 import bundle_pb2
+from limelight.enums import number_of
+from limelight.v1 import model_pb2, values_pb2
+from models.cards.inputs import Tokenizer
+from models.cards.labels import LabelSet
+
+
+class Result(ABC):
+    """One result, by its name in an answer. Each kind is a frozen dataclass."""
+
+    @property
+    @abstractmethod
+    def task(self) -> model_pb2.Task:
+        """What a model does whose result this is."""
+
+    @property
+    @abstractmethod
+    def output(self) -> model_pb2.OutputDescription:
+        """The raw output that it is read from."""
+
+    @abstractmethod
+    def describe(self) -> model_pb2.ResultDescription:
+        """As a description has it."""
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        """Label sets of its own."""
+        return ()
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Files of its own."""
+        return {}
+
+    @property
+    def written(self) -> "Written | None":
+        """Itself, where it is put out step by step."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes(Result):
+    """Scores of classes -> probabilities: of the instance, or of each entry of the label set `over` (tagging).
+
+    activation: softmax for one of the classes, sigmoid for any number of them. scores: name of the output.
+    """
+
+    labels: Sequence[str]
+    name: str = "class"
+    scores: str = "logits"
+    activation: Literal["softmax", "sigmoid"] = "softmax"
+    over: LabelSet | None = None
+
+    @property
+    def task(self) -> model_pb2.Task:
+        if self.over is not None:
+            return model_pb2.TASK_TAGGING
+        return model_pb2.TASK_CLASSIFICATION if self.activation == "softmax" else model_pb2.TASK_MULTI_LABEL
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        entries = [] if self.over is None else [model_pb2.Dimension(name=self.over.dimension)]
+        return model_pb2.OutputDescription(
+            name=self.scores,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[*entries, model_pb2.Dimension(name="class", size=len(self.labels))],
+            summary=f"Scores of the classes, before {self.activation}.",
+        )
+
+    def describe(self) -> model_pb2.ResultDescription:
+        activation = number_of(model_pb2.Activation, self.activation, what="an activation")
+        over = "" if self.over is None else self.over.name
+        classes = model_pb2.ClassesDescription(
+            output=self.scores, labels=self.labels, activation=activation, label_set=over
+        )
+        return model_pb2.ResultDescription(name=self.name, classes=classes)
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [] if self.over is None else [self.over]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Result):
+    """Numbers of a regression. targets: name -> unit, in order; an empty unit for none. values: name of the output."""
+
+    targets: Mapping[str, str]
+    name: str = "numbers"
+    values: str = "values"
+
+    @property
+    def task(self) -> model_pb2.Task:
+        return model_pb2.TASK_REGRESSION
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        return model_pb2.OutputDescription(
+            name=self.values,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[model_pb2.Dimension(name="number", size=len(self.targets))],
+            summary="The numbers.",
+        )
+
+    def describe(self) -> model_pb2.ResultDescription:
+        targets = [model_pb2.Target(name=name, unit=unit) for name, unit in self.targets.items()]
+        regression = model_pb2.RegressionDescription(output=self.values, targets=targets)
+        return model_pb2.ResultDescription(name=self.name, regression=regression)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What a decoder takes as `input` and gives back as `output`; the encoder's `start` comes first."""
+
+    input: str
+    output: str
+    start: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(Result):
+    """Tokens put out one by one: their scores, what goes from step to step, and where it begins and ends.
+
+    steps: the label set of what is put out. target, target_tensor: the optional input that forces the output, and its
+    tensor.
+    """
+
+    steps: LabelSet
+    tokenizer: Tokenizer
+    begin: int
+    end: int
+    max_new_tokens: int
+    states: Sequence[State] = field(default_factory=tuple)
+    target: str = "target"
+    target_tensor: str = "target_ids"
+    name: str = "text"
+    scores: str = "scores"
+
+    @property
+    def task(self) -> model_pb2.Task:
+        return model_pb2.TASK_GENERATION
+
+    @property
+    def written(self) -> "Written | None":
+        return self
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        return model_pb2.OutputDescription(
+            name=self.scores,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[
+                model_pb2.Dimension(name=self.steps.name),
+                model_pb2.Dimension(name="token", size=self.tokenizer.vocabulary),
+            ],
+            summary="Scores of every token at each step, before softmax.",
+        )
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.steps]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {self.tokenizer.file: self.tokenizer.text}
+
+    def describe(self) -> model_pb2.ResultDescription:
+        sequence = model_pb2.SequenceDescription(
+            label_set=self.steps.name, target_input=self.target, max_new_tokens=self.max_new_tokens
+        )
+        return model_pb2.ResultDescription(name=self.name, sequence=sequence)
+
+    def generation(self) -> bundle_pb2.Generation:
+        """How it is done step by step, as a bundle has it."""
+        states = [
+            bundle_pb2.State(input=each.input, output=each.output, encoder_output=each.start, batch_axis=0)
+            for each in self.states
+        ]
+        return bundle_pb2.Generation(
+            encoder="encoder",
+            step="step",
+            token_input="token",
+            scores_output=self.scores,
+            states=states,
+            begin_token=self.begin,
+            end_token=self.end,
+            tokenizer=self.tokenizer.file,
+            max_new_tokens=self.max_new_tokens,
+            target_tensor=self.target_tensor,
+        )

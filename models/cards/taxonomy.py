@@ -1,0 +1,42 @@
+"""Where a model stands: its row of the survey's table, and its paper."""
+
+from dataclasses import asdict, dataclass
+
+from limelight.v1 import model_pb2
+
+Names = str | tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taxonomy:
+    """The eight columns of BF Table 3; what is not said is the plain case."""
+
+    scoring: Names
+    features: Names = "singular"
+    levels: Names = "single-level"
+    representations: Names = "single-representational"
+    alignment: Names = "global"
+    dimensionality: Names = "single-dimensional"
+    query: Names = "basic"
+    multiplicity: Names = "singular"
+
+    def describe(self) -> model_pb2.Taxonomy:
+        """As a description has it."""
+        columns = asdict(self)
+        return model_pb2.Taxonomy(
+            **{name: [value] if isinstance(value, str) else list(value) for name, value in columns.items()}
+        )
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A paper; authors: last names, in order."""
+
+    authors: str
+    title: str
+    year: int
+    venue: str
+
+    def describe(self) -> model_pb2.Citation:
+        """As a description has it."""
+        return model_pb2.Citation(authors=self.authors.split(", "), title=self.title, year=self.year, venue=self.venue)

@@ -1,0 +1,1 @@
+"""Tasks: the loss, the metrics and the head of each."""

@@ -1,0 +1,68 @@
+"""What every task is: from examples to targets, from answers to losses, from held-out examples to figures."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bundle.values import Array
+from models.cards.card import Card, Metric
+from models.data.dataset import Example
+from models.network import Answer, Network
+
+UNKNOWN = -1  # in targets of classes: no class is known
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples as tensors. indices: which examples. target: what the task made of what is known of them."""
+
+    tensors: dict[str, Tensor]
+    indices: tuple[int, ...]
+    target: Tensor
+
+
+class HeldOut(Protocol):
+    """Examples to be judged by."""
+
+    examples: Sequence[Example]
+
+    def in_order(self) -> Iterator[Batch]:
+        """Every example once."""
+
+
+class Task(ABC):
+    """One convention for all: a loss a term, of which the network makes what is minimised (`Network.objective`)."""
+
+    def reader(self, labels: Sequence[str]) -> Callable[[Example], Array]:
+        """From an example to its target, `labels` being the classes in order. By default there is none."""
+        return lambda example: np.zeros(0, np.float32)
+
+    def stack(self, targets: Sequence[Array]) -> Tensor:
+        """The targets of a batch as one tensor."""
+        return torch.from_numpy(np.stack(targets))
+
+    @abstractmethod
+    def losses(self, answer: Answer, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The loss of each term [term], and the target of each."""
+
+    @abstractmethod
+    def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
+        """Measure on held-out examples, beside a trivial baseline where there is one."""
+
+    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, int]:
+        """What is minimised, summed over the terms of a batch, and how many there are."""
+        answer = network(**batch.tensors)
+        losses, target = self.losses(answer, batch)
+        return network.objective(losses, answer, target), len(losses)
+
+
+def answers(network: Network, held_out: HeldOut) -> Iterator[tuple[Batch, Answer]]:
+    """Every batch with its answer, without gradients."""
+    with torch.no_grad():
+        for batch in held_out.in_order():
+            yield batch, network(**batch.tensors)

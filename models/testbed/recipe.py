@@ -1,0 +1,100 @@
+"""Any mechanism of the registry, trained in its small task model: `limelight train mechanism --mechanism …`."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from bundle.values import Text
+from models.cards.card import Card
+from models.catalogue.mechanism import Mechanism
+from models.catalogue.registry import MECHANISMS
+from models.data import docstrings, rows, tokenizers
+from models.data.dataset import DataError, Dataset, Example, classes
+from models.network import Network
+from models.tasks.classify import Classify
+from models.testbed.text import Texts
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+
+TOKENIZER = "tokenizer.json"
+DATA = {"sentence": rows.TEXTS, "pair": rows.TEXT_PAIRS, "aspect": rows.ASPECTS, "document": rows.DOCUMENTS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismConfig:
+    """Sizes of a small task model; see `Texts`."""
+
+    d: int = 32
+    dropout: float = 0.3
+    max_tokens: int = 64
+    max_sentences: int = 32
+
+
+def recipe_of(name: str) -> Recipe[MechanismConfig]:
+    """The recipe of a mechanism by its name in the registry. Raises: DataError where none has it that can be served."""
+    found = {each.name: each for each in MECHANISMS if each.served}
+    if name not in found:
+        wanted = f"there is no mechanism {name!r}" if name else "say which mechanism, with --mechanism"
+        raise DataError(f"{wanted}; `limelight mechanisms` lists them")
+    mechanism = found[name]
+    assert mechanism.served is not None
+    task = mechanism.served.task
+    builtin = {"sentence": sentences, "document": docstrings.dataset}.get(task)
+    return Recipe(
+        config=MechanismConfig,
+        prepare=prepare,
+        build=partial(build, mechanism),
+        card=partial(card, mechanism),
+        task=Classify(),
+        data=DATA[task],
+        presets=PRESETS,
+        builtin=builtin,
+    )
+
+
+def sentences(*, seed: int = 0) -> Dataset:
+    """Docstrings as texts: the first words of each say enough of what it is about."""
+    whole = docstrings.dataset(seed=seed)
+
+    def text(example: Example) -> Example:
+        (value,) = example.instance.values()
+        assert isinstance(value, Text)
+        return Example({"text": value}, example.label)
+
+    train, dev, test = (tuple(map(text, part)) for part in (whole.train, whole.dev, whole.test))
+    return replace(whole, train=train, dev=dev, test=test)
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MechanismConfig]:
+    """The training part's words and classes."""
+    values = [value for example in dataset.train for value in example.instance.values()]
+    tokenizer = tokenizers.words(tokenizers.texts_of(values), vocabulary=preset.vocabulary)
+    return Blueprint(MechanismConfig(**preset.sizes), classes(dataset), {TOKENIZER: tokenizer})
+
+
+def build(mechanism: Mechanism, blueprint: Blueprint[MechanismConfig]) -> Network:
+    """The small task model."""
+    return mechanism.serve(texts(blueprint))[0]
+
+
+def card(mechanism: Mechanism, network: Network, blueprint: Blueprint[MechanismConfig]) -> Card:
+    """Its card."""
+    return mechanism.serve(texts(blueprint))[1]
+
+
+def texts(blueprint: Blueprint[MechanismConfig]) -> Texts:
+    """What it reads and tells apart."""
+    config = blueprint.config
+    return Texts(
+        tokenizer=blueprint.files[TOKENIZER],
+        labels=blueprint.labels,
+        d=config.d,
+        dropout=config.dropout,
+        max_tokens=config.max_tokens,
+        max_sentences=config.max_sentences,
+    )
+
+
+PRESETS = {
+    "demo": Preset(settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=3), vocabulary=3000),
+    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=3), vocabulary=8000),
+}

@@ -1,0 +1,33 @@
+"""Every model that can be trained, by name -> where its recipe is: no module is imported before its model is wanted.
+
+Those after a dash are what attention is compared with. `mechanism` is made for a mechanism of the registry.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from models.data.dataset import DataError
+from models.training.recipe import Recipe
+
+MODELS = {
+    "han": "models.zoo.hierarchical.han:HAN",
+    "han-mean": "models.zoo.hierarchical.han:HAN_MEAN",
+    "bahdanau": "models.zoo.rnn_search.bahdanau:BAHDANAU",
+    "bahdanau-last": "models.zoo.rnn_search.bahdanau:BAHDANAU_LAST",
+    "vit": "models.zoo.vision.vit:VIT",
+    "mechanism": "models.testbed.recipe:recipe_of",
+}
+
+
+def recipe(name: str, mechanism: str = "") -> Recipe[Any]:
+    """Find a recipe. Raises: DataError naming those there are, or saying that a mechanism is wanted, or not."""
+    if name not in MODELS:
+        raise DataError(f"there is no model {name!r}; there are {', '.join(MODELS)}")
+    module, _, attribute = MODELS[name].partition(":")
+    found: Any = getattr(import_module(module), attribute)
+    if isinstance(found, Recipe):
+        if mechanism:
+            raise DataError(f"{name} has a mechanism of its own; only the model `mechanism` takes another")
+        return found
+    made: Recipe[Any] = found(mechanism)
+    return made

@@ -1,0 +1,67 @@
+"""What modules say of their weights is so: cards claim nothing else."""
+
+import pytest
+import torch
+
+from models.attention import Attention, masks
+from models.attention.align import Hard, MonotonicChunkwise, PositionalMask, Tanh
+from models.attention.context import Context
+from models.attention.score import Additive, ScaledDot
+from models.attention.score.prepared import PreparedKeys
+from models.attention.weights import Weights, weights_of
+from models.catalogue.mechanism import FEATURES, Mechanism, Sizes
+from models.catalogue.registry import MECHANISMS
+from tests.attention.checks import shaken
+
+MAKING = [each for each in MECHANISMS if each.served]
+
+
+@pytest.mark.parametrize("mechanism", MAKING, ids=lambda m: m.name)
+def test_every_mechanism_says_what_its_weights_are(mechanism: Mechanism) -> None:
+    module = shaken(mechanism.build()).double().eval()
+    inputs = {
+        name: tensor.double() if tensor.is_floating_point() else tensor
+        for name, tensor in mechanism.inputs(Sizes(2, 3, 5)).items()
+    }
+    said = weights_of(module)
+    outputs = mechanism.call(module, inputs)
+    for weights, tensor in zip(said, outputs[-len(said) :], strict=True):
+        assert tensor.dim() == 4 + weights.by_feature
+        # Two heads go into an `Attention`; what makes heads of its own gets one.
+        assert tensor.shape[1] == weights.heads * (mechanism.heads if mechanism.make_inputs is None else 1)
+        totals = tensor.sum(3)
+        if weights.normalised:
+            assert torch.all((totals - 1).abs().minimum(totals.abs()) < 1e-9)
+        if not weights.signed:
+            assert tensor.min() >= 0
+
+
+def test_a_module_that_does_not_say_is_refused_with_its_name() -> None:
+    with pytest.raises(TypeError, match="Linear does not say what its weights are"):
+        weights_of(torch.nn.Linear(2, 2))
+
+
+def test_a_positional_mask_offers_what_is_inside_it() -> None:
+    attention = Attention(score=ScaledDot(), align=PositionalMask(mask=masks.forward, align=Tanh()))
+    assert attention.makes == (Weights(normalised=False, signed=True),)
+    scores, noise = torch.randn(2, 1, 3, 3), torch.rand(2, 1, 3, 3)
+    context = Context(noise=noise)
+    masked = PositionalMask(mask=masks.everything, align=Hard())
+    drawn, wanted = masked.signals(scores, None, context), Hard().signals(scores, None, context)
+    assert set(drawn) == set(wanted) == {"log_probability", "entropy"}
+    assert all(torch.equal(drawn[name], wanted[name]) for name in wanted)
+    energy = ScaledDot()
+    chunks = PositionalMask(mask=masks.everything, align=MonotonicChunkwise(width=2, chunk=energy)).eval()
+    plain = MonotonicChunkwise(width=2, chunk=energy).eval()
+    assert chunks.carries and torch.equal(
+        chunks.carried(scores, None, Context()), plain.carried(scores, None, Context())
+    )
+
+
+@pytest.mark.parametrize("score", [Additive(d_q=FEATURES, d_k=4, d_w=3), ScaledDot()])
+def test_prepared_keys_give_the_same_scores(score: Additive | ScaledDot) -> None:
+    query = torch.randn(2, 1, 3, FEATURES)
+    key = torch.randn(2, 1, 5, 4 if isinstance(score, Additive) else FEATURES)
+    prepared = PreparedKeys(score)
+    found = prepared(query, prepared.prepare(key), Context())
+    torch.testing.assert_close(found, score(query, key, Context()))

@@ -1,0 +1,38 @@
+"""The index of models: every name leads to a recipe, and none brings in the others."""
+
+import subprocess
+import sys
+
+import pytest
+
+from models.data.dataset import DataError
+from models.training.recipe import Recipe
+from models.zoo.index import MODELS, recipe
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "mechanism"])
+def test_every_name_leads_to_a_recipe(name: str) -> None:
+    assert isinstance(recipe(name), Recipe) and {"demo", "full"} <= set(recipe(name).presets)
+
+
+def test_a_recipe_brings_in_no_other_model() -> None:
+    code = "import sys; from models.zoo.index import recipe; recipe('han'); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
+    assert "models.zoo.hierarchical.han" in loaded
+    assert not [name for name in loaded if name.startswith(("models.zoo.vision", "models.zoo.rnn", "models.testbed"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "mechanism", "message"),
+    [
+        ("bert", "", "there is no model 'bert'; there are han"),
+        ("han", "sparsemax", "only the model `mechanism` takes another"),
+        ("mechanism", "", "say which mechanism"),
+        ("mechanism", "soft", "there is no mechanism 'soft'"),
+        ("mechanism", "coverage penalty", "there is no mechanism 'coverage penalty'"),
+    ],
+)
+def test_what_is_not_there_is_said(name: str, mechanism: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        recipe(name, mechanism)

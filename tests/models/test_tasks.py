@@ -1,0 +1,113 @@
+"""Losses and figures of the tasks, on numbers that can be checked by hand."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.cards.card import Card
+from models.data.dataset import Example
+from models.network import Answer, Network
+from models.tasks.classify import Classify
+from models.tasks.heads import Scores
+from models.tasks.regress import Regress
+from models.tasks.tag import Tag
+from models.tasks.task import Batch, Task
+
+NO_CARD: Card = None  # type: ignore[assignment]  # nothing of it is read
+
+
+class Says(Network):
+    """Puts out what it gets."""
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        return Answer(tensors, {})
+
+
+class Held:
+    """Examples with the answers to them, one a batch."""
+
+    def __init__(self, task: Task, examples: Sequence[Example], labels: Sequence[str], answers: list[dict]) -> None:
+        self.examples, self._answers = examples, answers
+        self._targets = [task.reader(labels)(example) for example in examples]
+        self._task = task
+
+    def in_order(self) -> Iterator[Batch]:
+        for index, (target, tensors) in enumerate(zip(self._targets, self._answers, strict=True)):
+            yield Batch({n: torch.tensor(v) for n, v in tensors.items()}, (index,), self._task.stack([target]))
+
+
+def test_classes() -> None:
+    task, labels = Classify(), ("no", "yes")
+    examples = [Example({}, "yes"), Example({}, "no"), Example({}, "yes")]
+    held = Held(task, examples, labels, [{"logits": [[0.0, 1.0]]}, {"logits": [[0.0, 2.0]]}, {"logits": [[0.0, 0.0]]}])
+    (batch, *_) = held.in_order()
+    loss, terms = task.loss(Says(), batch)
+    assert terms == 1 and float(loss) == pytest.approx(math.log(1 + math.exp(-1)))
+    (accuracy,) = task.judge(Says(), NO_CARD, held, examples)
+    assert (accuracy.value, accuracy.baseline, accuracy.name) == (1 / 3, 2 / 3, "accuracy")
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_tags_of_parts_whose_class_is_not_known_count_nowhere(joined: bool) -> None:
+    task, labels = Tag(joined=joined), ("a", "b")
+    examples = [Example({}, labels=("a", "", "b")), Example({}, labels=("b",))]
+    targets = task.stack([task.reader(labels)(each) for each in examples])
+    assert targets.tolist() == ([0, -1, 1, 1] if joined else [[0, -1, 1], [1, -1, -1]])
+    scores = torch.zeros(*targets.shape, 2)
+    scores[..., 0] = 3.0  # says "a" everywhere
+    loss, terms = task.loss(Says(), Batch({"logits": scores}, (0, 1), targets))
+    assert terms == 3
+    assert float(loss) == pytest.approx(math.log(1 + math.exp(-3)) + 2 * math.log(1 + math.exp(3)))
+    answers = [{"logits": scores[:3].tolist() if joined else scores[:1].tolist()}]
+    held = Held(task, examples[:1], labels, answers)
+    (accuracy,) = task.judge(Says(), NO_CARD, held, [Example({}, labels=("b", "b", "a"))])
+    assert (accuracy.value, accuracy.baseline) == (0.5, 0.5)
+
+
+def test_tags_of_a_text_that_was_cut_are_those_of_what_is_left() -> None:
+    task = Tag()
+    targets = task.stack([np.array([0, 1, 1, 0])])
+    loss, terms = task.loss(Says(), Batch({"logits": torch.zeros(1, 2, 2)}, (0,), targets))
+    assert terms == 2 and float(loss) == pytest.approx(2 * math.log(2))
+
+
+def test_numbers() -> None:
+    task = Regress()
+    examples = [Example({}, numbers=(1.0, 3.0)), Example({}, numbers=(2.0, 2.0))]
+    held = Held(task, examples, (), [{"values": [[2.0, 5.0]]}, {"values": [[2.0, 2.0]]}])
+    (first, _) = held.in_order()
+    loss, terms = task.loss(Says(), first)
+    assert (float(loss), terms) == ((1 + 4) / 2, 1)
+    (off,) = task.judge(Says(), NO_CARD, held, [Example({}, numbers=(0.0, 0.0)), Example({}, numbers=(2.0, 4.0))])
+    # Answers are off by (1 + 2) / 2 and 0; the mean (1, 2) by (0 + 1) / 2 and (1 + 0) / 2.
+    assert (off.value, off.baseline) == (0.75, 0.5)
+
+
+class Tagger(Network):
+    """A number a token -> a class a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(1, 8)
+        self.scores = Scores(d_in=8, d_out=2, dropout=0.0)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        return Answer({"logits": self.scores(torch.tanh(self.hidden(tensors["numbers"].unsqueeze(-1))))}, {})
+
+
+def test_a_tagger_learns() -> None:
+    torch.manual_seed(0)
+    network, task = Tagger(), Tag()
+    numbers = torch.randn(8, 5)
+    batch = Batch({"numbers": numbers}, tuple(range(8)), (numbers > 0.3).long())
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        loss, terms = task.loss(network, batch)
+        (loss / terms).backward()
+        optimizer.step()
+    assert float(loss.detach()) / terms < 0.1

@@ -118,5 +118,5 @@ def test_a_name_that_no_repository_may_hold(tmp_path: Path) -> None:
 
 def test_without_a_runtime_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(ExportError, match=r"limelight\[train,serve\]"):
+    with pytest.raises(ExportError, match=r"\[train,serve\]"):
         export(tiny.Reader(), tmp_path)

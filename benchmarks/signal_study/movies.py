@@ -26,7 +26,8 @@ from models.attention.signals import (
     rationale_loss,
     transfer,
 )
-from models.testbed.document import SENTENCE, WORD, DocumentModel, HierarchicalModel
+from models.attention.weights import weights_of
+from models.testbed.document import DocumentModel, HierarchicalModel, sentence_map, word_map
 from models.testbed.document_forms import pool
 from models.testbed.text import Texts
 
@@ -45,9 +46,11 @@ class RationaleModel(DocumentModel):
     """Words make sentences by attention; sentences are weighed by how surely they are somebody's reason (I2)."""
 
     def __init__(self, texts: Texts) -> None:
-        super().__init__(texts, {"word": WORD, "sentence": SENTENCE}, d_in=texts.d)
-        self.words = pool(texts)
-        self.sentences = RationaleAttention(d_k=texts.d, classes=len(texts.labels))
+        words, sentences = pool(texts), RationaleAttention(d_k=texts.d, classes=len(texts.labels))
+        word, sentence = weights_of(words, sentences)
+        maps = {"word": word_map(texts, word), "sentence": sentence_map(texts, sentence)}
+        super().__init__(texts, maps, d_in=texts.d)
+        self.words, self.sentences = words, sentences
 
     def read(self, words: Tensor, mask: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
         sentences, weights = self.sentence_vectors(words, mask)

@@ -76,8 +76,8 @@ def run(variant: str, seed: int) -> dict[str, float]:
 
 
 def spread(weights: Tensor, batch: Part) -> Tensor:
-    """The penalty of weights [batch, step, letter]."""
-    return doubly_stochastic_penalty(weights.unsqueeze(1), batch["target_mask"], batch["source_mask"])
+    """The penalty of weights [batch, 1, step, letter]."""
+    return doubly_stochastic_penalty(weights, batch["target_mask"], batch["source_mask"])
 
 
 def measure(model: Bahdanau, part: Part) -> dict[str, float]:

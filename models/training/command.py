@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from limelight.cli import CommandError
+from models.zoo.index import MODELS
 
 
 def train(
     model: Annotated[
         str,
-        typer.Argument(help="han, bahdanau, vit or mechanism; han-mean and bahdanau-last for comparison."),
+        typer.Argument(help=f"{', '.join(MODELS)}; those after a dash are there for comparison."),
     ],
     mechanism: Annotated[
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")

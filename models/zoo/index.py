@@ -1,13 +1,14 @@
 """Every model that can be trained, by name -> where its recipe is: no module is imported before its model is wanted.
 
-Those after a dash are what attention is compared with. `mechanism` is made for a mechanism of the registry.
+Those after a dash are what attention is compared with. `mechanism` is made for a mechanism of the registry. Light to
+import, so that the command line can list the names.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from models.data.dataset import DataError
-from models.training.recipe import Recipe
+if TYPE_CHECKING:
+    from models.training.recipe import Recipe
 
 MODELS = {
     "han": "models.zoo.hierarchical.han:HAN",
@@ -19,8 +20,11 @@ MODELS = {
 }
 
 
-def recipe(name: str, mechanism: str = "") -> Recipe[Any]:
+def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":
     """Find a recipe. Raises: DataError naming those there are, or saying that a mechanism is wanted, or not."""
+    from models.data.dataset import DataError
+    from models.training.recipe import Recipe
+
     if name not in MODELS:
         raise DataError(f"there is no model {name!r}; there are {', '.join(MODELS)}")
     module, _, attribute = MODELS[name].partition(":")

@@ -69,7 +69,7 @@ def test_the_penalty_of_the_study_counts_letters_and_steps_that_are_there() -> N
         "target_mask": torch.tensor([[True, True, False]]),
         "source_mask": torch.tensor([[True, True, True, False]]),
     }
-    weights = torch.tensor([[[1.0, 0, 0, 0], [0, 0.5, 0, 0.5], [0, 0, 1.0, 0]]])
+    weights = torch.tensor([[[[1.0, 0, 0, 0], [0, 0.5, 0, 0.5], [0, 0, 1.0, 0]]]])
     assert rewriting.spread(weights, batch).item() == pytest.approx(0 + 0.25 + 1)
 
 

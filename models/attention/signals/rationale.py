@@ -7,6 +7,7 @@ from models.attention.align.base import in_single, keep
 from models.attention.combine import weighted_sum
 from models.attention.errors import require_features
 from models.attention.signals.mean import mean_where
+from models.attention.weights import Weights
 
 NEUTRAL = 0  # the class of what is no rationale
 
@@ -45,12 +46,15 @@ class RationaleAttention(nn.Module):
     Raises: ShapeError where d_k differs from what it was built for.
     """
 
-    normalised = False
-
     def __init__(self, *, d_k: int, classes: int = 2) -> None:
         super().__init__()
         self.d_k = d_k
         self.judge = nn.Linear(d_k, 1 + classes)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What its weights are: each is sure of itself, whatever the others are."""
+        return (Weights(normalised=False),)
 
     def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         weights = rationale_weights(self.logits(features), mask)[:, None, None, :]

@@ -34,7 +34,8 @@ class Example:
 class Dataset:
     """Examples to learn from, to choose by (dev), and held out (test).
 
-    name, licence, summary: what a bundle says of its training data.
+    name, licence, summary: what a bundle says of its training data. shown: instances to show with a model, where those
+    that are held out are too large.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Dataset:
     train: tuple[Example, ...]
     dev: tuple[Example, ...]
     test: tuple[Example, ...]
+    shown: tuple[Instance, ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -57,6 +59,11 @@ class Dataset:
             for part in parts(example):
                 digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()
+
+
+def known(examples: Sequence[Example]) -> int:
+    """Count what is known of examples: a class each, or one for each of some of their parts."""
+    return sum(sum(map(bool, each.labels)) if each.labels else 1 for each in examples)
 
 
 def parts(example: Example) -> Iterator[bytes]:

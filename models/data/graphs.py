@@ -1,5 +1,6 @@
 """Graphs whose nodes have classes: read from an archive of arrays, and cut to what a node depends on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
@@ -7,9 +8,11 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bundle.values import Array, Graph
-from models.data.dataset import DataError
+from models.data.dataset import DataError, Dataset, Example
 
 PARTS = ("train", "val", "test")
+# Instances that are sent with every description, so they are few and small.
+_SHOWN, _SHOWN_HOPS, _SHOWN_NEIGHBOURS, _SHOWN_NODES = 3, 2, 2, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,42 @@ def read(path: Path) -> LabelledGraph:
         raise DataError(f"{path}: has no array {error.args[0]}") from error
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
+
+
+def dataset(path: Path, *, name: str = "", licence: str = "") -> Dataset:
+    """Take a graph as a data set: every part is the whole graph, with the classes of that part's nodes alone.
+
+    What is shown is the smallest neighbourhoods of held-out nodes, of different classes.
+    Raises: DataError where the file cannot be read, or a part has no node whose class is known.
+    """
+    read_ = read(path)
+    parts = {part: Example({"graph": read_.graph}, labels=read_.labels_of(part)) for part in PARTS}
+    for part, example in parts.items():
+        if not any(example.labels):
+            raise DataError(f"{path}: {part}_mask has no node whose class is known")
+    return Dataset(
+        name=name or path.resolve().name.split(".")[0],
+        licence=licence or "not stated",
+        summary="One graph: all nodes and edges are seen in training, classes of the training part's nodes alone.",
+        train=(parts["train"],),
+        dev=(parts["val"],),
+        test=(parts["test"],),
+        shown=tuple({"graph": each} for each in _shown(read_, parts["test"].labels)),
+    )
+
+
+def _shown(read_: LabelledGraph, labels: Sequence[str]) -> list[Graph]:
+    """Small neighbourhoods of nodes of different classes, but with some neighbours."""
+    degree = np.bincount(read_.graph.edges[1], minlength=len(labels))
+    found: dict[str, Graph] = {}
+    for node in np.argsort(degree, kind="stable").tolist():
+        if labels[node] and labels[node] not in found and degree[node] >= _SHOWN_NEIGHBOURS:
+            around = neighbourhood(read_.graph, node, _SHOWN_HOPS)
+            if len(around.nodes) <= _SHOWN_NODES:
+                found[labels[node]] = around
+        if len(found) == _SHOWN:
+            break
+    return list(found.values()) or [neighbourhood(read_.graph, labels.index(next(filter(None, labels))), 1)]
 
 
 def _graph(arrays: dict[str, Array]) -> LabelledGraph:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bundle.values import Array, Graph
 from models.data import citations, graphs
-from models.data.dataset import DataError
+from models.data.dataset import DataError, known
 from models.zoo.graph.gat import GatConfig, GraphAttentionNetwork
 
 
@@ -83,6 +83,29 @@ def test_what_is_missing_or_no_archive_is_refused(tmp_path: Path) -> None:
         graphs.read(written(tmp_path, arrays(labels=np.array([object()] * 3))))
 
 
+def test_as_a_data_set_every_part_is_the_whole_graph_and_knows_its_own_nodes_only(tmp_path: Path) -> None:
+    masks = {f"{part}_mask": np.arange(6) // 2 == place for place, part in enumerate(graphs.PARTS)}
+    ring = np.arange(6)
+    content = arrays(
+        feat_indptr=np.arange(7),
+        feat_indices=ring,
+        feat_shape=np.array([6, 6]),
+        edge_index=np.stack([np.concatenate([ring, ring]), np.concatenate([(ring + 1) % 6, (ring - 1) % 6])]),
+        labels=ring % 2,
+        **masks,
+    )
+    made = graphs.dataset(written(tmp_path, content), name="ring", licence="mine")
+    assert (made.name, made.licence, made.labels) == ("ring", "mine", ("class 0", "class 1"))
+    assert [known(part) for part in (made.train, made.dev, made.test)] == [2, 2, 2]
+    (example,) = made.test
+    assert example.labels == ("", "", "", "", "class 0", "class 1")
+    assert [each["graph"].names for each in made.shown] == [  # type: ignore[union-attr]
+        tuple(f"paper {node}" for node in nodes) for nodes in ([4, 0, 2, 3, 5], [5, 0, 1, 3, 4])
+    ]
+    with pytest.raises(DataError, match="val_mask has no node whose class is known"):
+        graphs.dataset(written(tmp_path, arrays()))
+
+
 @st.composite
 def drawn(draw: st.DrawFn) -> Graph:
     """A directed graph in which every node has an edge to itself."""
@@ -140,5 +163,7 @@ def test_the_citation_graphs_are_those_of_the_papers(
     read = graphs.read(data / "citation_graphs" / f"{name}.npz")
     assert read.graph.nodes.shape == (nodes, features) and read.graph.edges.shape == (2, edges)
     assert tuple(int(read.parts[part].sum()) for part in graphs.PARTS) == sizes
+    shown = graphs.dataset(data / "citation_graphs" / f"{name}.npz").shown
+    assert len(shown) == 3 and all(3 <= len(each["graph"].nodes) <= 12 for each in shown)  # type: ignore[union-attr]
     classes = Counter(label for label in read.labels if label)
     assert [classes[f"class {number}"] for number in range(len(counts))] == counts

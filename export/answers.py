@@ -1,15 +1,17 @@
 """One row's part of what a batch was answered with, in the form that a caller gets."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bundle.maps import MapWeights, canonical, cut, nested_mask_name
-from bundle.rows import Labels, Row, cut_output
+from bundle.maps import MapWeights, bound_maps, canonical, cut, nested_mask_name
+from bundle.rows import Labels, Row, cut_output, cut_outputs
 from bundle.values import Array
-from export.interface import map_axes
+from export.interface import joined_axes, map_axes, map_binding
 from export.stepping import Unrolled
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card
+
+_GRAPH = "main"
 
 
 @dataclass(frozen=True)
@@ -21,15 +23,21 @@ class RowAnswer:
     token_ids: tuple[int, ...] = ()
 
 
-def one_pass(card: Card, answered: Mapping[str, Array], row: Row, place: int) -> RowAnswer:
-    """Take one row's part of what a graph put out for a batch."""
-    return RowAnswer(
-        {
-            each.name: cut_output(answered[each.name][place], each.dimensions, row.sizes)
-            for each in card.description.outputs
-        },
-        {each.name: _cut_map(card, answered, each, row, place) for each in card.description.maps},
-    )
+def one_pass(card: Card, answered: Mapping[str, Array], rows: Sequence[Row]) -> list[RowAnswer]:
+    """Take apart what a graph put out for a batch, a part a row."""
+    bundle, joined = card.bundle(), joined_axes(card)
+    bundle.maps.extend(map_binding(card, each.name, _GRAPH) for each in card.description.maps)
+    outputs = {
+        each.name: cut_outputs(answered[each.name], each.dimensions, rows, joined) for each in card.description.outputs
+    }
+    maps = {name: bound.rows(answered, rows) for (name, _), bound in bound_maps(bundle, _GRAPH, card.bound()).items()}
+    return [
+        RowAnswer(
+            {name: parts[place] for name, parts in outputs.items()},
+            {name: parts[place] for name, parts in maps.items()},
+        )
+        for place in range(len(rows))
+    ]
 
 
 def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer:

@@ -1,6 +1,6 @@
 """Made-up rows of chosen sizes: what the graphs are traced with and compared on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -29,7 +29,13 @@ class Cases:
     def row(self, sizes: Mapping[str, int]) -> Row:
         """Make one row, from tensors sent as a caller may send them: masks and labels come from preprocessing."""
         lengths: dict[tuple[str, ...], Array] = {}
-        instance = {each.name: TensorValue(self._tensor(each, sizes, lengths)) for each in input_tensors(self._card)}
+        indices = self._indices(sizes)
+        sizes = {**sizes, **{axis: len(array) for (axis, _), arrays in indices.items() for array in arrays.values()}}
+        ends = {name: array for arrays in indices.values() for name, array in arrays.items()}
+        instance = {
+            each.name: TensorValue(ends[each.name] if each.name in ends else self._tensor(each, sizes, lengths))
+            for each in input_tensors(self._card)
+        }
         row = self._preprocessor.row(instance)
         noise = {each.tensor.name: self._noise(each, sizes) for each in self._card.noise}
         return Row({**row.tensors, **noise}, {**sizes, **row.sizes}, row.labels)
@@ -48,6 +54,22 @@ class Cases:
         drawn[0] = dict(maxima)
         drawn[-1] = dict.fromkeys(maxima, 1)
         return [self.row(sizes) for sizes in drawn]
+
+    def _indices(self, sizes: Mapping[str, int]) -> dict[tuple[str, str], dict[str, Array]]:
+        """Draw the ends of edges, by their axis and the axis that they index: no edge twice, so at most all."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for each in input_tensors(self._card):
+            if each.indexes:
+                groups.setdefault((each.description.dimensions[0].name, each.indexes), []).append(each.name)
+        found = {}
+        for (axis, indexed), names in groups.items():
+            shape = (sizes[indexed],) * len(names)
+            possible = sizes[indexed] ** len(names)
+            drawn = self._random.choice(possible, min(sizes[axis], possible), replace=False)
+            found[axis, indexed] = dict(
+                zip(names, map(np.ascontiguousarray, np.unravel_index(drawn, shape)), strict=True)
+            )
+        return found
 
     def _tensor(self, tensor: BoundTensor, sizes: Mapping[str, int], lengths: dict[tuple[str, ...], Array]) -> Array:
         description = tensor.description
@@ -105,7 +127,8 @@ def batch(card: Card, rows: Sequence[Row]) -> dict[str, Array]:
     return collate(rows, [*input_tensors(card), *(BoundTensor(noise.tensor) for noise in card.noise)])
 
 
-def batch_sizes(rows: Sequence[Row]) -> dict[str, int]:
-    """Give the sizes that a batch of rows is padded to."""
+def batch_sizes(rows: Sequence[Row], joined: Collection[str] = ()) -> dict[str, int]:
+    """Give the sizes that a batch of rows is padded to, or joined to along these axes."""
     names = {name for row in rows for name in row.sizes}
-    return {BATCH: len(rows), **{name: max(row.sizes[name] for row in rows) for name in names}}
+    sizes = {name: [row.sizes[name] for row in rows] for name in names}
+    return {BATCH: len(rows), **{name: sum(each) if name in joined else max(each) for name, each in sizes.items()}}

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bundle.maps import MapWeights
 from bundle.tolerance import Tolerances, default_tolerances
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
@@ -32,6 +33,8 @@ class Comparison:
         for name, array in expected.outputs.items():
             self.arrays(name, actual.outputs[name], array, case)
         for name, weights in expected.maps.items():
+            if not _same_edges(actual.maps[name], weights):
+                raise ExportError(f"the exported graph gives the map {name} other edges than PyTorch does ({case})")
             self.arrays(name, actual.maps[name].weights, weights.weights, case, is_map=True)
 
     def padding(self, padded: RowAnswer, alone: RowAnswer, case: str) -> None:
@@ -40,7 +43,10 @@ class Comparison:
         Raises: ExportError where they differ: the model reads padding, which no graph made of it can mend.
         """
         pairs = [(name, padded.outputs[name], array, False) for name, array in alone.outputs.items()]
-        pairs += [(name, padded.maps[name].weights, each.weights, True) for name, each in alone.maps.items()]
+        for name, each in alone.maps.items():
+            if not _same_edges(padded.maps[name], each):
+                raise ExportError(f"the model itself gives the map {name} other edges in a batch than alone ({case})")
+            pairs.append((name, padded.maps[name].weights, each.weights, True))
         for name, actual, expected, is_map in pairs:
             if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
                 raise ExportError(f"the model itself answers otherwise in a batch than alone: {problem} ({case})")
@@ -70,3 +76,12 @@ class Comparison:
             )
             for name, seen in self._seen.items()
         ]
+
+
+def _same_edges(first: MapWeights, second: MapWeights) -> bool:
+    for ours, theirs in ((first.query_index, second.query_index), (first.key_index, second.key_index)):
+        if (ours is None) != (theirs is None) or (
+            ours is not None and theirs is not None and not np.array_equal(ours, theirs)
+        ):
+            return False
+    return True

@@ -10,17 +10,26 @@ from models.network import GeneratingNetwork, Network
 
 
 class OnePass(nn.Module):
-    """A model that answers in one pass: its outputs, then its maps, by these names."""
+    """A model that answers in one pass: its outputs, its maps, and the ends of their edges, by these names."""
 
-    def __init__(self, model: Network, inputs: Sequence[str], outputs: Sequence[str], maps: Sequence[str]) -> None:
+    def __init__(
+        self,
+        model: Network,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        maps: Sequence[str],
+        edges: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         self.model = model
-        self._inputs, self._outputs, self._maps = tuple(inputs), tuple(outputs), tuple(maps)
+        self._inputs, self._outputs, self._maps, self._edges = map(tuple, (inputs, outputs, maps, edges))
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         answer = self.model(**dict(zip(self._inputs, tensors, strict=True)))
         outputs = pick(answer.outputs, self._outputs, "output")
-        return (*outputs, *pick(answer.maps, self._maps, "map"))
+        # Ends of edges are often an input as it came, which no exported graph may put out: a copy it may.
+        edges = [each.clone() for each in pick(answer.edges, self._edges, "index of edges")]
+        return (*outputs, *pick(answer.maps, self._maps, "map"), *edges)
 
 
 class EncodeAndStep(nn.Module):

@@ -3,11 +3,19 @@
 import torch
 
 from export import torch_side
-from export.cases import Cases, batch
+from export.cases import Cases, batch, batch_sizes
 from export.finish import finish
 from export.flat import OnePass, accepted
 from export.graph import Graph
-from export.interface import check_port, input_ports, maxima, output_ports
+from export.interface import (
+    batch_maxima,
+    check_port,
+    edge_indices,
+    input_ports,
+    joined_axes,
+    maxima,
+    output_ports,
+)
 from export.parts import build_parts
 from export.sizes import example_sizes
 from export.trace import trace
@@ -24,7 +32,8 @@ def build_graphs(model: Network, card: Card) -> list[Graph]:
     if card.generation is not None:
         return build_parts(model, card)
     sizes = example_sizes(maxima(card))
-    tensors = batch(card, Cases(card).rows(sizes))
+    rows = Cases(card).rows(sizes)
+    tensors, sizes = batch(card, rows), batch_sizes(rows, joined_axes(card))
     answered = torch_side.answer(model, card, tensors)
     outputs = output_ports(card)
     for port in outputs:
@@ -36,7 +45,8 @@ def build_graphs(model: Network, card: Card) -> list[Graph]:
         [port.name for port in inputs],
         [each.name for each in card.description.outputs],
         [each.name for each in card.description.maps],
+        edge_indices(card),
     )
     arguments = [torch.from_numpy(tensors[port.name].copy()) for port in inputs]
-    traced = trace(module, arguments, inputs, [port.name for port in outputs], maxima(card))
+    traced = trace(module, arguments, inputs, [port.name for port in outputs], batch_maxima(card))
     return [Graph("main", "model.onnx", finish(traced, inputs, outputs), tuple(inputs), tuple(outputs))]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bundle.maps import nested_mask_name
-from bundle.rows import BoundTensor
+from bundle.rows import BoundTensor, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
@@ -24,7 +24,9 @@ AxisSize = str | int
 
 @dataclass(frozen=True)
 class Port:
-    """A tensor that goes into a graph or comes out of it; `axes` has the batch in front."""
+    """A tensor that goes into a graph or comes out of it; `axes` has the batch in front, or what instances are joined
+    along.
+    """
 
     name: str
     dtype: np.dtype[Any]
@@ -51,29 +53,56 @@ def input_tensors(card: Card) -> list[BoundTensor]:
 
 
 def input_ports(card: Card) -> list[Port]:
-    """List what a graph may take: each input tensor with its mask, then the noise."""
+    """List what a graph may take: each input tensor with what is derived from it, then the noise."""
     ports = []
     for tensor in input_tensors(card):
-        ports.append(_tensor_port(tensor.description))
+        ports.append(_tensor_port(tensor.description, joined=tensor.joined))
         if tensor.mask:
             ports.append(Port(tensor.mask, np.dtype(np.bool_), ports[-1].axes))
+        if tensor.instance_index:
+            ports.append(Port(tensor.instance_index, np.dtype(np.int64), ports[-1].axes[:1]))
     ports += [_tensor_port(noise.tensor) for noise in card.noise]
     return ports
 
 
 def output_ports(card: Card) -> list[Port]:
-    """List what a model that answers in one pass puts out: its outputs, then its maps.
+    """List what a model that answers in one pass puts out: its outputs, its maps, and the ends of their edges.
 
-    Raises: ExportError where a map has the name of an output.
+    Raises: ExportError where two of them, or one and an input, have the same name.
     """
-    outputs = [
-        Port(each.name, DTYPES[each.data_type], (BATCH, *map(_axis, each.dimensions)))
-        for each in card.description.outputs
-    ]
+    joined = joined_axes(card)
+    outputs = []
+    for each in card.description.outputs:
+        axes = tuple(map(_axis, each.dimensions))
+        whole = axes if axes and axes[0] in joined else (BATCH, *axes)
+        outputs.append(Port(each.name, DTYPES[each.data_type], whole))
     maps = [map_port(card, each) for each in card.description.maps]
-    if clash := {each.name for each in outputs} & {each.name for each in maps}:
-        raise ExportError(f"{sorted(clash)} are names of an output and of a map: rename one of each")
-    return [*outputs, *maps]
+    edges = {
+        name: map_port(card, each).axes[:1] for each in card.description.maps for name in card.edges.get(each.name, ())
+    }
+    ports = [*outputs, *maps, *(Port(name, np.dtype(np.int64), axes) for name, axes in edges.items())]
+    names = [port.name for port in (*ports, *input_ports(card))]
+    if clash := {name for name in names if names.count(name) > 1}:
+        raise ExportError(f"{sorted(clash)} are names of two tensors: of outputs, maps, their edges, or inputs")
+    return ports
+
+
+def edge_indices(card: Card) -> list[str]:
+    """Name the tensors that say which query and key each edge of a map belongs to, each once."""
+    return list(dict.fromkeys(name for each in card.description.maps for name in card.edges.get(each.name, ())))
+
+
+def joined_axes(card: Card) -> frozenset[str]:
+    """Name the axes along which the instances of a batch are joined."""
+    return joined_dimensions(card.bound().values())
+
+
+def map_binding(card: Card, name: str, graph: str) -> bundle_pb2.MapBinding:
+    """Say where a graph puts out a map."""
+    query_index, key_index = card.edges.get(name, ("", ""))
+    return bundle_pb2.MapBinding(
+        map=name, graph=graph, output=name, axes=map_axes(card, name), query_index=query_index, key_index=key_index
+    )
 
 
 def map_axes(card: Card, name: str) -> tuple[bundle_pb2.Axis, ...]:
@@ -82,8 +111,8 @@ def map_axes(card: Card, name: str) -> tuple[bundle_pb2.Axis, ...]:
     Raises: ExportError where the card does not say.
     """
     axes = card.map_axes.get(name)
-    if axes is None or not axes or axes[0] != bundle_pb2.AXIS_BATCH:
-        raise ExportError(f"the card does not give the axes of the map {name}, batch first")
+    if not axes or axes[0] not in (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_EDGE):
+        raise ExportError(f"the card does not give the axes of the map {name}, batch or edge first")
     return tuple(axis for axis in axes if not (card.generation and axis == bundle_pb2.AXIS_QUERY))
 
 
@@ -94,7 +123,9 @@ def map_port(card: Card, description: model_pb2.MapDescription) -> Port:
         bundle_pb2.AXIS_HEAD: description.heads,
         bundle_pb2.AXIS_FEATURE: description.features,
     }
-    if description.form == model_pb2.MAP_FORM_EDGES:
+    if card.edges.get(description.name):
+        sizes[bundle_pb2.AXIS_EDGE] = _edge_axis(card, description)
+    elif description.form == model_pb2.MAP_FORM_EDGES:
         mask = nested_mask_name(card.description, description, card.bound())
         tensor = next(each for each in input_tensors(card) if each.mask == mask)
         sizes[bundle_pb2.AXIS_QUERY], sizes[bundle_pb2.AXIS_KEY] = map(_axis, tensor.description.dimensions)
@@ -116,6 +147,12 @@ def maxima(card: Card) -> dict[str, int]:
             stated = [each for each in (largest.get(dimension.name, 0), dimension.maximum) if each]
             largest[dimension.name] = min(stated, default=0)
     return largest
+
+
+def batch_maxima(card: Card) -> dict[str, int]:
+    """Give the largest size of every axis that varies in a batch: no limit where instances are joined."""
+    joined = joined_axes(card)
+    return {axis: 0 if axis in joined else most for axis, most in maxima(card).items()}
 
 
 def check_rank(port: Port, array: Array) -> None:
@@ -143,8 +180,18 @@ def _dimensions(card: Card) -> Iterator[model_pb2.Dimension]:
         yield from noise.tensor.dimensions
 
 
-def _tensor_port(tensor: model_pb2.TensorDescription) -> Port:
-    return Port(tensor.name, DTYPES[tensor.data_type], (BATCH, *map(_axis, tensor.dimensions)))
+def _tensor_port(tensor: model_pb2.TensorDescription, *, joined: bool = False) -> Port:
+    axes = tuple(map(_axis, tensor.dimensions))
+    return Port(tensor.name, DTYPES[tensor.data_type], axes if joined else (BATCH, *axes))
+
+
+def _edge_axis(card: Card, description: model_pb2.MapDescription) -> AxisSize:
+    """Give the axis of the edges that are read: those of a tensor that indexes what the queries are."""
+    queries = _label_axis(card, description.query_labels)
+    for tensor in input_tensors(card):
+        if tensor.indexes == queries:
+            return _axis(tensor.description.dimensions[0])
+    raise ExportError(f"the map {description.name} is put out as edges, but no input tensor indexes its queries")
 
 
 def _axis(dimension: model_pb2.Dimension) -> AxisSize:

@@ -13,7 +13,7 @@ from export import torch_side
 from export.compare import Comparison
 from export.graph import Graph
 from export.graphs import build_graphs
-from export.interface import map_axes
+from export.interface import map_binding
 from export.runtime import onnx_runtime
 from export.samples import make_samples
 from export.verify import verify
@@ -81,4 +81,4 @@ def _description(trained: TrainedModel) -> model_pb2.ModelDescription:
 
 def _binding(card: Card, name: str, graphs: list[Graph]) -> bundle_pb2.MapBinding:
     graph = next(graph for graph in graphs if any(port.name == name for port in graph.outputs))
-    return bundle_pb2.MapBinding(map=name, graph=graph.name, output=name, axes=map_axes(card, name))
+    return map_binding(card, name, graph.name)

@@ -51,7 +51,7 @@ def _sample(trained: TrainedModel, row: Row) -> Sample:
 def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
     card, rows = trained.card, [row]
     if card.generation is None:
-        return one_pass(card, torch_side.answer(trained.model, card, batch(card, rows)), row, 0)
+        return one_pass(card, torch_side.answer(trained.model, card, batch(card, rows)), rows)[0]
     parts = torch_side.TorchParts(trained.model, card)
     choose = greedy(card.generation.end_token)
     return generated(card, unroll(parts, card, batch(card, rows), batch_sizes(rows), choose), row, 0)

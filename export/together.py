@@ -12,7 +12,7 @@ from export.cases import Cases, batch
 from export.finish import finish
 from export.flat import OnePass, accepted
 from export.graph import Graph
-from export.interface import Port, input_ports, maxima, output_ports
+from export.interface import Port, batch_maxima, edge_indices, input_ports, maxima, output_ports
 from export.sizes import example_sizes
 from export.trace import trace
 from models.cards.card import Card
@@ -76,14 +76,14 @@ def _together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
         [torch.from_numpy(tensors[port.name].copy()) for port in ports],
         ports,
         [prefix[name] + port.name for name in models for port in outputs[name]],
-        maxima(card),
+        batch_maxima(card),
     )
     return {name: _cut(traced, [ports[n] for n in places[name]], outputs[name], prefix[name]) for name in models}
 
 
 def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
     names = ([each.name for each in card.description.outputs], [each.name for each in card.description.maps])
-    return OnePass(torch_side.for_export(model), inputs, *names)
+    return OnePass(torch_side.for_export(model), inputs, *names, edge_indices(card))
 
 
 def _cut(traced: "onnx_ir.Model", inputs: Sequence[Port], outputs: Sequence[Port], prefix: str) -> Graph:

@@ -10,7 +10,7 @@ from torch import Tensor
 from bundle.values import Array
 from export.errors import ExportError
 from export.flat import accepted, pick
-from export.interface import check_rank, map_port, output_ports
+from export.interface import check_rank, edge_indices, map_port, output_ports
 from models.cards.card import Card
 from models.network import GeneratingNetwork, Network, StepAnswer
 
@@ -26,15 +26,17 @@ def to_torch(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def answer(model: Network, card: Card, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Answer a batch in one pass: outputs and maps, by name."""
+    """Answer a batch in one pass: outputs, maps and the ends of their edges, by name."""
     taken = accepted(model.forward, list(tensors))
     with torch.no_grad():
         found = model(**to_torch({name: tensors[name] for name in taken}))
     outputs = [each.name for each in card.description.outputs]
     maps = [each.name for each in card.description.maps]
+    edges = edge_indices(card)
     arrays = {
         **_arrays(outputs, pick(found.outputs, outputs, "output")),
         **_arrays(maps, pick(found.maps, maps, "map")),
+        **_arrays(edges, pick(found.edges, edges, "index of edges")),
     }
     for port in output_ports(card):
         check_rank(port, arrays[port.name])

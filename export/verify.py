@@ -10,7 +10,7 @@ from export.cases import Cases, batch, batch_sizes
 from export.claims import check_map
 from export.compare import Comparison
 from export.graph import Graph
-from export.interface import BATCH, check_port, maxima
+from export.interface import BATCH, check_port, input_tensors, joined_axes, maxima
 from export.runtime import RunningGraph, RunningParts
 from export.stepping import Parts, Unrolled, forced, unroll
 from models.cards.card import Card
@@ -38,7 +38,10 @@ def verify(graphs: Sequence[Graph], model: Network, card: Card) -> Comparison:
 
 
 def _cases(card: Card, cases: Cases) -> Iterator[tuple[str, list[Row]]]:
+    edges = {each.description.dimensions[0].name for each in input_tensors(card) if each.indexes}
     largest = {axis: min(_LARGEST - place, most or _LARGEST) for place, (axis, most) in enumerate(maxima(card).items())}
+    # A query has several edges, or there is nothing to be told apart.
+    largest |= {axis: min(3 * size, maxima(card)[axis] or 3 * size) for axis, size in largest.items() if axis in edges}
     long = {axis: min(3 * size, maxima(card)[axis] or 3 * size) for axis, size in largest.items()}
     ones = dict.fromkeys(largest, 1)
     yield "one row", cases.rows({BATCH: 1, **largest})
@@ -61,18 +64,20 @@ class _OnePass:
         self._model, self._card, self._comparison = model, card, comparison
 
     def compare(self, rows: Sequence[Row], case: str) -> None:
-        tensors = batch(self._card, rows)
-        padded = torch_side.answer(self._model, self._card, tensors)
+        tensors, sizes = batch(self._card, rows), batch_sizes(rows, joined_axes(self._card))
+        together = torch_side.answer(self._model, self._card, tensors)
         served = self._running.run(tensors)
         for port in self._ports:
-            check_port(port, padded[port.name], batch_sizes(rows))
-            check_port(port, served[port.name], batch_sizes(rows))
+            check_port(port, together[port.name], sizes)
+            check_port(port, served[port.name], sizes)
+        of_torch, of_graph = one_pass(self._card, together, rows), one_pass(self._card, served, rows)
         for place, row in enumerate(rows):
-            alone = torch_side.answer(self._model, self._card, batch(self._card, [row]))
-            expected = one_pass(self._card, alone, row, 0)
+            (expected,) = one_pass(
+                self._card, torch_side.answer(self._model, self._card, batch(self._card, [row])), [row]
+            )
             _check_maps(self._card, expected)
-            self._comparison.padding(one_pass(self._card, padded, row, place), expected, case)
-            self._comparison.answers(one_pass(self._card, served, row, place), expected, case)
+            self._comparison.padding(of_torch[place], expected, case)
+            self._comparison.answers(of_graph[place], expected, case)
 
 
 class _Generating:

@@ -11,12 +11,15 @@ from torch import Tensor, nn
 class Answer:
     """What a network returns: raw outputs and maps, by the names of its card, each with the batch as first axis.
 
-    Maps are [batch, head, query, key(, feature)]. signals: what a network's own objective reads, in training only.
+    Maps are [batch, head, query, key(, feature)]. What belongs to the nodes and edges of joined graphs has no batch
+    axis: outputs [node, …], maps [edge, head]. signals: what a network's own objective reads, in training only.
+    edges: int64 [edge], which query or which key each edge of a map belongs to, by the names of the card.
     """
 
     outputs: Mapping[str, Tensor]
     maps: Mapping[str, Tensor]
     signals: Mapping[str, Tensor] = field(default_factory=dict)
+    edges: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

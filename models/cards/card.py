@@ -18,7 +18,9 @@ class Card:
 
     description: complete but for version, training data, metrics and examples, which come from training.
     preprocessing: what turns each input into its tensors; the files it names are in `files` (name -> text).
-    map_axes: for each map of the description, the axes of the tensor that the model returns, batch first.
+    map_axes: for each map of the description, the axes of the tensor that the model returns, batch or edge first.
+    edges: for each map whose tensor has an edge axis, the names in `Answer.edges` of the query and of the key of an
+    edge.
     generation: for models that generate; graph names are `encoder` and `step`.
     tensors: how each tensor is put into a batch. noise: inputs that are drawn at random. written: as `generation`, for
     PyTorch.
@@ -27,6 +29,7 @@ class Card:
     description: model_pb2.ModelDescription
     preprocessing: tuple[bundle_pb2.Preprocessing, ...] = ()
     map_axes: Mapping[str, tuple[bundle_pb2.Axis, ...]] = field(default_factory=dict)
+    edges: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     tensors: tuple[bundle_pb2.TensorBinding, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     generation: bundle_pb2.Generation | None = None

@@ -59,6 +59,7 @@ def describe(
             bundle_pb2.Preprocessing(input=each.name, steps=each.steps) for each in inputs if each.steps
         ),
         map_axes={map_name: each.axes for map_name, each in maps.items()},
+        edges={map_name: each.edges for map_name, each in maps.items() if each.edges},
         files=files,
         tensors=tuple(tensor.binding() for each in inputs for tensor in each.tensors),
         generation=generation,

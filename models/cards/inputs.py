@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from bundle.v1 import bundle_pb2
 from limelight.enums import number_of
@@ -18,25 +18,33 @@ _CHARACTERS_A_WORD = 4
 class TensorSpec:
     """A tensor of one instance, and what of it only the server needs.
 
-    dimensions: name -> size, or where it varies the largest one; fixed: which is meant. mask: name of the tensor that
-    is true at real places. Rows of one instance that differ in length are filled up with 0, as batches are.
+    dimensions: name -> size, or where it varies the largest one; fixed: which is meant, for all of them or all but the
+    first. mask: name of the tensor that is true at real places. Rows of one instance that differ in length are filled
+    up with 0, as batches are. joined: instances lie one after the other, along the first axis. indexes: for a joined
+    tensor of indices, the dimension that they index.
     """
 
     name: str
     dimensions: Mapping[str, int]
     data_type: Literal["int64", "float32"] = "float32"
-    fixed: bool = False
+    fixed: bool | Literal["all but the first"] = False
     mask: str = ""
+    joined: bool = False
+    indexes: str = ""
     minimum: int | None = None
     maximum: int | None = None
 
     def describe(self) -> model_pb2.TensorDescription:
         """As a description has it."""
-        key = "size" if self.fixed else "maximum"
+        first = "size" if self.fixed is True else "maximum"
+        keys = [first, *["size" if self.fixed else "maximum"] * (len(self.dimensions) - 1)]
         described = model_pb2.TensorDescription(
             name=self.name,
             data_type=number_of(values_pb2.DataType, self.data_type, what="a tensor's data type"),
-            dimensions=[model_pb2.Dimension(name=name, **{key: size}) for name, size in self.dimensions.items()],
+            dimensions=[
+                model_pb2.Dimension(name=name, **{key: size})
+                for key, (name, size) in zip(keys, self.dimensions.items(), strict=True)
+            ],
         )
         if self.mask and len(self.dimensions) > 1:
             described.fill = 0
@@ -48,7 +56,8 @@ class TensorSpec:
 
     def binding(self) -> bundle_pb2.TensorBinding:
         """How it is put into a batch, as a bundle has it."""
-        return bundle_pb2.TensorBinding(tensor=self.name, collation=bundle_pb2.COLLATION_STACK, mask=self.mask)
+        collation = bundle_pb2.COLLATION_JOIN if self.joined else bundle_pb2.COLLATION_STACK
+        return bundle_pb2.TensorBinding(tensor=self.name, collation=collation, mask=self.mask, indexes=self.indexes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +303,60 @@ class TensorInput(Input):
     @property
     def tensors(self) -> Sequence[TensorSpec]:
         return [self.tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphInput(Input):
+    """A graph -> `nodes` [node, feature], `sources` and `targets` [edge]; a batch of graphs is one of several parts.
+
+    self_loops: every node gets an edge to itself. both_ways: every edge gets its opposite.
+    """
+
+    name: str = "graph"
+    summary: str
+    features: int
+    max_nodes: int
+    max_edges: int
+    self_loops: bool = True
+    both_ways: bool = True
+    kind = model_pb2.INPUT_KIND_GRAPH
+    edges: ClassVar[tuple[str, str]] = ("edge_targets", "edge_sources")
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        dimensions = {"node": self.max_nodes, "feature": self.features}
+        ends = (
+            TensorSpec(
+                name=name,
+                data_type="int64",
+                dimensions={"edge": self.max_edges},
+                joined=True,
+                indexes="node",
+                minimum=0,
+            )
+            for name in ("sources", "targets")
+        )
+        return [TensorSpec(name="nodes", dimensions=dimensions, fixed="all but the first", joined=True), *ends]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        read = bundle_pb2.ReadGraph(
+            nodes_tensor="nodes",
+            sources_tensor="sources",
+            targets_tensor="targets",
+            self_loops=self.self_loops,
+            both_ways=self.both_ways,
+        )
+        return [bundle_pb2.PreprocessingStep(read_graph=read)]
+
+    @property
+    def nodes(self) -> LabelSet:
+        """Its nodes."""
+        return LabelSet(name="nodes", kind="nodes", input=self.name, tensor="nodes", dimension="node")
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.nodes]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,15 +13,18 @@ from models.cards.labels import LabelSet
 
 MapKind = Literal["self", "cross", "pool", "co", "memory", "graph"]
 _AXES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY)
+_EDGE_AXES = (bundle_pb2.AXIS_EDGE, bundle_pb2.AXIS_HEAD)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Map:
-    """One map; its tensor is [batch, head, query, key(, feature)], or without the query axis in a decoder's step.
+    """One map; its tensor is [batch, head, query, key(, feature)], or without the query axis in a decoder's step, or
+    [edge, head].
 
     weights: what the attention says of them. features: size of the values, which is that of the feature axis where
-    there is one. nested: keys are those of their query, [batch, head, query, key of it]. part: a row is a part of a
-    distribution (over a document, of which a sentence is shown), so it does not sum to 1.
+    there is one. nested: keys are those of their query, [batch, head, query, key of it]. edges: for [edge, head], the
+    names in `Answer.edges` of each edge's query and key. part: a row is a part of a distribution (over a document, of
+    which a sentence is shown), so it does not sum to 1.
     """
 
     weights: Weights
@@ -30,6 +33,7 @@ class Map:
     keys: LabelSet
     features: int = 0
     nested: bool = False
+    edges: tuple[str, str] | None = None
     part: bool = False
     summary: str = ""
 
@@ -41,7 +45,8 @@ class Map:
     @property
     def axes(self) -> tuple[bundle_pb2.Axis, ...]:
         """The axes of its tensor."""
-        return (*_AXES, bundle_pb2.AXIS_FEATURE) if self.feature_axis else _AXES
+        axes = _EDGE_AXES if self.edges else _AXES
+        return (*axes, bundle_pb2.AXIS_FEATURE) if self.feature_axis else axes
 
     def describe(self, name: str) -> model_pb2.MapDescription:
         """As a description has it. `encoder.3.self` is in layer 3 of the stack `encoder`."""
@@ -55,7 +60,7 @@ class Map:
             heads=self.weights.heads,
             query_labels=self.queries.name,
             key_labels=self.keys.name,
-            form=model_pb2.MAP_FORM_EDGES if self.nested else model_pb2.MAP_FORM_DENSE,
+            form=model_pb2.MAP_FORM_EDGES if self.nested or self.edges else model_pb2.MAP_FORM_DENSE,
             features=self.feature_axis,
             summary=self.summary,
         )
@@ -72,6 +77,7 @@ def map_of(
     keys: LabelSet,
     features: int = 0,
     nested: bool = False,
+    edges: tuple[str, str] | None = None,
     part: bool = False,
     summary: str = "",
 ) -> Map:
@@ -86,6 +92,7 @@ def map_of(
         keys=keys,
         features=features,
         nested=nested,
+        edges=edges,
         part=part,
         summary=summary,
     )

@@ -17,19 +17,22 @@ _WORDS_A_TOPIC = 10
 DIGEST = len(TOPICS) * _WORDS_A_TOPIC
 FEATURES = DIGEST + 1
 _DIGESTS = 0.25
+_SHOWN = 3
 
 
 def dataset(*, seed: int = 0, training: int = 60, held_out: int = 20) -> Dataset:
     """Make `training` + 2 × `held_out` graphs of 20 to 40 papers each; the seed decides all of it."""
     chance = random.Random(seed)
     examples = [example(chance) for _ in range(training + 2 * held_out)]
+    test = examples[training + held_out :]
     return Dataset(
         name="Made-up citations",
         licence="none: generated",
         summary=f"Graphs of papers with words of four topics, generated from seed {seed}.",
         train=tuple(examples[:training]),
         dev=tuple(examples[training : training + held_out]),
-        test=tuple(examples[training + held_out :]),
+        test=tuple(test),
+        shown=tuple(each.instance for each in sorted(test, key=lambda each: len(each.labels))[:_SHOWN]),
     )
 
 

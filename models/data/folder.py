@@ -4,17 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from models.data import idx, rows
+from models.data import graphs, idx, rows
 from models.data.dataset import DataError, Dataset, Example, require, split
 
 IMAGES: Literal["images"] = "images"
-Kind = rows.Kind | Literal["images"]
+GRAPHS: Literal["graphs"] = "graphs"
+_FileKind = rows.Kind | Literal["images"]
+Kind = _FileKind | Literal["graphs"]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
 
 
 def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "") -> Dataset:
-    """Read lines of a kind, or images.
+    """Read lines of a kind, images, or one graph of an .npz archive, which says itself what its parts are.
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `train-images-idx3-ubyte.gz` with
     `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from the
@@ -23,6 +25,8 @@ def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str 
     """
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
+    if kind == GRAPHS:
+        return graphs.dataset(path, name=name, licence=licence)
     if path.is_dir():
         parts = {part: _part(path, kind, stems) for part, stems in _PARTS.items()}
         if parts["train"] is None:
@@ -51,7 +55,7 @@ def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str 
     )
 
 
-def _part(folder: Path, kind: Kind, stems: tuple[str, ...]) -> list[Example] | None:
+def _part(folder: Path, kind: _FileKind, stems: tuple[str, ...]) -> list[Example] | None:
     """Read one part of a folder; None where it has no file."""
     if kind == IMAGES:
         found = _one(folder, lambda file: file.name.startswith(stems) and "images-idx3-ubyte" in file.name)
@@ -77,7 +81,7 @@ def labels_beside(images: Path) -> Path:
     raise DataError(f"{images}: its labels are missing; {name}(.gz) is wanted beside it")
 
 
-def _expected(kind: Kind) -> str:
+def _expected(kind: _FileKind) -> str:
     return (
         "train-images-idx3-ubyte(.gz)" if kind == IMAGES else "one of " + ", ".join(f"train{s}" for s in rows.SUFFIXES)
     )

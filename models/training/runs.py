@@ -17,8 +17,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from google.protobuf import json_format
+
 from bundle.errors import LimelightError
-from bundle.values import Image, Instance, Pair, Sentences, Text, Value
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
+from bundle.wire import value_from_wire, value_to_wire
+from limelight.v1 import values_pb2
 from models.cards.card import Card, Metric, TrainedModel, TrainingData
 from models.network import Network
 from models.training.checkpoint import read_weights, write_whole
@@ -126,7 +130,7 @@ def write_results(
 
 
 def instance_to_json(instance: Instance) -> dict[str, Any]:
-    """An instance as JSON: texts as they are, images as base64."""
+    """An instance as JSON: texts as they are, images as base64, graphs as the protocol has them."""
     return {name: _value_to_json(value) for name, value in instance.items()}
 
 
@@ -140,6 +144,8 @@ def _value_to_json(value: Value) -> dict[str, Any]:
             return {"pair": [first, second]}
         case Image(data):
             return {"image": base64.b64encode(data).decode()}
+        case Graph():
+            return {"graph": json_format.MessageToDict(value_to_wire(value).graph)}
     raise TypeError(f"{type(value).__name__} is not kept in a run folder")
 
 
@@ -155,6 +161,8 @@ def _value_from_json(content: Mapping[str, Any]) -> Value:
         return Sentences(tuple(content["sentences"]))
     if "pair" in content:
         return Pair(*content["pair"])
+    if "graph" in content:
+        return value_from_wire(values_pb2.Value(graph=json_format.ParseDict(content["graph"], values_pb2.Graph())), "")
     return Image(base64.b64decode(content["image"]))
 
 

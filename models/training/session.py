@@ -12,7 +12,7 @@ from bundle.names import is_model_name
 from bundle.values import Instance
 from models.cards.card import Card, Metric
 from models.data import folder as files
-from models.data.dataset import DataError, Dataset
+from models.data.dataset import DataError, Dataset, known
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
 from models.training.recipe import Recipe
@@ -87,9 +87,8 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     """
     run, dataset = go_on(order) if order.resume else begin(order)
     chosen = run.recipe
-    said(
-        f"{dataset.name}: {len(dataset.train)} training, {len(dataset.dev)} dev, {len(dataset.test)} held-out examples"
-    )
+    counts = [known(part) for part in (dataset.train, dataset.dev, dataset.test)]
+    said(f"{dataset.name}: {counts[0]} training, {counts[1]} dev, {counts[2]} held-out examples")
     torch.manual_seed(run.settings.seed)
     model = run.build()
     card = run.card(model)
@@ -137,9 +136,9 @@ def begin(order: Order) -> tuple[Run, Dataset]:
         "name": dataset.name,
         "licence": dataset.licence,
         "summary": dataset.summary,
-        "training_examples": len(dataset.train),
-        "dev_examples": len(dataset.dev),
-        "held_out_examples": len(dataset.test),
+        "training_examples": known(dataset.train),
+        "dev_examples": known(dataset.dev),
+        "held_out_examples": known(dataset.test),
     }
     run = Run(order.model, order.mechanism, name, blueprint, preset.settings, data)
     for old in (RESUME, METRICS, EXAMPLES, WEIGHTS):
@@ -173,6 +172,8 @@ def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> 
 
 def examples(card: Card, dataset: Dataset) -> Sequence[Instance]:
     """A few held-out instances to show, each of another class, none of them long; what forces an output is left out."""
+    if dataset.shown:
+        return dataset.shown
     forced = "" if card.written is None else card.written.target
     found: dict[str, Instance] = {}
     for number, example in enumerate(dataset.test):

@@ -15,6 +15,8 @@ MODELS = {
     "han-mean": "models.zoo.hierarchical.han:HAN_MEAN",
     "bahdanau": "models.zoo.rnn_search.bahdanau:BAHDANAU",
     "bahdanau-last": "models.zoo.rnn_search.bahdanau:BAHDANAU_LAST",
+    "gat": "models.zoo.graph.gat:GAT",
+    "gat-mean": "models.zoo.graph.gat:GAT_MEAN",
     "vit": "models.zoo.vision.vit:VIT",
     "mechanism": "models.testbed.recipe:recipe_of",
 }

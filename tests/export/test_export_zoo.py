@@ -10,10 +10,11 @@ import torch
 from PIL import Image as Picture
 
 from bundle.samples import read_samples
-from bundle.values import Image, Instance, Text
+from bundle.values import Graph, Image, Instance, Text
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
+from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
 from models.zoo.rnn_search import bahdanau
@@ -56,11 +57,19 @@ def a_vit() -> TrainedModel:
     )
 
 
+def a_gat() -> TrainedModel:
+    config = gat.GatConfig(features=4, classes=2, heads=3, d_head=2)
+    features = np.random.default_rng(0).random((3, 4), np.float32)
+    example = Graph(features, np.array([[0, 2], [1, 1]]), None, ("a", "b", "c"))
+    return trained("gat", config, {"graph": example})
+
+
 @pytest.mark.parametrize(
     ("make", "shapes"),
     [
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
         (a_bahdanau, {"decoder.cross": (1, -1, 3)}),  # as many queries as steps, which chance decides
+        (a_gat, {"layer.0": (3, 7), "layer.1": (1, 7)}),  # two edges, their opposites, a loop a node
         (a_vit, {"encoder.0.self": (2, 17, 17), "encoder.1.self": (2, 17, 17)}),
     ],
 )

@@ -19,6 +19,7 @@ def one_thread() -> None:
 TINY = {
     "han": {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "dropout": 0.1},
     "bahdanau": {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "d_attention": 8, "d_maxout": 8},
+    "gat": {"heads": 2, "d_head": 4, "dropout": 0.1},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

@@ -10,7 +10,8 @@ from torch.nn.functional import elu
 from torch_geometric.nn import GATConv
 
 from models.network import Answer
-from models.zoo.graph.gat import GatConfig, GraphAttentionNetwork, gat_mean
+from models.training.recipe import Blueprint
+from models.zoo.graph.gat import GAT_MEAN, GatConfig, GraphAttentionNetwork
 
 CONFIG = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 
@@ -127,7 +128,7 @@ def test_a_chain_attends_from_the_target_to_its_sources() -> None:
 
 
 def test_the_comparison_weighs_all_neighbours_the_same() -> None:
-    ours = gat_mean(CONFIG).eval()
+    ours = GAT_MEAN.build(Blueprint(CONFIG, ("a", "b", "c"), {})).eval()
     sources, targets = torch.tensor([0, 1, 2, 0]), torch.tensor([0, 0, 0, 1])
     answer = ours(nodes=torch.rand(3, CONFIG.features), sources=sources, targets=targets)
     for number, heads in enumerate(CONFIG.layer_heads):
@@ -143,3 +144,23 @@ def test_training_leaves_out_features_and_weights_but_shows_the_weights_whole() 
     calm, wild = ours.eval()(**graph), ours.train()(**graph)
     assert torch.equal(wild.maps["layer.0"], torch.ones(40, 2)) and torch.equal(calm.maps["layer.0"], torch.ones(40, 2))
     assert len(calm.outputs["logits"].unique(dim=0)) == 1 < len(wild.outputs["logits"].unique(dim=0))
+
+
+def test_what_is_minimised_counts_the_squares_of_weights_in_training_alone() -> None:
+    """The gradient is then the loss's plus l2 times each weight: the paper's regularisation under Adam."""
+    torch.manual_seed(0)
+    ours = GraphAttentionNetwork(replace(CONFIG, l2=0.01, dropout=0.0)).double()
+    graph = {"nodes": torch.rand(4, CONFIG.features).double(), "sources": torch.arange(4), "targets": torch.arange(4)}
+
+    def gradients() -> dict[str, Tensor]:
+        ours.zero_grad()
+        answer = ours(**graph)
+        losses = answer.outputs["logits"].square().sum(-1)
+        (ours.objective(losses, answer, torch.zeros(4)) / len(losses)).backward()
+        return {name: each.grad.clone() for name, each in ours.named_parameters() if each.grad is not None}
+
+    training, judging = (ours.train(mode) and gradients() for mode in (True, False))
+    for name, parameter in ours.named_parameters():
+        extra = 0.0 if name.endswith("bias") else 0.01 * parameter.detach()
+        zero = torch.zeros_like(parameter)
+        assert torch.allclose(training.get(name, zero), judging.get(name, zero) + extra, atol=1e-12), name

@@ -10,11 +10,13 @@ import pytest
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
+from bundle.values import Graph
 from bundle.wire import instance_from_wire, instance_to_wire
 from limelight.v1 import values_pb2
 from models.data.dataset import DataError
 from models.training import session
 from models.training.batches import Batches
+from models.training.runs import load_run
 from models.training.settings import Settings
 from models.training.trainer import rate
 from models.zoo.index import recipe
@@ -53,6 +55,43 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(documents: Pa
         run(order("han", documents, tmp_path / name, epochs=1, seed=seed))
         made.append((tmp_path / name / "weights.safetensors").read_bytes())
     assert made[0] == made[1] != made[2]
+
+
+def test_a_node_classifier_learns_and_leaves_graphs_to_show(tmp_path: Path) -> None:
+    (metric,) = run(order("gat", session.BUILTIN, tmp_path / "run", epochs=12, batch_size=6, patience=12))
+    assert metric.name == "accuracy" and metric.value > 0.6 > 2 * (metric.baseline or 1)
+    trained = load_run(tmp_path / "run")
+    dataset = session.load(session.BUILTIN, recipe("gat"), 0, "", "")
+    assert trained.training_data.held_out_examples == sum(
+        map(bool, (tag for each in dataset.test for tag in each.labels))
+    )
+    assert len(trained.examples) == 3
+    for shown, kept in zip(dataset.shown, trained.examples, strict=True):
+        ours, theirs = shown["graph"], kept["graph"]
+        assert isinstance(ours, Graph) and isinstance(theirs, Graph)
+        assert np.array_equal(ours.nodes, theirs.nodes) and np.array_equal(ours.edges, theirs.edges)
+        assert ours.names == theirs.names and ours.nodes.dtype == theirs.nodes.dtype
+
+
+def test_graphs_are_joined_in_training_as_in_serving() -> None:
+    chosen = recipe("gat")
+    dataset = session.load(session.BUILTIN, chosen, 0, "", "")
+    blueprint = chosen.prepare(dataset, chosen.presets["demo"])
+    card = chosen.card(chosen.build(blueprint), blueprint)
+    (batch,) = Batches(card, chosen.task, dataset.dev[:4], labels=blueprint.labels, batch_size=4).in_order()
+    begin = 0
+    for index in batch.indices:
+        sent = values_pb2.Instance.FromString(instance_to_wire(dataset.dev[index].instance).SerializeToString())
+        row = card.preprocessor().row(instance_from_wire(sent, ""))
+        end = begin + row.sizes["node"]
+        assert np.array_equal(batch.tensors["nodes"][begin:end].numpy(), row.tensors["nodes"])
+        inside = (batch.tensors["targets"] >= begin) & (batch.tensors["targets"] < end)
+        for name in ("sources", "targets"):
+            assert np.array_equal(batch.tensors[name][inside].numpy() - begin, row.tensors[name])
+        classes = [blueprint.labels[each] if each >= 0 else "" for each in batch.target[begin:end].tolist()]
+        assert tuple(classes) == dataset.dev[index].labels
+        begin = end
+    assert begin == len(batch.tensors["nodes"]) == len(batch.target)
 
 
 @pytest.mark.parametrize("model", ["han", "bahdanau", "vit"])

@@ -7,9 +7,10 @@ import pytest
 import torch
 from PIL import Image as Picture
 
-from bundle.maps import canonical, cut, nested_mask_name
+from bundle.maps import bound_maps, canonical, cut, nested_mask_name
 from bundle.v1 import bundle_pb2
-from bundle.values import Image, Instance, Text
+from bundle.values import Graph, Image, Instance, Text
+from export.interface import map_binding
 from models.cards.card import Card
 from models.data import tokenizers
 from models.training.recipe import Blueprint
@@ -25,6 +26,11 @@ def png(seed: int) -> Image:
     return Image(buffer.getvalue())
 
 
+def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
+    features = np.random.default_rng(nodes).random((nodes, small.GAT.features), np.float32)
+    return Graph(features, np.array(edges, np.int64).reshape(-1, 2).T.copy())
+
+
 def case(name: str) -> tuple[Card, list[Instance]]:
     """A card with its tokenizers, and instances of different lengths."""
     words = tokenizers.words(TEXT, vocabulary=small.VOCABULARY)
@@ -33,9 +39,10 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     instances: dict[str, list[Instance]] = {
         "han": [{"document": Text(each)} for each in TEXT],
         "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
+        "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
     }
-    config = {"han": small.HAN, "bahdanau": small.BAHDANAU, "vit": small.VIT}[name]
+    config = {"han": small.HAN, "bahdanau": small.BAHDANAU, "gat": small.GAT, "vit": small.VIT}[name]
     files = {"tokenizer.json": words, "source.json": source, "target.json": target}
     card = recipe(name).card(small.make(name), Blueprint(config, ("a", "b", "c"), files))
     return card, instances[name]
@@ -69,7 +76,30 @@ def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_s
                 assert np.allclose(sums, 1, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "vit"])
+def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> None:
+    """0 -> 1 <- 2, and a node alone: with opposites and loops 7 edges and 1, each node's weights summing to 1."""
+    card, instances = case("gat")
+    rows = [card.preprocessor().row(instance) for instance in instances]
+    tensors = {name: torch.from_numpy(array) for name, array in card.collate(rows).items()}
+    assert not {each.name for each in card.description.outputs} & set(tensors)
+    answer = small.make("gat").float()(**tensors)
+    assert answer.outputs["logits"].shape == (4, 3)
+    assert list(answer.maps) == [each.name for each in card.description.maps] == list(card.edges)
+    bundle = card.bundle()
+    bundle.maps.extend(map_binding(card, name, "main") for name in answer.maps)
+    found = {name: tensor.numpy() for name, tensor in {**answer.maps, **answer.edges}.items()}
+    for bound in bound_maps(bundle, "main", card.bound()).values():
+        first, second = bound.rows(found, rows)
+        assert first.query_index is not None and first.key_index is not None and second.query_index is not None
+        pairs = list(zip(first.query_index.tolist(), first.key_index.tolist(), strict=True))
+        assert pairs == [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2)]
+        assert first.weights.shape == (bound.description.heads, 7)
+        for head in first.weights:
+            assert np.allclose(np.bincount(first.query_index, head), 1, atol=1e-5)
+        assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
+
+
+@pytest.mark.parametrize("name", ["han", "bahdanau", "gat", "vit"])
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,16 +18,16 @@ from PIL import Image as Picture
 import limelight
 from bundle.samples import Sample
 from bundle.tolerance import Tolerances, default_tolerances
-from bundle.values import Image, Instance, Text
+from bundle.values import Graph, Image, Instance, Text, Value
 from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
 from tests.export import tiny
-from tests.export.test_export_zoo import a_bahdanau, a_han, a_vit
+from tests.export.test_export_zoo import a_bahdanau, a_gat, a_han, a_vit
 from tests.service.serving import serving
 
-MODELS: dict[str, Callable[[], TrainedModel]] = {"han": a_han, "bahdanau": a_bahdanau, "vit": a_vit}
+MODELS: dict[str, Callable[[], TrainedModel]] = {"han": a_han, "bahdanau": a_bahdanau, "gat": a_gat, "vit": a_vit}
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,21 @@ def picture(data: bytes) -> bytes:
     return buffer.getvalue()
 
 
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    """One node or several; edges in one direction, both, or none; loops."""
+    nodes = draw(st.integers(1, 7))
+    node = st.integers(0, nodes - 1)
+    edges = draw(st.lists(st.tuples(node, node), max_size=14, unique=True))
+    features = np.random.default_rng(draw(st.integers(0, 1000))).random((nodes, 4), np.float32)
+    names = tuple(f"node {number}" for number in range(nodes))
+    return Graph(features, np.array(edges, np.int64).reshape(-1, 2).T.copy(), None, names)
+
+
 INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "han": documents.map(lambda text: {"document": Text(text)}),
     "bahdanau": sentences.map(lambda text: {"text": Text(text)}),
+    "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
 }
 
@@ -80,8 +93,19 @@ def pytorch(trained: TrainedModel, instances: Sequence[Instance]) -> list[Sample
 
 def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> list[limelight.Attended]:
     """Ask the server for all in one call."""
-    plain = [{key: getattr(value, "text", None) or value.data for key, value in each.items()} for each in instances]
-    return client.attend(name, plain)
+    return client.attend(name, [{key: plain(value) for key, value in each.items()} for each in instances])
+
+
+def plain(value: Value) -> str | bytes | limelight.Graph:
+    """A value as a caller of the client writes it."""
+    match value:
+        case Text(text):
+            return text
+        case Image(data):
+            return data
+        case Graph(nodes, edges, _, names):
+            return limelight.Graph(nodes, edges, node_names=names)
+    raise TypeError(f"no model here takes a {type(value).__name__}")
 
 
 def difference(answer: limelight.Attended, expected: Sample) -> str:
@@ -143,7 +167,21 @@ def drop_the_mask(trained: TrainedModel) -> None:
     trained.model.forward = careless  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(("name", "sabotage"), [("vit", swap_query_and_key), ("han", drop_the_mask)])
+def swap_source_and_target(trained: TrainedModel) -> None:
+    """Let the nodes of a graph be asked by those that they ask."""
+    forward = trained.model.forward
+
+    def backwards(*, nodes: torch.Tensor, sources: torch.Tensor, targets: torch.Tensor) -> object:
+        answer = forward(nodes=nodes, sources=targets, targets=sources)
+        return replace(answer, edges={"edge_targets": targets, "edge_sources": sources})
+
+    trained.model.forward = backwards  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("name", "sabotage"),
+    [("vit", swap_query_and_key), ("han", drop_the_mask), ("gat", swap_source_and_target)],
+)
 def test_the_comparison_sees_a_sabotaged_model(
     name: str, sabotage: Callable[[TrainedModel], None], served: Served
 ) -> None:
@@ -152,6 +190,7 @@ def test_the_comparison_sees_a_sabotaged_model(
     instances = {
         "vit": [{"image": Image(picture(bytes(range(0, 192, 3))))}],
         "han": [{"document": Text("the cat sat on the mat. a dog.")}],
+        "gat": served.trained["gat"].examples,
     }[name]
     (answer,) = ask(served.client, name, instances)
     try:
@@ -178,6 +217,36 @@ def test_a_stream_tells_what_the_whole_answer_tells(served: Served) -> None:
     rows = np.concatenate([token.maps[0].weights for token in tokens], axis=1)
     np.testing.assert_allclose(rows, whole["decoder.cross"].weights, atol=1e-5)
     assert "".join(token.delta for token in tokens) == whole.prediction.text == events[-1].text
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graph=graphs(), chance=st.randoms(use_true_random=False))
+def test_each_edge_keeps_its_weight_by_the_names_of_its_nodes_in_whatever_order_they_come(
+    served: Served, graph: Graph, chance: random.Random
+) -> None:
+    order = list(range(len(graph.nodes)))
+    chance.shuffle(order)
+    moved = Graph(graph.nodes[order], np.argsort(order)[graph.edges], None, tuple(graph.names[each] for each in order))
+    first, second = ask(served.client, "gat", [{"graph": graph}, {"graph": moved}])
+    for name in ("layer.0", "layer.1"):
+        weights = [by_name(answer[name]) for answer in (first, second)]
+        assert weights[0] == pytest.approx(weights[1], abs=1e-5, rel=1e-3)
+        wanted = {(b, a) for a, b in graph.edges.T.tolist()} | {(a, b) for a, b in graph.edges.T.tolist()}
+        wanted |= {(node, node) for node in range(len(graph.nodes))}
+        assert {(query, key) for query, key, _ in weights[0]} == {
+            (f"node {query}", f"node {key}") for query, key in wanted
+        }
+
+
+def by_name(one: limelight.AttentionMap) -> dict[tuple[str, str, int], float]:
+    """The weight of each edge, by the names of its nodes and the head."""
+    assert one.edges is not None
+    query, key = one.query.labels, one.key.labels
+    return {
+        (query[a], key[b], head): float(one.weights[head, edge])
+        for edge, (a, b) in enumerate(zip(one.edges.query_index.tolist(), one.edges.key_index.tolist(), strict=True))
+        for head in range(len(one.weights))
+    }
 
 
 def test_the_bundles_of_the_demo_load(tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ class Run:
     def command(self, data: Path) -> list[str]:
         """The arguments of `limelight`."""
         where = (
-            ["--data", str(data / self.data), "--data-name", self.data, "--licence", self.licence] if self.data else []
+            ["--data", str(data / self.data), "--data-name", Path(self.data).stem, "--licence", self.licence]
+            if self.data
+            else []
         )
         return ["train", self.model, *where, *self.options]
 
@@ -50,11 +52,18 @@ TABLE = (
     *(Run(f"{model}-{seed}", model, options=("--seed", str(seed))) for seed in (3, 4) for model in ("han", "han-mean")),
     Run("bahdanau", "bahdanau"),
     Run("bahdanau-last", "bahdanau-last"),
+    Run("gat", "gat"),
+    Run("gat-mean", "gat-mean"),
     Run("vit", "vit"),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
     Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
     Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
+    *(
+        Run(f"cora-{model}-{seed}", model, "citation_graphs/cora.npz", "MIT", ("--seed", str(seed)))
+        for seed in range(3)
+        for model in ("gat", "gat-mean")
+    ),
     Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
 )
 

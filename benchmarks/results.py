@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_EPOCHS_KEPT = 30
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "results"
 RECORD = ROOT / "benchmarks" / "results" / "training.json"
@@ -86,6 +87,12 @@ def train(data: Path, names: list[str], minutes: float) -> None:
         )
 
 
+def thinned(history: list[dict[str, Any]], best: int) -> list[dict[str, Any]]:
+    """Every so many-th epoch where there are hundreds, and the best one."""
+    step = -(-len(history) // _EPOCHS_KEPT)
+    return [each for each in history if each["epoch"] % step == 0 or each["epoch"] in (1, best)]
+
+
 def collect() -> None:
     """Keep the figures of every run that there is; those of others stay as they are."""
     record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
@@ -94,9 +101,11 @@ def collect() -> None:
         if (folder / "metrics.json").exists():
             config = json.loads((folder / "config.json").read_text())
             del config["data"]["path"]
+            metrics = json.loads((folder / "metrics.json").read_text())
             record[run.name] = {
                 "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),
-                **json.loads((folder / "metrics.json").read_text()),
+                **metrics,
+                "history": thinned(metrics["history"], metrics["best_epoch"]),
                 **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
             }
     RECORD.parent.mkdir(exist_ok=True)

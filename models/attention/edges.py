@@ -37,7 +37,7 @@ def sums(values: Tensor, query_index: Tensor, queries: int) -> Tensor:
     """Sum what the edges of each query have; zeros for a query without edges.
 
     Not by `index_add`, which becomes ScatterND with a reduction in ONNX: on several threads ONNX Runtime's loses parts
-    of a sum (issue 18048; still so in 1.31.1, with 64 features, in 10 of 100 runs on 4 threads).
+    of a sum now and then (its issue 18048; still so in 1.31.1).
 
     Shapes: values [edge, ...], query_index int64 [edge] -> [query, ...].
     """

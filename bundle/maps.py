@@ -1,6 +1,6 @@
 """From a graph's output to the map of one instance: cut to its own sizes, in the form that the description states."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
 
 WEIGHTS = attention_pb2.QUANTITY_WEIGHTS
+SCORES = attention_pb2.QUANTITY_SCORES
+NORMS = attention_pb2.QUANTITY_NORMS
 _ORDER = (
     bundle_pb2.AXIS_BATCH,
     bundle_pb2.AXIS_HEAD,
@@ -54,6 +56,11 @@ class BoundMap:
     joined: tuple[str, str] = ("", "")
 
     @property
+    def key(self) -> str:
+        """Its name among samples and tolerances."""
+        return map_key(self.description.name, self.quantity)
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Every output that it is read from, its own first."""
         return tuple(filter(None, (self.output, self.query_index, self.key_index)))
@@ -89,6 +96,20 @@ class BoundMap:
             own = (query >= queries[place]) & (query < queries[place + 1])
             found.append(_in_order(weights[0][:, own], query[own] - queries[place], key[own] - keys[place]))
         return found
+
+
+def map_key(name: str, quantity: int) -> str:
+    """Name one quantity of a map as samples, tolerances and exported graphs do: weights by the map's own name."""
+    if quantity == WEIGHTS:
+        return name
+    return f"{name}:{attention_pb2.Quantity.Name(quantity).removeprefix('QUANTITY_').lower()}"
+
+
+def map_quantities(
+    maps: Iterable[model_pb2.MapDescription],
+) -> list[tuple[model_pb2.MapDescription, attention_pb2.Quantity]]:
+    """Give every quantity of every map, weights first."""
+    return [(each, quantity) for each in maps for quantity in (WEIGHTS, *each.quantities)]
 
 
 def bound_maps(

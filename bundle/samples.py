@@ -18,6 +18,7 @@ class Sample:
     """The answer to one example, in the form that a caller gets: no batch axis, no padding.
 
     tensors: what preprocessing must turn the example into, bit for bit.
+    maps: by name; another quantity than weights by `bundle.maps.map_key`.
     token_ids: what a generating model puts out greedily; empty for any other.
     """
 

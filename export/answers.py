@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bundle.maps import MapWeights, bound_maps, canonical, cut, nested_mask_name
+from bundle.maps import MapWeights, bound_maps, canonical, cut, map_quantities, nested_mask_name
 from bundle.rows import Labels, Row, cut_output, cut_outputs
 from bundle.values import Array
 from export.interface import joined_axes, map_axes, map_binding
@@ -26,11 +26,13 @@ class RowAnswer:
 def one_pass(card: Card, answered: Mapping[str, Array], rows: Sequence[Row]) -> list[RowAnswer]:
     """Take apart what a graph put out for a batch, a part a row."""
     bundle, joined = card.bundle(), joined_axes(card)
-    bundle.maps.extend(map_binding(card, each.name, _GRAPH) for each in card.description.maps)
+    bundle.maps.extend(
+        map_binding(card, each.name, quantity, _GRAPH) for each, quantity in map_quantities(card.description.maps)
+    )
     outputs = {
         each.name: cut_outputs(answered[each.name], each.dimensions, rows, joined) for each in card.description.outputs
     }
-    maps = {name: bound.rows(answered, rows) for (name, _), bound in bound_maps(bundle, _GRAPH, card.bound()).items()}
+    maps = {each.key: each.rows(answered, rows) for each in bound_maps(bundle, _GRAPH, card.bound()).values()}
     return [
         RowAnswer(
             {name: parts[place] for name, parts in outputs.items()},

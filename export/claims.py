@@ -2,28 +2,40 @@
 
 import numpy as np
 
-from bundle.maps import MapWeights
+from bundle.maps import SCORES, WEIGHTS, MapWeights, map_key, map_quantities
 from bundle.values import Array
+from export.answers import RowAnswer
 from export.errors import ExportError
-from limelight.v1 import model_pb2
+from limelight.v1 import attention_pb2, model_pb2
+from models.cards.card import Card
 
 _ROUNDING = 1e-4
 
 
-def check_map(description: model_pb2.MapDescription, weights: MapWeights) -> None:
-    """Check one instance's weights against the map's description.
+def check_maps(card: Card, answer: RowAnswer) -> None:
+    """Check every quantity of every map of one instance against its description. Raises: ExportError as `check_map`."""
+    for each, quantity in map_quantities(card.description.maps):
+        check_map(each, answer.maps[map_key(each.name, quantity)], quantity)
+
+
+def check_map(
+    description: model_pb2.MapDescription, weights: MapWeights, quantity: attention_pb2.Quantity = WEIGHTS
+) -> None:
+    """Check one instance's weights, or another quantity, against the map's description.
 
     Raises: ExportError where the number of heads differs, something is not finite, weights are negative that are not
-    said to be signed, or a query's weights sum to neither 1 nor 0 though they are said to be normalised.
+    said to be signed, norms are negative, or a query's weights sum to neither 1 nor 0 though they are said to be
+    normalised.
     """
-    name, array = description.name, weights.weights
+    name, array = map_key(description.name, quantity), weights.weights
     if array.shape[0] != description.heads:
         raise ExportError(f"the map {name} has {array.shape[0]} heads; the card states {description.heads}")
     if not np.isfinite(array).all():
         raise ExportError(f"the map {name} has weights that are not finite")
-    if not description.signed and array.size and array.min() < 0:
+    signed = quantity == SCORES or (quantity == WEIGHTS and description.signed)
+    if not signed and array.size and array.min() < 0:
         raise ExportError(f"the map {name} has a weight of {array.min():.3g}; the card states that none is negative")
-    if description.normalised:
+    if description.normalised and quantity == WEIGHTS:
         totals = _totals(weights)
         wrong = np.minimum(np.abs(totals - 1), np.abs(totals))
         if wrong.size and wrong.max() > _ROUNDING:

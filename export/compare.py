@@ -10,6 +10,7 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.answers import RowAnswer
 from export.errors import ExportError
+from export.interface import map_keys
 from models.cards.card import Card
 
 
@@ -24,7 +25,7 @@ class Comparison:
     """Compares what a graph answers with what PyTorch answers, by the tolerances that the bundle will state."""
 
     def __init__(self, card: Card) -> None:
-        self.tolerances = default_tolerances(each.name for each in card.description.maps)
+        self.tolerances = default_tolerances(map_keys(card))
         self._allowed = Tolerances(self.tolerances, "CPUExecutionProvider")
         self._seen: dict[str, _Seen] = {}
 

@@ -13,6 +13,7 @@ from export.interface import (
     edge_indices,
     input_ports,
     joined_axes,
+    map_keys,
     maxima,
     output_ports,
 )
@@ -44,7 +45,7 @@ def build_graphs(model: Network, card: Card) -> list[Graph]:
         model,
         [port.name for port in inputs],
         [each.name for each in card.description.outputs],
-        [each.name for each in card.description.maps],
+        map_keys(card),
         edge_indices(card),
     )
     arguments = [torch.from_numpy(tensors[port.name].copy()) for port in inputs]

@@ -1,12 +1,12 @@
 """What goes into a model's graphs and what comes out of them, as its card states it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bundle.maps import nested_mask_name
+from bundle.maps import map_key, map_quantities, nested_mask_name
 from bundle.rows import BoundTensor, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
@@ -76,7 +76,10 @@ def output_ports(card: Card) -> list[Port]:
         axes = tuple(map(_axis, each.dimensions))
         whole = axes if axes and axes[0] in joined else (BATCH, *axes)
         outputs.append(Port(each.name, DTYPES[each.data_type], whole))
-    maps = [map_port(card, each) for each in card.description.maps]
+    maps = [
+        replace(map_port(card, each), name=map_key(each.name, quantity))
+        for each, quantity in map_quantities(card.description.maps)
+    ]
     edges = {
         name: map_port(card, each).axes[:1] for each in card.description.maps for name in card.edges.get(each.name, ())
     }
@@ -85,6 +88,11 @@ def output_ports(card: Card) -> list[Port]:
     if clash := {name for name in names if names.count(name) > 1}:
         raise ExportError(f"{sorted(clash)} are names of two tensors: of outputs, maps, their edges, or inputs")
     return ports
+
+
+def map_keys(card: Card) -> list[str]:
+    """Name every quantity of every map, as the model returns them and a graph puts them out."""
+    return [map_key(each.name, quantity) for each, quantity in map_quantities(card.description.maps)]
 
 
 def edge_indices(card: Card) -> list[str]:
@@ -97,11 +105,17 @@ def joined_axes(card: Card) -> frozenset[str]:
     return joined_dimensions(card.bound().values())
 
 
-def map_binding(card: Card, name: str, graph: str) -> bundle_pb2.MapBinding:
-    """Say where a graph puts out a map."""
+def map_binding(card: Card, name: str, quantity: attention_pb2.Quantity, graph: str) -> bundle_pb2.MapBinding:
+    """Say where a graph puts out one quantity of a map."""
     query_index, key_index = card.edges.get(name, ("", ""))
     return bundle_pb2.MapBinding(
-        map=name, graph=graph, output=name, axes=map_axes(card, name), query_index=query_index, key_index=key_index
+        map=name,
+        quantity=quantity,
+        graph=graph,
+        output=map_key(name, quantity),
+        axes=map_axes(card, name),
+        query_index=query_index,
+        key_index=key_index,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from bundle.maps import map_key, map_quantities
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
 from bundle.samples import samples_file
@@ -18,7 +19,7 @@ from export.runtime import onnx_runtime
 from export.samples import make_samples
 from export.verify import verify
 from export.versions import library_versions
-from limelight.v1 import model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card, TrainedModel
 
 
@@ -60,7 +61,7 @@ def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) 
         ],
         tensors=card.tensors,
         preprocessing=card.preprocessing,
-        maps=[_binding(card, each.name, graphs) for each in card.description.maps],
+        maps=[_binding(card, each.name, quantity, graphs) for each, quantity in map_quantities(card.description.maps)],
         generation=card.generation,
         noise=card.noise,
         tolerances=comparison.tolerances,
@@ -79,6 +80,7 @@ def _description(trained: TrainedModel) -> model_pb2.ModelDescription:
     return description
 
 
-def _binding(card: Card, name: str, graphs: list[Graph]) -> bundle_pb2.MapBinding:
-    graph = next(graph for graph in graphs if any(port.name == name for port in graph.outputs))
-    return map_binding(card, name, graph.name)
+def _binding(card: Card, name: str, quantity: attention_pb2.Quantity, graphs: list[Graph]) -> bundle_pb2.MapBinding:
+    key = map_key(name, quantity)
+    graph = next(graph for graph in graphs if any(port.name == key for port in graph.outputs))
+    return map_binding(card, name, quantity, graph.name)

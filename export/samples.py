@@ -6,7 +6,7 @@ from bundle.samples import Sample
 from export import torch_side
 from export.answers import RowAnswer, generated, one_pass
 from export.cases import batch, batch_sizes, neutral_noise
-from export.claims import check_map
+from export.claims import check_maps
 from export.errors import ExportError
 from export.stepping import greedy, unroll
 from models.cards.card import TrainedModel
@@ -43,8 +43,7 @@ def make_samples(trained: TrainedModel) -> list[Sample]:
 def _sample(trained: TrainedModel, row: Row) -> Sample:
     card = trained.card
     answer = _answer(trained, Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels))
-    for each in card.description.maps:
-        check_map(each, answer.maps[each.name])
+    check_maps(card, answer)
     return Sample(row.tensors, answer.outputs, answer.maps, answer.token_ids)
 
 

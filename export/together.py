@@ -12,7 +12,7 @@ from export.cases import Cases, batch
 from export.finish import finish
 from export.flat import OnePass, accepted
 from export.graph import Graph
-from export.interface import Port, batch_maxima, edge_indices, input_ports, maxima, output_ports
+from export.interface import Port, batch_maxima, edge_indices, input_ports, map_keys, maxima, output_ports
 from export.sizes import example_sizes
 from export.trace import trace
 from models.cards.card import Card
@@ -82,7 +82,7 @@ def _together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
 
 
 def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
-    names = ([each.name for each in card.description.outputs], [each.name for each in card.description.maps])
+    names = ([each.name for each in card.description.outputs], map_keys(card))
     return OnePass(torch_side.for_export(model), inputs, *names, edge_indices(card))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from bundle.values import Array
 from export.errors import ExportError
 from export.flat import accepted, pick
-from export.interface import check_rank, edge_indices, map_port, output_ports
+from export.interface import check_rank, edge_indices, map_keys, map_port, output_ports
 from models.cards.card import Card
 from models.network import GeneratingNetwork, Network, StepAnswer
 
@@ -31,7 +31,7 @@ def answer(model: Network, card: Card, tensors: Mapping[str, Array]) -> dict[str
     with torch.no_grad():
         found = model(**to_torch({name: tensors[name] for name in taken}))
     outputs = [each.name for each in card.description.outputs]
-    maps = [each.name for each in card.description.maps]
+    maps = map_keys(card)
     edges = edge_indices(card)
     arrays = {
         **_arrays(outputs, pick(found.outputs, outputs, "output")),

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from bundle.rows import Row
 from bundle.values import Array
 from export import torch_side
-from export.answers import RowAnswer, generated, one_pass
+from export.answers import generated, one_pass
 from export.cases import Cases, batch, batch_sizes
-from export.claims import check_map
+from export.claims import check_maps
 from export.compare import Comparison
 from export.graph import Graph
 from export.interface import BATCH, check_port, input_tensors, joined_axes, maxima
@@ -75,7 +75,7 @@ class _OnePass:
             (expected,) = one_pass(
                 self._card, torch_side.answer(self._model, self._card, batch(self._card, [row])), [row]
             )
-            _check_maps(self._card, expected)
+            check_maps(self._card, expected)
             self._comparison.padding(of_torch[place], expected, case)
             self._comparison.answers(of_graph[place], expected, case)
 
@@ -100,7 +100,7 @@ class _Generating:
         for place, row in enumerate(rows):
             alone = self._unroll(self._parts, [row], tokens[place : place + 1])
             expected = generated(self._card, alone, row, 0)
-            _check_maps(self._card, expected)
+            check_maps(self._card, expected)
             self._comparison.padding(generated(self._card, padded, row, place), expected, case)
             self._comparison.answers(generated(self._card, served, row, place), expected, case)
 
@@ -115,8 +115,3 @@ class _Generating:
         for name, steps in served.states.items():
             for step, array in enumerate(steps):
                 self._comparison.arrays(name, array, padded.states[name][step], f"step {step} of {case}")
-
-
-def _check_maps(card: Card, answer: RowAnswer) -> None:
-    for each in card.description.maps:
-        check_map(each, answer.maps[each.name])

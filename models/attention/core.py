@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from models.attention.align.base import Align
+from models.attention.align.base import Align, fill
 from models.attention.align.soft import Softmax
 from models.attention.combine import Combine, WeightedSum
 from models.attention.compatibility import check_combination
@@ -79,6 +79,24 @@ class Attention(nn.Module):
         weights, context = self._weights(query, key, value, mask, context)
         return self.combine(weights, value, context), weights
 
+    def with_scores(
+        self,
+        query: Tensor | None,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        context: Context | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Context vectors, weights, and the scores before alignment: the dtype's lowest where attending is not allowed.
+
+        Shapes: scores as weights. Masks of an alignment's own (windows, directions) do not show in scores.
+        """
+        value = key if value is None else value
+        scores, context = self._scores(query, key, value, mask, context)
+        weights = self._aligned(scores, mask, context, value)
+        shown = mask if mask is None or not self.score.multidimensional else mask.unsqueeze(-1)
+        return self.combine(weights, value, context), weights, fill(scores, shown)
+
     def weights(
         self, query: Tensor | None, key: Tensor, mask: Tensor | None = None, context: Context | None = None
     ) -> Tensor:
@@ -107,17 +125,25 @@ class Attention(nn.Module):
     def _weights(
         self, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None, context: Context | None
     ) -> tuple[Tensor, Context]:
+        scores, context = self._scores(query, key, value, mask, context)
+        return self._aligned(scores, mask, context, value), context
+
+    def _scores(
+        self, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None, context: Context | None
+    ) -> tuple[Tensor, Context]:
         check_call(self.score, query, key, value, mask)
         context = replace(context or Context(), query=query, key=key, mask=mask)
         if query is None:
             query = key.new_zeros(()).expand(key.shape[0], key.shape[1], 1, 1)  # one row, for a score that ignores it
-        scores = self.score(query, key, context)
+        return self.score(query, key, context), context
+
+    def _aligned(self, scores: Tensor, mask: Tensor | None, context: Context, value: Tensor) -> Tensor:
         if not self.score.multidimensional:
             weights = self.align(scores, mask, context)
         else:
             # With the feature axis in front, alignments see [..., query, key] as ever and masks broadcast.
             weights = self.align(scores.movedim(-1, 0), mask, context).movedim(0, -1)
-        return weights.to(value.dtype), context  # a score may be finer than the features it comes from
+        return weights.to(value.dtype)  # a score may be finer than the features it comes from
 
 
 def check_call(score: Score, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None) -> None:

@@ -1,10 +1,14 @@
 """Layers of Transformers."""
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 
 from models.attention import Attention
+from models.attention.looks import QUANTITIES, Looks
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
+from models.attention.weights import Weights, weights_of
 
 
 class EncoderLayer(nn.Module):
@@ -12,7 +16,7 @@ class EncoderLayer(nn.Module):
 
     z' = z + attention(norm(z));  z'' = z' + W₂ gelu(W₁ norm(z'))
 
-    Shapes: features [batch, position, d_model] -> the same, weights [batch, head, position, position].
+    Shapes: features [batch, position, d_model] -> the same, looks [batch, head, position, position].
     """
 
     def __init__(self, *, d_model: int, heads: int, d_hidden: int, dropout: float) -> None:
@@ -23,8 +27,13 @@ class EncoderLayer(nn.Module):
         self.hidden = nn.Sequential(nn.Linear(d_model, d_hidden), nn.GELU(), nn.Linear(d_hidden, d_model))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """What its weights are: they come with scores and norms."""
+        return tuple(replace(each, quantities=QUANTITIES) for each in weights_of(self.attention))
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Looks]:
         normed = self.attention_norm(features)
-        attended, weights = self.attention(normed, normed)
+        attended, looks = self.attention.looks(normed, normed)
         features = features + self.dropout(attended)
-        return features + self.dropout(self.hidden(self.hidden_norm(features))), weights
+        return features + self.dropout(self.hidden(self.hidden_norm(features))), looks

@@ -62,6 +62,9 @@ class Map:
             key_labels=self.keys.name,
             form=model_pb2.MAP_FORM_EDGES if self.nested or self.edges else model_pb2.MAP_FORM_DENSE,
             features=self.feature_axis,
+            quantities=[
+                number_of(attention_pb2.Quantity, each, what="a quantity of a map") for each in self.weights.quantities
+            ],
             summary=self.summary,
         )
         if rest and rest[0].isdigit():

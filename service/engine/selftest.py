@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bundle.errors import BundleError, InputError
-from bundle.maps import WEIGHTS
+from bundle.maps import map_key, map_quantities
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from bundle.samples import Sample, read_samples
@@ -31,7 +31,7 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     rows = _rows(model, samples)
     if not rows:
         return
-    maps = frozenset((each.name, WEIGHTS) for each in model.description.maps)
+    maps = frozenset((each.name, quantity) for each, quantity in map_quantities(model.description.maps))
     query = model.seeded(Query(tuple(rows), maps))
     jobs = model.jobs(AdmittedCall(query, lambda index, event: None), itertools.count(), time.monotonic_ns())
     alone = ([job] for job in jobs)
@@ -51,8 +51,11 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
             return f"there is no output {name}"
         if difference := tolerances.difference(name, answer.outputs[name], expected, is_map=False):
             return difference
+    found = {map_key(*key): weights for key, weights in answer.maps.items()}
+    if missing := found.keys() - sample.maps.keys():
+        return f"nothing to compare {min(missing)} with"
     for name, weights in sample.maps.items():
-        actual = answer.maps.get((name, WEIGHTS))
+        actual = found.get(name)
         if actual is None:
             return f"there is no map {name}"
         for ours, theirs in ((actual.query_index, weights.query_index), (actual.key_index, weights.key_index)):

@@ -70,7 +70,14 @@ def a_gat() -> TrainedModel:
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
         (a_bahdanau, {"decoder.cross": (1, -1, 3)}),  # as many queries as steps, which chance decides
         (a_gat, {"layer.0": (3, 7), "layer.1": (1, 7)}),  # two edges, their opposites, a loop a node
-        (a_vit, {"encoder.0.self": (2, 17, 17), "encoder.1.self": (2, 17, 17)}),
+        (
+            a_vit,
+            {
+                f"encoder.{layer}.self{quantity}": (2, 17, 17)
+                for layer in range(2)
+                for quantity in ("", ":scores", ":norms")
+            },
+        ),
     ],
 )
 def test_a_published_model(

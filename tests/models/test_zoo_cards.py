@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image as Picture
 
-from bundle.maps import bound_maps, canonical, cut, nested_mask_name
+from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
 from bundle.v1 import bundle_pb2
 from bundle.values import Graph, Image, Instance, Text
 from export.interface import map_binding
@@ -56,7 +56,8 @@ def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_s
     batch = card.collate(rows)
     answer = small.make(name).float()(**{key: torch.from_numpy(array) for key, array in batch.items()})
     assert set(answer.outputs) == {each.name for each in description.outputs}
-    assert list(answer.maps) == [each.name for each in description.maps] == list(card.map_axes)
+    assert list(answer.maps) == [map_key(each.name, quantity) for each, quantity in map_quantities(description.maps)]
+    assert [each.name for each in description.maps] == list(card.map_axes)
     for each in description.maps:
         whole = canonical(answer.maps[each.name].numpy(), card.map_axes[each.name])
         assert whole.shape[1] == each.heads
@@ -86,7 +87,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
     assert answer.outputs["logits"].shape == (4, 3)
     assert list(answer.maps) == [each.name for each in card.description.maps] == list(card.edges)
     bundle = card.bundle()
-    bundle.maps.extend(map_binding(card, name, "main") for name in answer.maps)
+    bundle.maps.extend(map_binding(card, name, WEIGHTS, "main") for name in answer.maps)
     found = {name: tensor.numpy() for name, tensor in {**answer.maps, **answer.edges}.items()}
     for bound in bound_maps(bundle, "main", card.bound()).values():
         first, second = bound.rows(found, rows)

@@ -51,9 +51,10 @@ def test_an_image_is_answered_the_same_in_any_company(count: int) -> None:
     batched = model(pixels=pixels)
     for row in range(count):
         small.same(model(pixels=pixels[row : row + 1]), batched, row)
-    for weights in batched.maps.values():
+    for name, weights in batched.maps.items():
         assert weights.shape == (count, 2, 7, 7)
-        assert torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-12)
+        if ":" not in name:
+            assert torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["han", "bahdanau"])

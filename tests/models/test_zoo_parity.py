@@ -69,9 +69,9 @@ def weights_of(theirs: nn.TransformerEncoderLayer, features: Tensor) -> Tensor:
 def test_a_block_of_the_vision_transformer_equals_torchs() -> None:
     ours, theirs = blocks()
     features = torch.randn(2, 5, small.VIT.d_model, dtype=torch.float64)
-    output, weights = ours(features)
+    output, looks = ours(features)
     assert torch.allclose(output, theirs(features), atol=1e-10)
-    assert torch.allclose(weights, weights_of(theirs, features), atol=1e-10)
+    assert torch.allclose(looks.weights, weights_of(theirs, features), atol=1e-10)
 
 
 def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     features = torch.randn(2, 5, small.VIT.d_model, dtype=torch.float64)
     right = ScaledDot.forward
     monkeypatch.setattr(ScaledDot, "forward", lambda self, query, key, context: right(self, key, query, context))
-    assert not torch.allclose(ours(features)[1], weights_of(theirs, features), atol=1e-3)
+    assert not torch.allclose(ours(features)[1].weights, weights_of(theirs, features), atol=1e-3)
 
 
 def test_patches_are_cut_row_by_row() -> None:

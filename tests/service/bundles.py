@@ -190,7 +190,11 @@ def tiny_answer(ids: Array) -> Sample:
     """Answer as the classifier of texts does."""
     features, layers = tiny_layers(ids)
     pool = softmax((features @ QUERY)[:, 0])
-    maps = {f"encoder.{layer}.self": MapWeights(_float32(each["attention"])) for layer, each in enumerate(layers)}
+    maps = {
+        f"encoder.{layer}.self{quantity}": MapWeights(_float32(each[output]))
+        for layer, each in enumerate(layers)
+        for quantity, output in (("", "attention"), (":scores", "scores"), (":norms", "norms"))
+    }
     maps["pool"] = MapWeights(_float32(pool[np.newaxis, np.newaxis]))
     outputs = {"logits": pool @ features @ CLASSES, "features": features, "tags": features @ CLASSES}
     return Sample({"ids": ids}, {name: _float32(each) for name, each in outputs.items()}, maps)
@@ -508,18 +512,21 @@ agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] m
     return _write(repository, bundle, files, examples, samples, version)
 
 
-def echo_steps(ids: Array, tokens: Sequence[int]) -> tuple[list[Array], list[Array], list[Array]]:
-    """Run the generating model on the tokens put in: scores, and both maps' rows, of every step."""
+def echo_steps(ids: Array, tokens: Sequence[int]) -> tuple[list[Array], list[Array], list[Array], list[Array]]:
+    """Run the generating model on the tokens put in: scores of tokens, both maps' rows, and those of the cross map
+    before alignment, of every step.
+    """
     memory = EMBEDDING[ids].astype(np.float64)
     state, past = np.tanh(memory.sum(0)), np.zeros((0, WIDTH))
-    scores, cross, own = [], [], []
+    scores, cross, own, looks = [], [], [], []
     for token in tokens:
         past = np.concatenate([past, EMBEDDING[token][np.newaxis]])
         state = np.tanh(state @ CARRY + EMBEDDING[token] @ MIX)
         own.append(softmax(past @ state))
-        cross.append(softmax(memory @ state))
+        looks.append(memory @ state)
+        cross.append(softmax(looks[-1]))
         scores.append((cross[-1] @ memory + own[-1] @ past + state) @ CHOICES)
-    return scores, cross, own
+    return scores, cross, own, looks
 
 
 def log_probabilities(ids: Array, tokens: Sequence[int]) -> Array:
@@ -544,7 +551,7 @@ def echo_answer(ids: Array, longest: int = MOST_NEW_TOKENS) -> Sample:
 
 def echo_maps(ids: Array, tokens: Sequence[int]) -> dict[str, MapWeights]:
     """Give the maps of the generating model for a sequence put out."""
-    _, cross, own = echo_steps(ids, [BEGIN, *tokens][: len(tokens)])
+    _, cross, own, looks = echo_steps(ids, [BEGIN, *tokens][: len(tokens)])
     square = np.zeros((1, len(own), len(own)), np.float32)
     for step, row in enumerate(own):
         square[0, step, : len(row)] = row
@@ -552,6 +559,7 @@ def echo_maps(ids: Array, tokens: Sequence[int]) -> dict[str, MapWeights]:
     return {
         "encoder.0.self": MapWeights(_float32(softmax(memory @ memory.T)[np.newaxis])),
         "decoder.0.cross": MapWeights(_float32(np.stack(cross)[np.newaxis])),
+        "decoder.0.cross:scores": MapWeights(_float32(np.stack(looks)[np.newaxis])),
         "decoder.0.self": MapWeights(square),
     }
 

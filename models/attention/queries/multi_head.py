@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from models.attention.context import Context
 from models.attention.core import Attention
 from models.attention.errors import CombinationError, ShapeError, require_axes, require_features
+from models.attention.looks import Looks
 from models.attention.weights import Weights, weights_of
 
 
@@ -68,6 +69,25 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         context_vectors, weights = self.attention(*self.project(query, key, value), mask, context)
         return self.join(context_vectors), weights
+
+    def looks(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Tensor | None = None,
+        context: Context | None = None,
+    ) -> tuple[Tensor, Looks]:
+        """The output, and what it looked at in every quantity.
+
+        norms: ‖a_ij W_O^h (W_V^h v_j + b_V^h)‖, head by head: what key j adds to the output of query i (Kobayashi et
+        al. 2020, eq. 4). A key's transformed value is found once, not once a query.
+        """
+        queries, keys, values = self.project(query, key, value)
+        context_vectors, weights, scores = self.attention.with_scores(queries, keys, values, mask, context)
+        merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_model / heads, d_model]
+        added = (values @ merge).square().sum(-1).sqrt()  # [batch, head, key]
+        return self.join(context_vectors), Looks(weights, scores, weights.abs() * added.unsqueeze(-2))
 
     def context_vectors(
         self,

@@ -54,7 +54,8 @@ class VisionTransformer(Network):
     """Image -> classes, with the weights between all patches, in every layer and head.
 
     Shapes: pixels float32 [batch, channel, row, column] -> logits [batch, class],
-        maps `encoder.<layer>.self` [batch, head, 1 + patch, 1 + patch]; entry 0 is the class token.
+        maps `encoder.<layer>.self` [batch, head, 1 + patch, 1 + patch], with scores and norms; entry 0 is the class
+        token.
     """
 
     def __init__(self, config: VitConfig) -> None:
@@ -76,9 +77,10 @@ class VisionTransformer(Network):
         patches = self.project(cut(tensors["pixels"], self.config.patch))
         features = torch.cat([self.class_token.expand(patches.shape[0], -1, -1), patches], dim=1)
         features = self.dropout(features + self.position)
-        maps = {}
+        maps: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
-            features, maps[f"encoder.{number}.self"] = layer(features)
+            features, looks = layer(features)
+            maps |= looks.maps(f"encoder.{number}.self")
         return Answer({"logits": self.classify(self.norm(features[:, 0]))}, maps)
 
 
@@ -89,7 +91,7 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
     patches = image.patches(config.patch, leading=("class",))
     maps = {
         f"encoder.{number}.self": map_of(
-            layer.get_submodule("attention"),
+            layer,
             "self",
             queries=patches,
             keys=patches,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.maps import WEIGHTS
+from bundle.maps import WEIGHTS, map_key
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from limelight.v1.attention_pb2 import QUANTITY_SCORES, QUANTITY_WEIGHTS
@@ -46,8 +46,9 @@ def assert_sequence(answer: Answer, source: list[int], sequence: Sequence) -> No
     for place, (token, found) in enumerate(zip(tokens, sequence.log_probabilities, strict=True)):
         expected = bundles.log_probabilities(np.array(source), tokens[:place])[token]
         assert found == pytest.approx(expected, abs=1e-3)
-    for name, weights in bundles.echo_maps(np.array(source), tokens).items():
-        assert_map(answer.maps[name, WEIGHTS], weights)
+    expected_maps = bundles.echo_maps(np.array(source), tokens)
+    for name, quantity in answer.maps:
+        assert_map(answer.maps[name, quantity], expected_maps[map_key(name, quantity)])
     labels = answer.labels["output"]
     assert labels.size == len(tokens) == len(labels.texts) == len(labels.starts) == len(labels.ends)
     assert tuple(labels.ids) == tokens

@@ -1,0 +1,25 @@
+"""What an attention looks at, in every quantity that people ask for: weights, scores, norms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+QUANTITIES = ("scores", "norms")  # beside weights
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Three tensors [batch, head, query, key].
+
+    weights: what values are multiplied by. scores: before alignment, with the dtype's lowest number where no attention
+    is possible. norms: of each weighted, transformed value (Kobayashi et al. 2020, eq. 4).
+    """
+
+    weights: Tensor
+    scores: Tensor
+    norms: Tensor
+
+    def maps(self, name: str) -> Mapping[str, Tensor]:
+        """All three by the names that a network's answer has for the map `name`."""
+        return {name: self.weights, f"{name}:scores": self.scores, f"{name}:norms": self.norms}

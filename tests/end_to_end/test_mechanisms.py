@@ -4,9 +4,10 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import limelight
 from bundle.values import Instance
 from export.pipeline import export_model
 from export.samples import make_samples
-from export.together import graphs_together
+from export.together import MOST, graphs_together
 from models.cards.card import TrainedModel, TrainingData
 from models.catalogue.registry import MECHANISMS
 from models.training.session import slug
@@ -29,6 +30,7 @@ from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
 PROCESSES = 2
+SHARES = range(0, len(SERVED), MOST)
 
 
 def trained(name: str) -> TrainedModel:
@@ -49,26 +51,54 @@ def models() -> dict[str, TrainedModel]:
     return {name: trained(name) for name in SERVED}
 
 
+@dataclass(frozen=True)
+class Exports:
+    """A repository that fills, a share of the mechanisms at a time."""
+
+    repository: Path
+    shares: Sequence[Future[None]]
+
+
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exports]:
     repository = tmp_path_factory.mktemp("mechanisms")
     # In processes of their own: tracing takes one core, and pytest would collect thousands of PyTorch's log lines.
     names = sorted(SERVED, key=lambda name: SERVED[name].task)
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as exporters:
-        shares = [exporters.submit(export_all, names[place::PROCESSES], repository) for place in range(PROCESSES)]
-        for share in shares:
-            share.result()
-    with serving(repository, lanes=2) as running, limelight.Client(running.server.address, timeout=60) as client:
-        yield client
+    with ProcessPoolExecutor(PROCESSES, get_context("spawn"), initializer=prepare_to_trace) as exporters:
+        shares = [exporters.submit(export_all, names[begin : begin + MOST], repository) for begin in SHARES]
+        yield Exports(repository, shares)
+
+
+def prepare_to_trace() -> None:
+    """One thread a process, and no search for garbage: an export keeps a million objects alive, and little else."""
+    torch.set_num_threads(1)
+    gc.disable()
 
 
 def export_all(names: list[str], repository: Path) -> None:
     """Export models as ever, but for tracing: those with the same inputs are traced together and cut apart."""
-    torch.set_num_threads(1)
     models = {name: trained(name) for name in names}
     graphs = graphs_together({name: (each.model, each.card) for name, each in models.items()})
     for name, each in models.items():
         export_model(each, repository, graphs=[graphs[name]])
+    gc.collect()
+
+
+@pytest.mark.parametrize("share", range(len(SHARES)))
+def test_a_share_of_the_mechanisms_is_exported(share: int, exports: Exports) -> None:
+    """Each has a time limit of its own: on a busy machine all of them together take minutes."""
+    exports.shares[share].result()
+
+
+@pytest.fixture(scope="module")
+def client(exports: Exports) -> Iterator[limelight.Client]:
+    for share in exports.shares:
+        share.result()
+    with (
+        serving(exports.repository, lanes=2) as running,
+        limelight.Client(running.server.address, timeout=60) as client,
+    ):
+        yield client
 
 
 def test_one_repository_serves_every_mechanism(client: limelight.Client) -> None:

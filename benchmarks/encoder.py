@@ -7,15 +7,19 @@ import torch
 from torch import Tensor, nn
 
 from bundle.names import BUNDLE_FILE
-from bundle.v1 import bundle_pb2
 from bundle.values import TensorValue
 from export import export_model
-from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.attention import Attention, masks
 from models.attention.align.soft import Softmax
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score.dot import ScaledDot
-from models.cards.card import Card, TrainedModel
+from models.cards.card import Card, TrainedModel, TrainingData
+from models.cards.describe import describe
+from models.cards.inputs import TensorInput, TensorSpec
+from models.cards.labels import LabelSet
+from models.cards.maps import map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Taxonomy
 from models.network import Answer, Network
 
 NAME = "encoder"
@@ -75,62 +79,29 @@ class Encoder(Network):
         return Answer({"logits": self.classes((features * real).sum(1) / real.sum(1))}, maps)
 
 
-def card(config: EncoderConfig) -> Card:
+def card(network: Encoder) -> Card:
     """The description: the input is a tensor of token ids, so that only serving is measured and no tokenizer."""
-    tokens = model_pb2.TensorDescription(
+    ids = TensorSpec(
         name="token_ids",
-        data_type=values_pb2.DATA_TYPE_INT64,
-        dimensions=[model_pb2.Dimension(name="token", maximum=LONGEST)],
-        pad_value=0,
+        data_type="int64",
+        dimensions={"token": LONGEST},
         mask="token_mask",
         minimum=1,
         maximum=VOCABULARY - 1,
     )
-    maps = [
-        model_pb2.MapDescription(
-            name=f"encoder.{layer}.self",
-            stack="encoder",
-            layer=layer,
-            kind=attention_pb2.MAP_KIND_SELF,
-            normalised=True,
-            heads=config.heads,
-            query_labels="tokens",
-            key_labels="tokens",
-            form=model_pb2.MAP_FORM_DENSE,
-        )
-        for layer in range(config.layers)
-    ]
-    description = model_pb2.ModelDescription(
+    tokens = LabelSet(name="tokens", kind="tokens", input="token_ids", tensor="token_ids", dimension="token")
+    return describe(
         name=NAME,
         title="Transformer encoder",
         summary="Random weights; made to measure serving.",
-        task=model_pb2.TASK_CLASSIFICATION,
-        inputs=[model_pb2.InputDescription(name="token_ids", kind=model_pb2.INPUT_KIND_TENSOR, tensors=[tokens])],
-        outputs=[
-            model_pb2.OutputDescription(
-                name="logits",
-                data_type=values_pb2.DATA_TYPE_FLOAT32,
-                dimensions=[model_pb2.Dimension(name="class", size=2)],
-            )
-        ],
-        result=model_pb2.ResultDescription(
-            classes=model_pb2.ClassesDescription(
-                output="logits", labels=["no", "yes"], activation=model_pb2.ACTIVATION_SOFTMAX
-            )
-        ),
-        maps=maps,
-        label_sets=[
-            model_pb2.LabelSetDescription(
-                name="tokens",
-                kind=attention_pb2.LABEL_KIND_TOKENS,
-                input="token_ids",
-                tensor="token_ids",
-                dimension="token",
-            )
-        ],
+        inputs=[TensorInput(name="token_ids", summary="Ids of tokens.", tensor=ids)],
+        results=[Classes(labels=["no", "yes"])],
+        maps={
+            f"encoder.{number}.self": map_of(layer.get_submodule("attention"), "self", queries=tokens, keys=tokens)
+            for number, layer in enumerate(network.layers)
+        },
+        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
     )
-    axes = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY)
-    return Card(description=description, map_axes={each.name: axes for each in maps})
 
 
 def make_repository(folder: Path) -> Path:
@@ -140,8 +111,6 @@ def make_repository(folder: Path) -> Path:
         torch.manual_seed(0)
         model = Encoder(EncoderConfig()).eval().requires_grad_(False)
         examples = tuple({"token_ids": TensorValue(torch.randint(1, VOCABULARY, (size,)).numpy())} for size in (5, 12))
-        trained = TrainedModel(
-            model, card(EncoderConfig()), examples, model_pb2.TrainingData(name="none", summary="Random weights."), ()
-        )
+        trained = TrainedModel(model, card(model), examples, TrainingData(name="none", summary="Random weights."), ())
         export_model(trained, folder, version=1)
     return version

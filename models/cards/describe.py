@@ -73,7 +73,7 @@ def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping
     found: dict[str, LabelSet] = {}
     of_inputs = [each for owner in inputs for each in owner.label_sets]
     of_results = [each for owner in results for each in owner.label_sets]
-    of_maps = [each for one in maps.values() for each in (one.queries, one.keys)]
+    of_maps = [each for one in maps.values() for each in one.label_sets]
     for each in (*of_inputs, *of_results, *of_maps):
         if found.setdefault(each.name, each) != each:
             raise ValueError(f"two different label sets are called {each.name}")

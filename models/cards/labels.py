@@ -17,6 +17,8 @@ LabelKind = Literal[
     "representations",
     "latents",
     "slots",
+    "heads",
+    "features",
     "one",
 ]
 

@@ -23,7 +23,8 @@ class Map:
 
     weights: what the attention says of them. features: size of the values, which is that of the feature axis where
     there is one. nested: keys are those of their query, [batch, head, query, key of it]. edges: for [edge, head], the
-    names in `Answer.edges` of each edge's query and key. part: a row is a part of a distribution (over a document, of
+    names in `Answer.edges` of each edge's query and key. of_heads, of_features: what those axes count, where their
+    entries have names. part: a row is a part of a distribution (over a document, of
     which a sentence is shown), so it does not sum to 1.
     """
 
@@ -34,8 +35,16 @@ class Map:
     features: int = 0
     nested: bool = False
     edges: tuple[str, str] | None = None
+    of_heads: LabelSet | None = None
+    of_features: LabelSet | None = None
     part: bool = False
     summary: str = ""
+
+    @property
+    def label_sets(self) -> tuple[LabelSet, ...]:
+        """What its axes count."""
+        named = (each for each in (self.of_heads, self.of_features) if each is not None)
+        return (self.queries, self.keys, *named)
 
     @property
     def feature_axis(self) -> int:
@@ -60,6 +69,8 @@ class Map:
             heads=self.weights.heads,
             query_labels=self.queries.name,
             key_labels=self.keys.name,
+            head_labels="" if self.of_heads is None else self.of_heads.name,
+            feature_labels="" if self.of_features is None else self.of_features.name,
             form=model_pb2.MAP_FORM_EDGES if self.nested or self.edges else model_pb2.MAP_FORM_DENSE,
             features=self.feature_axis,
             quantities=[
@@ -81,6 +92,8 @@ def map_of(
     features: int = 0,
     nested: bool = False,
     edges: tuple[str, str] | None = None,
+    of_heads: LabelSet | None = None,
+    of_features: LabelSet | None = None,
     part: bool = False,
     summary: str = "",
 ) -> Map:
@@ -96,6 +109,8 @@ def map_of(
         features=features,
         nested=nested,
         edges=edges,
+        of_heads=of_heads,
+        of_features=of_features,
         part=part,
         summary=summary,
     )

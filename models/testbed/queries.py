@@ -27,11 +27,18 @@ class OneMap(Reader):
     """A reader around one module, with one map: who asks (one query for the text, where it is not said), the tokens."""
 
     def __init__(
-        self, *, module: nn.Module, d: int, query: str, queries: LabelSet = TEXT, kind: MapKind = "pool"
+        self,
+        *,
+        module: nn.Module,
+        d: int,
+        query: str,
+        queries: LabelSet = TEXT,
+        kind: MapKind = "pool",
+        of_heads: LabelSet | None = None,
     ) -> None:
         super().__init__()
         self.module, self.query = module, query
-        self.maps = {ATTENTION: map_of(module, kind, queries=queries, keys=TOKENS, features=d)}
+        self.maps = {ATTENTION: map_of(module, kind, queries=queries, keys=TOKENS, features=d, of_heads=of_heads)}
 
 
 class Asked(OneMap):
@@ -131,10 +138,10 @@ class SelfPooled(OneMap):
 
 
 class SelfAttending(OneMap):
-    """Every token asks, and what they become is averaged (H3)."""
+    """Every token asks, and what they become is averaged (H3). of_heads: names of its heads, where they differ."""
 
-    def __init__(self, *, module: nn.Module, d: int) -> None:
-        super().__init__(module=module, d=d, query="self-attentive", queries=TOKENS, kind="self")
+    def __init__(self, *, module: nn.Module, d: int, of_heads: LabelSet | None = None) -> None:
+        super().__init__(module=module, d=d, query="self-attentive", queries=TOKENS, kind="self", of_heads=of_heads)
 
     def forward(self, features: Tensor, mask: Tensor, noise: Tensor | None = None) -> Read:
         vectors, weights = self.module(features, self.allowed(mask))

@@ -18,7 +18,7 @@ from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
 from models.attention.queries.transforms import MixContext
 from models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, Score, SelfAttentive
-from models.cards.labels import numbered
+from models.cards.labels import LabelSet, numbered
 from models.tasks.heads import Scores
 from models.testbed import sentence as sentences
 from models.testbed.form import Built, ServedForm, read_by
@@ -108,7 +108,10 @@ def syntactic() -> ServedForm:
         size = texts.d // HEADS
         scores = [BiasedGeneral(d_q=size, d_k=size), *(ScaledDot() for _ in range(HEADS - 1))]
         heads = MultiHead(attention=Attention(score=PerHead(scores=scores)), d_model=texts.d, heads=HEADS)
-        return SelfAttending(module=self_attention(texts, heads, maps=False), d=texts.d)
+        named = LabelSet(
+            name="heads", kind="heads", names=("syntax", *(f"free {number}" for number in range(1, HEADS)))
+        )
+        return SelfAttending(module=self_attention(texts, heads, maps=False), d=texts.d, of_heads=named)
 
     return read_by(made, score=SCALED, multiplicity="multi-head")
 

@@ -125,6 +125,13 @@ def test_what_is_served_is_what_pytorch_answers_alone_and_in_a_batch(
     record_property(*proof("served", mechanism, model.model))
 
 
+def test_heads_that_differ_have_names(client: limelight.Client) -> None:
+    answer = client.attend(slug("multi-head with a syntactic head"), {"text": "the cat sat"}, heads=[0, 2])
+    looks = answer["attention"]
+    assert looks.head_labels is not None
+    assert [looks.head_labels.labels[head] for head in looks.heads] == ["syntax", "free 2"]
+
+
 def plain(instance: Instance) -> dict[str, object]:
     """An instance as a caller writes it."""
     return {

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 
+from bundle.errors import InputError
 from bundle.names import is_model_name
-from bundle.values import Instance
+from bundle.preprocess import Preprocessor
+from bundle.values import Image, Instance, Pair, Sentences, Text, Value
 from models.cards.card import Card, Metric
 from models.data import folder as files
 from models.data.dataset import DataError, Dataset, known
@@ -171,18 +173,64 @@ def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> 
 
 
 def examples(card: Card, dataset: Dataset) -> Sequence[Instance]:
-    """A few held-out instances to show, each of another class, none of them long; what forces an output is left out."""
+    """A few held-out instances to show, each of another class, none of them long; what forces an output is left out.
+
+    Every one is within the model's limits, as a server refuses the others; where none is, the first is cut until it is.
+    """
     if dataset.shown:
         return dataset.shown
     forced = "" if card.written is None else card.written.target
+    preprocessor = card.preprocessor()
     found: dict[str, Instance] = {}
     for number, example in enumerate(dataset.test):
         shown = {name: value for name, value in example.instance.items() if name != forced}
-        if len(repr(shown)) < _EXAMPLE_LENGTH or "image" in shown:
-            found.setdefault(example.label or str(number), shown)
+        kind = example.label or str(number)
+        if kind not in found and _is_short(shown) and _fits(shown, preprocessor):
+            found[kind] = shown
         if len(found) == _EXAMPLES:
             break
-    return list(found.values()) or [dataset.test[0].instance]
+    if found:
+        return list(found.values())
+    first = {name: value for name, value in dataset.test[0].instance.items() if name != forced}
+    while not (_is_short(first) and _fits(first, preprocessor)):
+        shorter = {name: halved(value) for name, value in first.items()}
+        if shorter == first:
+            break
+        first = shorter
+    return [first]
+
+
+def _is_short(instance: Instance) -> bool:
+    return len(repr(instance)) < _EXAMPLE_LENGTH or any(isinstance(value, Image) for value in instance.values())
+
+
+def _fits(instance: Instance, preprocessor: Preprocessor) -> bool:
+    """Tell whether an instance is within the model's limits."""
+    try:
+        preprocessor.row(instance)
+    except InputError:
+        return False
+    return True
+
+
+def halved(value: Value) -> Value:
+    """The first half of a text or a document; other values as they are."""
+    match value:
+        case Text(text):
+            return Text(_half(text))
+        case Pair(first, second):
+            return Pair(_half(first), _half(second))
+        case Sentences(texts) if len(texts) > 1:
+            return Sentences(texts[: len(texts) // 2])
+        case Sentences((text,)):
+            return Sentences((_half(text),))
+    return value
+
+
+def _half(text: str) -> str:
+    """The first half of the words, or of one word's characters."""
+    words = text.split()
+    return " ".join(words[: len(words) // 2]) if len(words) > 1 else text[: max(1, len(text) // 2)]
 
 
 def report(trainer: Trainer) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from models.training.stop import Interrupted, Stop
 from tests.models.runs import order, run
 
 pytestmark = pytest.mark.usefixtures("tiny")
+WORDS = {"warm": "sun", "cold": "snow"}
 
 
 @pytest.mark.parametrize("steps", [1, 6, 13])
@@ -72,6 +73,18 @@ def test_a_run_folder_holds_what_export_needs(model: str, documents: Path, pairs
     preprocessor = trained.card.preprocessor()
     assert all(preprocessor.row(example) for example in trained.examples)
     assert not [path for path in (tmp_path / "run").iterdir() if path.suffix in {".pt", ".pkl", ".bin"}]
+
+
+@pytest.mark.parametrize("short", [0, 3])
+def test_what_a_run_shows_is_within_the_models_limits(short: int, tmp_path: Path) -> None:
+    """Texts of more tokens than the model takes, but few characters: none is shown whole, for a server refuses it."""
+    long = [f"{label}\t{word} {'. ' * 80}{number}\n" for number in range(20) for label, word in WORDS.items()]
+    fitting = [f"{label}\t{word} {number}\n" for number in range(short * 10) for label, word in WORDS.items()]
+    (tmp_path / "texts.tsv").write_text("".join(long + fitting))
+    run(replace(order("mechanism", tmp_path / "texts.tsv", tmp_path / "run", epochs=1), mechanism="sparsemax"))
+    trained = load_run(tmp_path / "run")
+    assert trained.examples
+    assert all(trained.card.preprocessor().row(example) for example in trained.examples)
 
 
 def test_a_folder_in_use_and_changed_data_are_refused(documents: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ A group is what belongs together: a part of the text, an input, entries by numbe
 | `3` or `[0, 3, -1]` | these; a negative one counts from the end |
 | `range(0, 12)` or `slice(0, 12)` | from the first to before the second; a slice may also count from the end |
 | `TextSpan(0, 12)`, or a `Span` of an answer | tokens that share a character with this part of the text |
-| `"text"` or `"pair.first"` | all that come from this input, special tokens apart |
+| `"text"` or `"pair.first"` | all that come from this input, special tokens and a grid's leading entries apart |
 | a list of those | their union |
 """
 

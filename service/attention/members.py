@@ -100,12 +100,13 @@ class _Axis:
 
     @cached_property
     def _ordinary(self) -> npt.NDArray[np.bool_]:
-        """True for every entry that is no special token."""
-        return (
-            ~np.asarray(self._labels.special, dtype=bool)
-            if len(self._labels.special)
-            else np.ones(self._labels.size, bool)
-        )
+        """True for every entry that stands for a part of the input: no special token, no entry before a grid's cells."""
+        ordinary = np.ones(self._labels.size, dtype=bool)
+        if len(self._labels.special):
+            ordinary &= ~np.asarray(self._labels.special, dtype=bool)
+        if self._labels.grid is not None:
+            ordinary[: len(self._labels.grid.leading)] = False
+        return ordinary
 
     def members(self, group: Group, field: str) -> Indices:
         """Give the entries of a group, ascending."""

@@ -117,6 +117,9 @@ def test_an_input_is_all_of_its_entries_but_special_tokens() -> None:
     assert found(PAIR, *groups) == [[0, 1], [3, 4], [0, 1, 3, 4]]
     grid = Labels("patches", attention_pb2.LABEL_KIND_GRID, 4, inputs=("image",))
     assert found(grid, Group("", inputs=("image",))) == [[0, 1, 2, 3]]
+    cells = attention_pb2.Grid(rows=1, columns=3, leading=["class"])
+    led = Labels("patches", attention_pb2.LABEL_KIND_GRID, 4, inputs=("image",), grid=cells)
+    assert found(led, Group("", inputs=("image",))) == [[1, 2, 3]]
 
 
 @pytest.mark.parametrize(

@@ -172,5 +172,5 @@ class Stream:
 
 def _checked(data: bytes, options: CallOptions) -> bytes:
     if len(data) > options.limit:  # only where an axis has no limit in the model's description
-        raise TooLargeError("instances", f"the answer takes {len(data)} bytes; at most {options.limit} are allowed")
+        raise TooLargeError("instances", f"need an answer of {len(data)} bytes; at most {options.limit} are allowed")
     return data

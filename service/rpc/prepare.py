@@ -112,10 +112,10 @@ def _checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options
     if options.plan is None or predictions > options.limit:
         advice = "send fewer instances, name fewer outputs, or set max_classes"
         raise TooLargeError(
-            "instances", f"the answer takes {size} bytes; at most {options.limit} are allowed: {advice}"
+            "instances", f"need an answer of {size} bytes; at most {options.limit} are allowed: {advice}"
         )
     advice = fitting(view.maps, options.attention, options.limit, measure) or "send fewer instances, or name fewer maps"
-    raise TooLargeError("attention", f"the answer takes {size} bytes; at most {options.limit} are allowed: {advice}")
+    raise TooLargeError("attention", f"needs an answer of {size} bytes; at most {options.limit} are allowed: {advice}")
 
 
 def check_sequences(view: ModelView, options: CallOptions) -> None:

@@ -138,7 +138,7 @@ def test_the_size_of_edges_is_known_before_they_are_computed(running: Running) -
         running.stub.Attend(attend("web", *instances([big]), max_response_bytes=whole.ByteSize() // 2))
     refused = refusal(caught.value)
     assert (refused.code, refused.field) == ("RESOURCE_EXHAUSTED", "attention")
-    stated = int(refused.message.split("the answer takes ")[1].split()[0])
+    stated = int(refused.message.split("needs an answer of ")[1].split()[0])
     assert whole.ByteSize() <= stated <= 1.2 * whole.ByteSize()
 
 

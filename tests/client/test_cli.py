@@ -379,6 +379,12 @@ def test_a_document_shows_words_inside_sentences_and_sentences_by_their_own_map(
     assert "sentence\n0.6667  It rains all day\n0.3333  We stay\n" in output
 
 
+def test_a_sentence_of_several_lines_is_shown_in_one(run: Run, tmp_path: Path):
+    text, path = "It rains\n  all day. We\tstay", tmp_path / "a.png"
+    assert "sentence\n0.6667  It rains all day\n0.3333  We stay\n" in run("attend", "han", text)[1]
+    assert run("attend", "han", text, "--png", path)[0] == 0
+
+
 def test_a_generating_model_shows_a_line_an_output_token(run: Run):
     output = run("attend", "echo", "guten tag")[1]
     assert output.startswith("echo version 1: GUTEN TAG\n")

@@ -207,7 +207,8 @@ def _nested(one: Seen, own: Weights | None) -> tuple[Row, ...]:
 
 
 def _sentence(label: str, weight: float) -> Row:
-    return Row((label,), np.array([weight], np.float32), (False,), weight=weight)
+    # On one line, whatever lines it was sent in.
+    return Row((_shown(" ".join(label.split())),), np.array([weight], np.float32), (False,), weight=weight)
 
 
 def _words(

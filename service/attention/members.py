@@ -100,7 +100,7 @@ class _Axis:
 
     @cached_property
     def _ordinary(self) -> npt.NDArray[np.bool_]:
-        """True for every entry that stands for a part of the input: no special token, no entry before a grid's cells."""
+        """True for every entry but special tokens and those before the cells of a grid."""
         ordinary = np.ones(self._labels.size, dtype=bool)
         if len(self._labels.special):
             ordinary &= ~np.asarray(self._labels.special, dtype=bool)

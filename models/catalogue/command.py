@@ -23,7 +23,10 @@ def mechanisms(
     if as_json:
         typer.echo(json.dumps([m.describe() for m in found], ensure_ascii=False, indent=2))
     elif name is None:
+        width = max(len(mechanism.name) for mechanism in found)
         for mechanism in found:
-            typer.echo(f"{mechanism.row:<4} {mechanism.column:<15} {mechanism.name:<30} {mechanism.module.__name__}")
+            typer.echo(
+                f"{mechanism.row:<4} {mechanism.column:<15} {mechanism.name:<{width}} {mechanism.module.__name__}"
+            )
     else:
         typer.echo("\n\n".join(mechanism.explain() for mechanism in found))

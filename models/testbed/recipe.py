@@ -31,12 +31,14 @@ class MechanismConfig:
 
 def recipe_of(name: str) -> Recipe[MechanismConfig]:
     """The recipe of a mechanism by its name in the registry. Raises: DataError where none has it that can be served."""
-    found = {each.name: each for each in MECHANISMS if each.served}
+    found = {each.name: each for each in MECHANISMS}
+    if not name:
+        raise DataError("say which mechanism, with --mechanism; `limelight mechanisms` lists them")
     if name not in found:
-        wanted = f"there is no mechanism {name!r}" if name else "say which mechanism, with --mechanism"
-        raise DataError(f"{wanted}; `limelight mechanisms` lists them")
+        raise DataError(f"there is no mechanism {name!r}; `limelight mechanisms` lists them")
     mechanism = found[name]
-    assert mechanism.served is not None
+    if mechanism.served is None:
+        raise DataError(f"{name!r} is there to train other mechanisms with; it is no model of its own")
     task = mechanism.served.task
     builtin = {"sentence": sentences, "document": docstrings.dataset}.get(task)
     return Recipe(

@@ -156,6 +156,8 @@ def go_on(order: Order) -> tuple[Run, Dataset]:
         held = " ".join(filter(None, (run.model, run.mechanism)))
         wanted = " ".join(filter(None, (order.model, order.mechanism)))
         raise RunError(f"{order.out} holds a run of {held}, not of {wanted}")
+    if order.name not in ("", run.name):
+        raise RunError(f"{order.out} holds a run called {run.name}, and going on does not rename it")
     data = run.data
     dataset = load(data["path"], run.recipe, data["seed"], data["name"], data["licence"])
     if dataset.fingerprint != data["fingerprint"]:

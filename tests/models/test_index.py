@@ -32,7 +32,7 @@ def test_a_recipe_brings_in_no_other_model() -> None:
         ("han", "sparsemax", "only the model `mechanism` takes another"),
         ("mechanism", "", "say which mechanism"),
         ("mechanism", "soft", "there is no mechanism 'soft'"),
-        ("mechanism", "coverage penalty", "there is no mechanism 'coverage penalty'"),
+        ("mechanism", "coverage penalty", "'coverage penalty' is there to train other mechanisms with"),
     ],
 )
 def test_what_is_not_there_is_said(name: str, mechanism: str, message: str) -> None:

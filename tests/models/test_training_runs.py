@@ -98,6 +98,8 @@ def test_a_folder_in_use_and_changed_data_are_refused(documents: Path, tmp_path:
         run(replace(wanted, resume=True))
     with pytest.raises(RunError, match="holds a run of han"):
         run(replace(wanted, model="vit", resume=True))
+    with pytest.raises(RunError, match="holds a run called han, and going on does not rename it"):
+        run(replace(wanted, name="other", resume=True))
     with pytest.raises(RunError, match=r"config\.json: cannot be read"):
         run(replace(wanted, out=tmp_path / "none", resume=True))
     (tmp_path / "run" / "weights.safetensors").write_bytes(b"broken")

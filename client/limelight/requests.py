@@ -283,6 +283,8 @@ def _seeded(instance: values_pb2.Instance, seed: int | None) -> values_pb2.Insta
     """The instance with a seed; its own where there is none. The caller's own message is not changed."""
     if seed is None:
         return instance
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"a seed is from 0 to 2**64 - 1, not {seed}")
     seeded = values_pb2.Instance()
     seeded.CopyFrom(instance)
     seeded.seed = seed

@@ -186,6 +186,9 @@ def test_a_seed_is_the_instances_own(ask: Ask, server: Server):
     assert own.seed == 3, "the caller's own message is not changed"
     with pytest.raises(ValueError, match="1 seeds for 2 instances"):
         ask("predict", "scribe", instances, seed=[1])
+    for seed in (-1, 2**64):
+        with pytest.raises(ValueError, match=rf"a seed is from 0 to 2\*\*64 - 1, not {seed}"):
+            ask("predict", "scribe", instances, seed=seed)
 
 
 def test_the_seed_of_a_sample_is_told_so_that_it_can_be_repeated(ask: Ask):

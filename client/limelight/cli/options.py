@@ -65,9 +65,7 @@ Example = Annotated[
 Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut what is over the model's limits instead of refusing it.")
 ]
-Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, help="For sampling, and models that draw: the same draws the same.")
-]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For sampling, and models that draw.")]
 MaxClasses = Annotated[int, typer.Option("--max-classes", min=0, help="Most classes, the best first; 0 for all.")]
 Target = Annotated[str, typer.Option("--target", envvar="LIMELIGHT_TARGET", metavar="HOST:PORT", help="The server.")]
 Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default one.")]

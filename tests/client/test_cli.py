@@ -663,7 +663,7 @@ def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Serve
         (["attend", "scribe", "x", "--group", "0:3"], 2, "limelight: a group is NAME=PLACE, not '0:3'"),
         (["attend", "scribe", "x", "--group", "a=0-3"], 2, "limelight: '0-3' is no place of a group: .*"),
         (["generate", "han", "x", "--target-text", "y"], 2, "limelight: model 'han' takes no forced output"),
-        (["predict", "scribe", "x", "--seed", str(2**70)], 1, "limelight: .*range.*"),
+        (["predict", "scribe", "x", "--seed", str(2**70)], 1, "limelight: a seed is from 0 to .*"),
         (["bench", "scribe", "--seconds", "1", "-n", "2"], 2, "limelight: either --seconds or --requests"),
         (["bench", "nope", "x"], 1, "limelight: NOT_FOUND: .*"),
         (["frobnicate"], 2, r"limelight: No such command 'frobnicate' \(see 'limelight --help'\)"),

@@ -174,6 +174,8 @@ def _groupings(messages: Sequence[attention_pb2.Grouping], default: GroupReducti
 
 
 def _group(message: attention_pb2.Group, field: str) -> Group:
+    if len(message.name) > LONGEST_NAME:
+        raise InputError(f"{field}.name", f"has {len(message.name)} characters; at most {LONGEST_NAME} are allowed")
     group = Group(
         message.name,
         tuple(message.indices),

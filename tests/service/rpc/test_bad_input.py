@@ -400,6 +400,7 @@ CASES += [
         "attention.query_groups[0].label_set",
         ("tokens, one",),
     ),
+    Case("a group's name too long", grouped({"name": "x" * 257, "indices": [0]}), INVALID, f"{GROUPS}[0].name"),
     Case("unknown reduction", grouped({"indices": [0]}, reduction=9), INVALID, "attention.key_groups[0].reduction"),
     Case(
         "a span of what was put out",

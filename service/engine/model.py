@@ -35,6 +35,9 @@ class Runner(Protocol):
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Tell whether tokens are drawn at random for a row."""
 
+    def uncounted(self) -> "Runner":
+        """Give the same, but telling no observer: a model's own check is no request, and in no figure of latency."""
+
     def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
         """Answer a batch of one group; each list is told as soon as it is there. Raises InferenceError for all that
         is left.

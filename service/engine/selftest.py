@@ -16,7 +16,7 @@ from bundle.samples import Sample, read_samples
 from bundle.tolerance import Tolerances
 from bundle.wire import instance_from_wire
 from service.engine.jobs import AdmittedCall, Job
-from service.engine.model import Model
+from service.engine.model import Model, Runner
 from service.engine.types import Answer, Query
 from service.errors import InferenceError
 
@@ -35,9 +35,10 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     query = model.seeded(Query(tuple(rows), maps))
     jobs = model.jobs(AdmittedCall(query, lambda index, event: None), itertools.count(), time.monotonic_ns())
     alone = ([job] for job in jobs)
+    runner = model.runner.uncounted()
     for way, batches in (("alone", alone), ("in a batch", _groups(jobs))):
         for batch in batches:
-            for job, answer in _answers(model, batch):
+            for job, answer in _answers(runner, batch):
                 if difference := compare(answer, samples[job.index], tolerances):
                     raise BundleError(f"sample {job.index}, {way}, is not answered as in PyTorch: {difference}")
 
@@ -89,8 +90,8 @@ def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(groups.values())
 
 
-def _answers(model: Model, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
-    for happened in model.runner.run(jobs):
+def _answers(runner: Runner, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
+    for happened in runner.run(jobs):
         for job, event in happened:
             if isinstance(event, InferenceError):
                 raise BundleError(f"sample {job.index} cannot be answered: {event.message}")

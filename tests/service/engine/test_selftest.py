@@ -1,0 +1,30 @@
+"""A model's check of itself at load."""
+
+import pytest
+
+from bundle.reader import BundleFolder
+from service.engine.model import open_model
+from service.engine.observer import NullObserver, Stage
+from service.engine.providers import Provider
+from service.engine.selftest import check_samples
+from service.settings import Settings
+
+
+class Stages(NullObserver):
+    """Remembers the stages that it is told of."""
+
+    def __init__(self) -> None:
+        self.told: list[Stage] = []
+
+    def stage(self, model: str, stage: Stage, seconds: float) -> None:
+        self.told.append(stage)
+
+
+@pytest.mark.parametrize("name", ["tiny", "echo"])
+def test_the_check_at_load_is_in_no_figure_of_latency(
+    name: str, folders: dict[str, BundleFolder], provider: Provider
+) -> None:
+    stages = Stages()
+    model = open_model(folders[name], provider, Settings(), stages)
+    check_samples(model, folders[name])
+    assert stages.told == []

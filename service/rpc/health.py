@@ -46,12 +46,13 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         """Tell the status of a service, and again whenever it changes."""
         told = None
         while True:
-            changed = self._changed
+            # As they are before the caller is told: a stop that comes meanwhile is told in the next turn.
+            changed, stopping = self._changed, self._stopping
             response = self._response(request.service)
             if response.status != told:
                 told = response.status
                 yield response
-            if self._stopping:
+            if stopping:
                 return
             await changed.wait()
 

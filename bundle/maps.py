@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bundle.errors import BundleError
+from bundle.names import quantity_key
 from bundle.rows import BoundTensor, Labels, Row, offsets
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
@@ -35,6 +36,13 @@ class MapWeights:
     weights: Array
     query_index: Array | None = None
     key_index: Array | None = None
+
+    def has_edges_of(self, other: "MapWeights") -> bool:
+        """Tell whether both are dense, or have the same edges."""
+        pairs = ((self.query_index, other.query_index), (self.key_index, other.key_index))
+        return all(
+            ours is theirs if ours is None or theirs is None else np.array_equal(ours, theirs) for ours, theirs in pairs
+        )
 
 
 @dataclass(frozen=True)
@@ -102,7 +110,7 @@ def map_key(name: str, quantity: int) -> str:
     """Name one quantity of a map as samples, tolerances and exported graphs do: weights by the map's own name."""
     if quantity == WEIGHTS:
         return name
-    return f"{name}:{attention_pb2.Quantity.Name(quantity).removeprefix('QUANTITY_').lower()}"
+    return quantity_key(name, attention_pb2.Quantity.Name(quantity).removeprefix("QUANTITY_").lower())
 
 
 def map_quantities(

@@ -24,6 +24,11 @@ def is_version(text: str) -> bool:
     return _VERSION.fullmatch(text) is not None
 
 
+def quantity_key(name: str, quantity: str) -> str:
+    """Name a quantity of a map beside its weights, which go by the map's own name: `encoder.0.self:scores`."""
+    return f"{name}:{quantity}"
+
+
 def check_file_name(name: str) -> None:
     """Raise BundleError unless a file name is relative, plain and inside its folder."""
     parts = PurePosixPath(name).parts

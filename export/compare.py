@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bundle.maps import MapWeights
 from bundle.tolerance import Tolerances, default_tolerances
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
@@ -34,7 +33,7 @@ class Comparison:
         for name, array in expected.outputs.items():
             self.arrays(name, actual.outputs[name], array, case)
         for name, weights in expected.maps.items():
-            if not _same_edges(actual.maps[name], weights):
+            if not actual.maps[name].has_edges_of(weights):
                 raise ExportError(f"the exported graph gives the map {name} other edges than PyTorch does ({case})")
             self.arrays(name, actual.maps[name].weights, weights.weights, case, is_map=True)
 
@@ -45,7 +44,7 @@ class Comparison:
         """
         pairs = [(name, padded.outputs[name], array, False) for name, array in alone.outputs.items()]
         for name, each in alone.maps.items():
-            if not _same_edges(padded.maps[name], each):
+            if not padded.maps[name].has_edges_of(each):
                 raise ExportError(f"the model itself gives the map {name} other edges in a batch than alone ({case})")
             pairs.append((name, padded.maps[name].weights, each.weights, True))
         for name, actual, expected, is_map in pairs:
@@ -77,12 +76,3 @@ class Comparison:
             )
             for name, seen in self._seen.items()
         ]
-
-
-def _same_edges(first: MapWeights, second: MapWeights) -> bool:
-    for ours, theirs in ((first.query_index, second.query_index), (first.key_index, second.key_index)):
-        if (ours is None) != (theirs is None) or (
-            ours is not None and theirs is not None and not np.array_equal(ours, theirs)
-        ):
-            return False
-    return True

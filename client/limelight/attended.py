@@ -12,8 +12,23 @@ from limelight.predictions import Prediction, read_prediction
 from limelight.v1 import service_pb2, values_pb2
 
 
+class _Maps:
+    """What has maps: by name, one after the other, and how many."""
+
+    maps: tuple[AttentionMap, ...]
+
+    def __getitem__(self, name: str) -> AttentionMap:
+        return find(self.maps, name)
+
+    def __iter__(self) -> Iterator[AttentionMap]:
+        return iter(self.maps)
+
+    def __len__(self) -> int:
+        return len(self.maps)
+
+
 @dataclass(frozen=True, eq=False)
-class SequenceAttention:
+class SequenceAttention(_Maps):
     """The attention behind one of several sequences: those maps alone that its tokens decide."""
 
     sequence: int
@@ -22,18 +37,9 @@ class SequenceAttention:
     label_sets: Mapping[str, LabelSet]
     """By name: its own, and those that it shares with the best sequence."""
 
-    def __getitem__(self, name: str) -> AttentionMap:
-        return find(self.maps, name)
-
-    def __iter__(self) -> Iterator[AttentionMap]:
-        return iter(self.maps)
-
-    def __len__(self) -> int:
-        return len(self.maps)
-
 
 @dataclass(frozen=True, eq=False)
-class Attended:
+class Attended(_Maps):
     """One instance's answer and the weights behind it. `attended["encoder.0.self"]` is the map of that name."""
 
     prediction: Prediction
@@ -41,15 +47,6 @@ class Attended:
     """In the order of the model's description; for a generating model, of the best sequence."""
     other_sequences: tuple[SequenceAttention, ...] = ()
     """The maps of the other sequences, as many as `sequences` asked for."""
-
-    def __getitem__(self, name: str) -> AttentionMap:
-        return find(self.maps, name)
-
-    def __iter__(self) -> Iterator[AttentionMap]:
-        return iter(self.maps)
-
-    def __len__(self) -> int:
-        return len(self.maps)
 
     @property
     def label_sets(self) -> Mapping[str, LabelSet]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from bundle.names import quantity_key
+
 QUANTITIES = ("scores", "norms")  # beside weights
 
 
@@ -22,4 +24,4 @@ class Looks:
 
     def maps(self, name: str) -> Mapping[str, Tensor]:
         """All three by the names that a network's answer has for the map `name`."""
-        return {name: self.weights, f"{name}:scores": self.scores, f"{name}:norms": self.norms}
+        return {name: self.weights, **{quantity_key(name, each): getattr(self, each) for each in QUANTITIES}}

@@ -50,7 +50,18 @@ class Reader(nn.Module):
             return int(self(torch.zeros(1, 2, d), torch.ones(1, 2, dtype=torch.bool))[0].shape[-1])
 
 
-class Pooled(Reader):
+class FeatureReader(Reader):
+    """A reader around one attention over features."""
+
+    module: FeatureAttention
+
+    @property
+    def attention(self) -> Attention:
+        """The mechanism."""
+        return self.module.attention
+
+
+class Pooled(FeatureReader):
     """One look at the text: a specialised query, the average of its features, pools them (BF §3.3.1, H2).
 
     q = W_q mean(F), or none where the score reads none;  c, a = attention(q, W_K F, W_V F)
@@ -65,11 +76,6 @@ class Pooled(Reader):
         rows = attention.align.rows
         queries = TEXT if rows == 1 else numbered("filters", "latents", "filter", rows)
         self.maps = {ATTENTION: map_of(attention, "pool", queries=queries, keys=TOKENS, features=d)}
-
-    @property
-    def attention(self) -> Attention:
-        """The mechanism."""
-        return self.module.attention
 
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None
@@ -93,7 +99,7 @@ class Pooled(Reader):
         return self.attention.align.signals(self.attention.score(query, key, context), keys, context)
 
 
-class EachToken(Reader):
+class EachToken(FeatureReader):
     """Every token looks at the text, and what they saw is averaged (self-attention, BF eq. 35–37, H3).
 
     q_i = W_Q f_i;  c_i, a_i = attention(q_i, W_K F, W_V F);  c = mean_i c_i
@@ -109,11 +115,6 @@ class EachToken(Reader):
         self.module = FeatureAttention(attention=attention, d_f=d, d_k=d, d_v=d)
         self.noise_steps = 2 if "query_noise" in attention.align.context_fields else None
         self.maps = {ATTENTION: map_of(attention, "self", queries=TOKENS, keys=TOKENS, features=d)}
-
-    @property
-    def attention(self) -> Attention:
-        """The mechanism."""
-        return self.module.attention
 
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None
@@ -137,7 +138,7 @@ class EachToken(Reader):
         return self.attention.align.signals(self.attention.score(query, key, context), pairs_of(mask), context)
 
 
-class Stepwise(Reader):
+class Stepwise(FeatureReader):
     """Three looks one after the other, each knowing where the others were (as a decoder would).
 
     q_t = W_q mean(F) + p_t;  c_t, a_t = attention(q_t, W_K F, W_V F; a_{t-1}, c_{t-1}, Σ_{s<t} a_s)
@@ -154,11 +155,6 @@ class Stepwise(Reader):
         self.noise_steps = STEPS if "noise" in attention.align.context_fields else None
         looks = numbered("looks", "hops", "look", STEPS)
         self.maps = {ATTENTION: map_of(attention, "pool", queries=looks, keys=TOKENS, features=d)}
-
-    @property
-    def attention(self) -> Attention:
-        """The mechanism."""
-        return self.module.attention
 
     def forward(
         self, features: Tensor, mask: Tensor, noise: Tensor | None = None

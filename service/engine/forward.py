@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,7 +15,7 @@ from bundle.values import Array
 from limelight.v1 import model_pb2
 from service.engine.jobs import Job, RowEvent
 from service.engine.noise import Noise
-from service.engine.observer import NullObserver, Observer, Stage
+from service.engine.observer import Observed, Observer, Stage
 from service.engine.sessions import Session
 from service.engine.types import Answer, GenerationSettings, MapKey, Timing
 
@@ -87,7 +86,7 @@ class _Run:
     fetched: tuple[str, ...]
 
 
-class Forward:
+class Forward(Observed):
     """A model that answers in one pass. Where its first graph lacks a map, the graph that has it runs too, or instead.
 
     Raises: BundleError where an output is in no graph.
@@ -107,12 +106,6 @@ class Forward:
             raise BundleError(f"the graph {bundle.graphs[0].name} does not put out {sorted(missing)}")
         # Bounded: which maps are asked for is up to callers.
         self._runs = lru_cache(maxsize=128)(self._choose)
-
-    def uncounted(self) -> "Forward":
-        """Give the same runner, telling no observer."""
-        same = copy(self)
-        same._observer = NullObserver()
-        return same
 
     def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
         """Give what rows of one batch have in common: the graphs that run, and the optional tensors."""

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +14,7 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.forward import Feeds
 from service.engine.jobs import Event, Job, RowEvent
-from service.engine.observer import NullObserver, Observer, Stage
+from service.engine.observer import Observed, Observer, Stage
 from service.engine.search import (
     BeamSearch,
     Ending,
@@ -44,7 +43,7 @@ from service.engine.writing import Writer
 from service.errors import DeadlineError, InferenceError
 
 
-class Generating:
+class Generating(Observed):
     """A model that puts out tokens one by one.
 
     Raises: BundleError where the generation refers to inputs or outputs that the graphs lack.
@@ -85,12 +84,6 @@ class Generating:
         self.graph = "+".join(each.name for each in (self.encoder, self.step) if each)
         self._model = bundle.description.name
         self._observer = observer
-
-    def uncounted(self) -> "Generating":
-        """Give the same runner, telling no observer."""
-        same = copy(self)
-        same._observer = NullObserver()
-        return same
 
     def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
         """Give what rows of one batch have in common: the optional tensors that the graphs take."""

@@ -36,7 +36,7 @@ class Runner(Protocol):
         """Tell whether tokens are drawn at random for a row."""
 
     def uncounted(self) -> "Runner":
-        """Give the same, but telling no observer: a model's own check is no request, and in no figure of latency."""
+        """Give the same, telling no observer."""
 
     def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
         """Answer a batch of one group; each list is told as soon as it is there. Raises InferenceError for all that

@@ -1,7 +1,8 @@
 """What the engine tells whoever counts: metrics hang on here, and the engine knows nothing of them."""
 
+from copy import copy
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, Self
 
 
 class Stage(StrEnum):
@@ -51,6 +52,18 @@ class Observer(Protocol):
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
         """A version of a model was loaded, or refused (then without a digest)."""
+
+
+class Observed:
+    """What tells an observer of its stages."""
+
+    _observer: Observer
+
+    def uncounted(self) -> Self:
+        """Give the same, telling no observer: a model's own check is no request, and in no figure of latency."""
+        same = copy(self)
+        same._observer = NullObserver()
+        return same
 
 
 class NullObserver:

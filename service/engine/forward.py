@@ -116,7 +116,7 @@ class Forward(Observed):
         """Nothing is generated."""
         return False
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Answer a batch, all rows at once."""
         started = time.monotonic_ns()
         maps = jobs[0].call.query.maps
@@ -131,7 +131,7 @@ class Forward(Observed):
             before = time.monotonic_ns()
             feeds = run.feeds.batch(jobs)
             between = time.monotonic_ns()
-            fetched = dict(zip(run.fetched, run.session.run(run.fetched, feeds), strict=True))
+            fetched = dict(zip(run.fetched, run.session.run(run.fetched, feeds, wide=wide), strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:

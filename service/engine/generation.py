@@ -93,7 +93,7 @@ class Generating(Observed):
         """Tell whether tokens are drawn at random: a forced target leaves nothing to draw."""
         return generation.draws and self.generation.target_tensor not in row.tensors
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Generate for all rows together; after each step, tell its tokens and the rows that ended."""
         started = time.monotonic_ns()
         decoding = _Decoding(self, jobs, started)
@@ -238,7 +238,7 @@ class _Decoding:
         newest = next(iter((*move.live, *move.ended)), None)
         if newest is None and not row.ended:
             return [InferenceError("the model gives no token any probability")]
-        if row.job.call.steps and newest is not None and newest.length == step + 1:
+        if row.job.call.tell is not None and newest is not None and newest.length == step + 1:
             maps = self._trace.step_maps(row.job.call.query.maps, row.job.row, step, row.firsts[-1] + newest.place)
             text = self._model.writer.token(newest.token)
             delta = row.text.add(newest.token)

@@ -38,9 +38,11 @@ class Runner(Protocol):
     def uncounted(self) -> "Runner":
         """Give the same, telling no observer."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Answer a batch of one group; each list is told as soon as it is there. Raises InferenceError for all that
         is left.
+
+        wide: it may use every core, for nothing else runs.
         """
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
-from service.engine.jobs import AdmittedCall
+from service.engine.jobs import unheard
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.providers import Provider, choose_provider
@@ -40,9 +40,9 @@ def weights_of(*names: str) -> frozenset[MapKey]:
     return frozenset((name, WEIGHTS) for name in names)
 
 
-def run_together(model: Model, query: Query, *, steps: bool = False) -> list[Answer]:
+def run_together(model: Model, query: Query) -> list[Answer]:
     """Answer all rows of a query in one batch, without lanes."""
-    call = AdmittedCall(model.seeded(query), lambda index, event: None, steps)
+    call = unheard(model.seeded(query))
     answers: dict[int, Answer] = {}
     for happened in model.runner.run(model.jobs(call, itertools.count(), time.monotonic_ns())):
         for job, event in happened:

@@ -13,7 +13,7 @@ from bundle.maps import WEIGHTS, map_key
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from limelight.v1.attention_pb2 import QUANTITY_SCORES, QUANTITY_WEIGHTS
-from service.engine.jobs import AdmittedCall, RowEvent
+from service.engine.jobs import AdmittedCall, RowEvent, unheard
 from service.engine.model import Model
 from service.engine.trace import Trace
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
@@ -196,7 +196,7 @@ def test_steps_are_told_one_by_one_and_are_the_rows_of_the_answer(
     model: Model, folders: dict[str, BundleFolder]
 ) -> None:
     query = Query(rows_of(folders, [3, 4, 5]), MAPS)
-    call = AdmittedCall(model.seeded(query), lambda index, event: None, steps=True)
+    call = unheard(model.seeded(query), lambda step: step)
     told = [event for happened in model.runner.run(jobs(model, call)) for _, event in happened]
     steps, answer = [each for each in told if isinstance(each, Step)], told[-1]
     assert isinstance(answer, Answer)
@@ -212,8 +212,8 @@ def test_a_row_whose_deadline_passes_leaves_the_batch_between_two_steps(
     model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = rows_of(folders, [3, 4], [6, 7, 8, 9])
-    late = AdmittedCall(model.seeded(Query(rows[:1], MAPS, deadline=100.0)), lambda index, event: None)
-    other = AdmittedCall(model.seeded(Query(rows[1:], MAPS)), lambda index, event: None)
+    late = unheard(model.seeded(Query(rows[:1], MAPS, deadline=100.0)))
+    other = unheard(model.seeded(Query(rows[1:], MAPS)))
     clock = iter([1.0, 2.0, 100.0, *[101.0] * 100])
     monkeypatch.setattr("service.engine.generation.time.monotonic", lambda: next(clock))
     batches = list(model.runner.run([*jobs(model, late), *jobs(model, other)]))

@@ -45,6 +45,19 @@ class Engine:
         for call in list(self._calls):
             call.receive(0, ModelUnavailableError("the server stopped before the answer was there"))
 
+    def check(self, model: Model, rows: int, deadline: float | None, before: float = 0.0) -> None:
+        """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
+
+        rows: of the call, and of those that will come before it. before: seconds until they can be given to `answer`,
+        which checks again when it knows the rows.
+        Raises: QueueFullError.
+        """
+        self._lanes.check(model, rows, deadline, before)
+
+    def forget(self, model: Model) -> None:
+        """Forget a model of which nothing waits or runs."""
+        self._lanes.forget(model)
+
     async def answer(self, model: Model, query: Query, finish: Callable[[int, Answer], _Told]) -> list[_Told]:
         """Answer each row of a query, in order. Cancelling the awaiting task cancels the rows.
 
@@ -128,6 +141,7 @@ class _Admission:
         if self._timer is not None:
             self._timer.cancel()
         self._call.abandoned = True
-        engine._lanes.withdraw(self._model, self._jobs)
+        if self._call.open:
+            engine._lanes.withdraw(self._model, self._jobs)
         engine._calls.discard(self._call)
         engine._observer.in_flight(self._model.name, -1)

@@ -29,6 +29,7 @@ News = Told | LimelightError
 class AdmittedCall:
     """A query that was admitted. The loop sets `abandoned`; lanes read it.
 
+    open: rows that nothing final was told of; the loop counts them.
     receive: takes the news of row i, on the loop.
     finish: makes of row i's answer what the call wants of it; tell: the same of a token, None where tokens are not told
     one by one. Both run on the lane, so that large arrays end there and nothing is built on the loop.
@@ -39,6 +40,10 @@ class AdmittedCall:
     finish: Callable[[int, Answer], Any]
     tell: Callable[[Step], Any] | None = None
     abandoned: bool = False
+    open: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open = len(self.query.rows)
 
 
 def unheard(query: Query, tell: Callable[[Step], Any] | None = None) -> AdmittedCall:

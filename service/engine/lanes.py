@@ -1,6 +1,6 @@
-"""Worker threads that run batches, one lane a thread, over one queue of all models.
+"""Worker threads that run batches and steps, one lane a thread, over one queue of all models.
 
-A lane takes its next batch itself the moment it is idle: no trip over the event loop lies between two batches. What
+A lane takes its next work itself the moment it is idle: no trip over the event loop lies between two batches. What
 happens to rows goes back to the loop in one call a batch (or a step of a generation).
 """
 
@@ -15,13 +15,16 @@ from bundle.errors import LimelightError
 from service.engine.jobs import Event, Job, News, RowEvent, Told
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
-from service.engine.queue import RowQueue, Started
-from service.engine.types import Step
+from service.engine.queue import RowQueue, Work
+from service.engine.shapes import places
+from service.engine.types import Answer, Step
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
 
 logger = logging.getLogger(__name__)
 
 _SHORTEST_RETRY, _LONGEST_RETRY = 0.05, 30.0
+# An estimate may be so much too low before a call that was admitted comes late.
+_MARGIN = 1.25
 
 
 class Lanes:
@@ -50,27 +53,43 @@ class Lanes:
         for thread in self._threads:
             thread.start()
 
+    def check(self, model: Model, rows: int, deadline: float | None, before: float = 0.0) -> None:
+        """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
+
+        rows: of the call, and of those that will be queued before it. before: seconds until they can be queued.
+        Raises: QueueFullError.
+        """
+        with self._changed:
+            expected = self._queue.expected_seconds(model, rows, None, len(self._threads))
+        self._refuse_late(expected + before, deadline, rows)
+
     def submit(self, model: Model, jobs: Sequence[Job]) -> None:
         """Queue rows, all of them or none.
 
-        Raises: QueueFullError, ModelUnavailableError.
+        Raises: QueueFullError where they do not fit, or could not be answered before their deadline;
+        ModelUnavailableError.
         """
         if not self._admitting:
             self._observer.rejected(Rejection.STOPPING, len(jobs))
             raise ModelUnavailableError("the server is stopping")
+        deadline = jobs[0].call.query.deadline
+        lanes, waiting, expected = len(self._threads), -1, 0.0
         with self._changed:
             if self._queue.rows + len(jobs) > self._queue_rows:
-                waiting, seconds = self._queue.rows, self._queue.expected_seconds() / len(self._threads)
+                waiting, seconds = self._queue.rows, self._queue.waiting_seconds() / lanes
             else:
-                waiting = -1
-                self._queue.add(model, jobs)
-                self._changed.notify(len(jobs))
+                if deadline is not None:
+                    own = sum(places(job.shape) for job in jobs)
+                    expected = self._queue.expected_seconds(model, len(jobs), own, lanes)
+                if not _is_late(expected, deadline):
+                    self._queue.add(model, jobs)
+                    self._changed.notify(len(jobs))
         if waiting >= 0:
             self._observer.rejected(Rejection.QUEUE_FULL, len(jobs))
             raise QueueFullError(
-                f"{waiting} instances are waiting already, of at most {self._queue_rows}",
-                retry_after=min(max(seconds, _SHORTEST_RETRY), _LONGEST_RETRY),
+                f"{waiting} instances are waiting already, of at most {self._queue_rows}", retry_after=_retry(seconds)
             )
+        self._refuse_late(expected, deadline, len(jobs))
         self._unfinished += len(jobs)
         self._idle.clear()
         self._observer.queued(model.name, len(jobs))
@@ -84,6 +103,11 @@ class Lanes:
             self._observer.rejected(Rejection.CANCELLED, removed)
             self._finish(removed)
 
+    def forget(self, model: Model) -> None:
+        """Forget a model of which nothing waits or runs."""
+        with self._changed:
+            self._queue.forget(model)
+
     async def stop(self, grace: float) -> None:
         """Admit no more, wait until all is done or `grace` seconds are over, and end the threads."""
         self._admitting = False
@@ -95,6 +119,16 @@ class Lanes:
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
 
+    def _refuse_late(self, expected: float, deadline: float | None, rows: int) -> None:
+        if deadline is None or not _is_late(expected, deadline):
+            return
+        left = max(0.0, deadline - time.monotonic())
+        self._observer.rejected(Rejection.OVERLOAD, rows)
+        raise QueueFullError(
+            f"so much is waiting that an answer would take about {expected:.2g} s, and the deadline is in {left:.2g} s",
+            retry_after=_retry(expected * _MARGIN - left),
+        )
+
     def _finish(self, rows: int) -> None:
         self._unfinished -= rows
         if not self._unfinished:
@@ -105,6 +139,7 @@ class Lanes:
         for job, each in news:
             if not isinstance(each, Told) or each.last:
                 self._finish(1)
+                job.call.open -= 1
             job.call.receive(job.index, each)
 
     def _tell(self, happened: Sequence[RowEvent]) -> None:
@@ -115,36 +150,70 @@ class Lanes:
                 self._loop.call_soon_threadsafe(self._deliver, news)
 
     def _work(self) -> None:
-        while (started := self._next()) is not None:
-            before = time.monotonic()
+        while (work := self._next()) is not None:
             try:
-                self._run(started.model, started.batch.rows, wide=started.wide)
-            finally:
-                with self._changed:
-                    self._queue.finished(started, time.monotonic() - before)
-                    if self._queue.rows:
-                        self._changed.notify()
+                if work.pool is None:
+                    self._run_batch(work)
+                else:
+                    self._turn(work)
+            except BaseException:  # whatever a library throws: the lane goes on
+                logger.critical("a lane failed on %s", work.model.name, exc_info=True)
 
-    def _next(self) -> Started | None:
-        """Wait for a batch; None when the lanes end."""
+    def _run_batch(self, work: Work) -> None:
+        before = time.monotonic()
+        try:
+            self._run(work.model, work.rows, wide=work.wide)
+        finally:
+            self._finished(work, time.monotonic() - before)
+
+    def _turn(self, work: Work) -> None:
+        """Let rows join a pool, and its rows take a step."""
+        assert work.pool is not None
+        before = between = time.monotonic()
+        happened: list[RowEvent] = []
+        rows = 0
+        try:
+            if work.rows:
+                happened = work.pool.join(work.rows, work.wide)
+                between = time.monotonic()
+            rows = work.pool.rows
+            if rows:
+                happened += work.pool.step(work.wide)
+        finally:
+            after = time.monotonic()
+            self._finished(work, between - before, rows, after - between, _steps(happened))
+        self._tell(happened)
+
+    def _finished(
+        self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
+    ) -> None:
+        with self._changed:
+            self._queue.finished(work, joining, rows, stepping, ended)
+            if self._queue.rows or work.pool is not None:
+                self._changed.notify()
+
+    def _next(self) -> Work | None:
+        """Wait for work; None when the lanes end."""
         while True:
             with self._changed:
                 if self._ending:
                     return None
-                started, dropped = self._queue.take(time.monotonic())
-                if started is None and not dropped:
+                work, dropped = self._queue.take(time.monotonic())
+                if work is None and not dropped:
                     self._changed.wait()
                     continue
             for model, job in dropped:
                 self._observer.queued(model.name, -1)
                 self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
             self._tell([(job, DeadlineError("the deadline passed before a lane was free")) for _, job in dropped])
-            if started is not None:
-                self._observe(started)
-                return started
+            if work is not None:
+                self._observe(work)
+                return work
 
-    def _observe(self, started: Started) -> None:
-        name, batch, now = started.model.name, started.batch, time.monotonic_ns()
+    def _observe(self, work: Work) -> None:
+        if work.batch is None:
+            return
+        name, batch, now = work.model.name, work.batch, time.monotonic_ns()
         self._observer.queued(name, -len(batch.rows))
         self._observer.batch(name, len(batch.rows), batch.real_tokens, batch.padding_tokens)
         for job in batch.rows:
@@ -188,3 +257,20 @@ def _failure(error: Exception) -> Event:
         return error
     logger.error("a batch failed", exc_info=error)
     return InferenceError("the model failed on this input")
+
+
+def _steps(happened: Sequence[RowEvent]) -> list[int]:
+    """Count the steps of each row that was answered."""
+    return [
+        max((len(each.token_ids) for each in event.sequences), default=0)
+        for _, event in happened
+        if isinstance(event, Answer)
+    ]
+
+
+def _is_late(expected: float, deadline: float | None) -> bool:
+    return deadline is not None and expected > 0 and time.monotonic() + expected * _MARGIN > deadline
+
+
+def _retry(seconds: float) -> float:
+    return min(max(seconds, _SHORTEST_RETRY), _LONGEST_RETRY)

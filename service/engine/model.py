@@ -46,6 +46,29 @@ class Runner(Protocol):
         """
 
 
+class Pool(Protocol):
+    """Rows of a generating model that take their steps together; they join and leave it between two steps.
+
+    One lane at a time has it.
+    """
+
+    @property
+    def rows(self) -> int:
+        """How many rows are being generated."""
+
+    @property
+    def room(self) -> int:
+        """How many more rows may join."""
+
+    def join(self, jobs: Sequence[Job], wide: bool = False) -> list[RowEvent]:
+        """Take in rows, of one group and of that of the rows here, and read what they bring; tells of rows that leave
+        by it.
+        """
+
+    def step(self, wide: bool = False) -> list[RowEvent]:
+        """Put out a token of every row; tells of tokens, of rows that ended, and of rows that nobody waits for."""
+
+
 @dataclass(frozen=True)
 class GraphStatus:
     """A graph as the runtime runs it: the provider asked for, and how many of its nodes run where."""
@@ -62,6 +85,7 @@ class Model:
     provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. noisy: whether it has inputs of noise.
     edge_dimensions: for each map that a graph gives as edges, the dimension that counts them; empty where none does.
     shape: from a row's sizes to its shape, for the plan.
+    pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     """
 
     name: str
@@ -76,6 +100,7 @@ class Model:
     policy: Policy
     shape: Callable[[Mapping[str, int]], Shape]
     runner: Runner
+    pool: Callable[[], Pool] | None = None
 
     @property
     def generates(self) -> bool:

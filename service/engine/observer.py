@@ -24,6 +24,7 @@ class Rejection(StrEnum):
 
     QUEUE_FULL = "queue_full"
     DEADLINE = "deadline"
+    OVERLOAD = "overload"
     CANCELLED = "cancelled"
     STOPPING = "stopping"
 

@@ -1,13 +1,12 @@
 """Which waiting rows run next, and together. Pure: no clock, no thread, no model.
 
-A lane that falls idle asks for its next batch. The model that has had the least of the lanes goes first; its oldest
-row anchors the batch, so nobody starves; the rows nearest to it in shape join as long as padding stays small. Nothing
-waits for company
-while a lane is idle: on a CPU a batch is hardly faster than its rows one by one (measured: 6 layers x 384, 28 tokens:
-256 rows a second alone, 303 in batches of 8), and padding costs more than that wins.
+A lane that falls idle asks for its next batch. A model's oldest row anchors the batch, so nobody starves; the rows
+nearest to it in shape join as long as padding stays small. Nothing waits for company while a lane is idle: on a CPU a
+batch is hardly faster than its rows one by one (measured: 6 layers x 384, 28 tokens: 256 rows a second alone, 303 in
+batches of 8), and padding costs more than that wins.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Generic, Protocol, TypeVar
@@ -38,24 +37,6 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-class Cost(Protocol):
-    """Expects how long a batch takes; `LinearCost` is the first, one learned from measurements can take its place."""
-
-    def seconds(self, rows: int, tokens: int) -> float:
-        """Give lane seconds for a batch of so many rows and, padding included, places."""
-
-
-@dataclass(frozen=True)
-class LinearCost:
-    """Time in proportion to places."""
-
-    seconds_per_token: float = 1e-4
-
-    def seconds(self, rows: int, tokens: int) -> float:
-        """Give lane seconds."""
-        return tokens * self.seconds_per_token
-
-
 @dataclass(frozen=True)
 class Policy:
     """How a model's rows are batched.
@@ -77,27 +58,11 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class ModelQueue(Generic[W]):
-    """What waits for one model, oldest first. served: lane seconds it has had; running: its batches on lanes now."""
-
-    model: str
-    waiting: Sequence[W]
-    policy: Policy
-    cost: Cost = LinearCost()
-    served: float = 0.0
-    running: int = 0
-
-
-@dataclass(frozen=True)
 class Batch(Generic[W]):
-    """Rows of one model and group to run together, padded and joined to `shape`, oldest first; expected to take
-    `seconds`.
-    """
+    """Rows of one model and group to run together, padded and joined to `shape`, oldest first."""
 
-    model: str
     rows: tuple[W, ...]
     shape: Shape
-    seconds: float
 
     @property
     def tokens(self) -> int:
@@ -117,35 +82,27 @@ class Batch(Generic[W]):
 
 @dataclass(frozen=True)
 class BatchPlan(Generic[W]):
-    """Batches to start now, at most one an idle lane, and rows that need no answer any more."""
+    """A batch to start now, where there is one, and rows that need no answer any more."""
 
-    batches: tuple[Batch[W], ...]
+    batch: Batch[W] | None
     dropped: tuple[W, ...]
 
 
-def plan_batches(queues: Sequence[ModelQueue[W]], now: float, *, idle: int) -> BatchPlan[W]:
-    """Choose batches for `idle` lanes. The same arguments give the same plan; rows in neither part go on waiting."""
-    dropped: list[W] = []
-    states: list[_State[W]] = []
-    for queue in queues:
-        live = [row for row in queue.waiting if not row.abandoned and row.deadline > now]
-        if len(live) < len(queue.waiting):
-            dropped += [row for row in queue.waiting if row.abandoned or row.deadline <= now]
-        if live:
-            states.append(_State(queue, live, queue.served, queue.running))
-    batches: list[Batch[W]] = []
-    while len(batches) < idle:
-        ready = [state for state in states if state.live and state.running < state.queue.policy.concurrent]
-        if not ready:
-            break
-        state = min(ready, key=lambda each: (each.served, each.live[0].ticket))
-        batch = _batch(state.queue, state.live)
-        batches.append(batch)
-        taken = {row.ticket for row in batch.rows}
-        state.live = [row for row in state.live if row.ticket not in taken]
-        state.served += batch.seconds
-        state.running += 1
-    return BatchPlan(tuple(batches), tuple(dropped))
+def plan_batch(
+    waiting: Sequence[W], policy: Policy, now: float, least_seconds: Callable[[W], float] = lambda row: 0.0
+) -> BatchPlan[W]:
+    """Choose the next batch of one model for one lane. The same arguments give the same plan; rows that are in neither
+    part go on waiting.
+
+    waiting: oldest first. least_seconds: what a row takes at least; one that cannot be answered in time any more is
+    dropped before it costs anything.
+    """
+    live = [row for row in waiting if not row.abandoned and row.deadline > now + least_seconds(row)]
+    dropped: tuple[W, ...] = ()
+    if len(live) < len(waiting):
+        kept = {row.ticket for row in live}
+        dropped = tuple(row for row in waiting if row.ticket not in kept)
+    return BatchPlan(_batch(live, policy) if live else None, dropped)
 
 
 def joined(served: float, others: Sequence[float]) -> float:
@@ -156,17 +113,9 @@ def joined(served: float, others: Sequence[float]) -> float:
     return max(served, min(others)) if others else served
 
 
-@dataclass
-class _State(Generic[W]):
-    queue: ModelQueue[W]
-    live: list[W]
-    served: float
-    running: int
-
-
-def _batch(queue: ModelQueue[W], live: Sequence[W]) -> Batch[W]:
+def _batch(live: Sequence[W], policy: Policy) -> Batch[W]:
     """Take the oldest row and those that fit it best."""
-    policy, anchor = queue.policy, live[0]
+    anchor = live[0]
     most = min(policy.max_rows, ceil(len(live) / policy.spread))
     rows, shape = [anchor], anchor.shape
     if most > 1:
@@ -181,7 +130,7 @@ def _batch(queue: ModelQueue[W], live: Sequence[W]) -> Batch[W]:
                 if len(rows) == most:
                     break
         rows.sort(key=lambda row: row.ticket)
-    return Batch(queue.model, tuple(rows), shape, queue.cost.seconds(len(rows), places(shape, len(rows))))
+    return Batch(tuple(rows), shape)
 
 
 def _nearest(anchor: W, others: Sequence[W]) -> list[W]:

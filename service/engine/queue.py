@@ -1,105 +1,282 @@
-"""Rows that wait, by model, and what each model has had of the lanes. Not thread-safe: the lanes hold one lock around
-it.
+"""Rows that wait, by model, what each model has had of the lanes, and what its rows have been costing.
+
+Not thread-safe: the lanes hold one lock around it. What a call costs here grows neither with the number of models nor
+with the number of rows that wait.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
+from service.engine.cost import LearnedCost, LearnedMean
 from service.engine.jobs import Job
-from service.engine.model import Model
-from service.engine.plan import Batch, LinearCost, ModelQueue, joined, plan_batches
+from service.engine.model import Model, Pool
+from service.engine.plan import Batch, joined, plan_batch
 from service.engine.shapes import places
 
-# How much the newest batch counts in the learned time a place takes.
-_NEWEST = 0.1
+# A row is given up when even this part of its expected time is more than its deadline leaves.
+_HOPELESS = 0.5
+_TYPICAL_STEPS = 16.0
+
+
+@dataclass(eq=False)
+class _Seat:
+    """A pool of a generating model, what its rows have in common, and whether a lane has it."""
+
+    pool: Pool
+    group: Hashable = None
+    taken: bool = False
+
+    def fits(self, job: Job) -> bool:
+        """Tell whether a row may take its steps with those that are there."""
+        return not self.pool.rows or self.group == job.group
 
 
 @dataclass(eq=False)
 class _Line:
-    """The queue of one model."""
+    """The queue of one model.
+
+    waiting_places: of all rows that wait. cost: of a batch, by places; of a generating model, of the rows that join.
+    steps: of a generating model, the cost of a step by the rows that take it. seats: its pools.
+    """
 
     model: Model
     waiting: dict[int, Job] = field(default_factory=dict)
+    waiting_places: int = 0
     running: int = 0
     served: float = 0.0
-    cost: LinearCost = field(default_factory=LinearCost)
+    cost: LearnedCost = field(default_factory=LearnedCost)
+    row_places: LearnedMean = field(default_factory=lambda: LearnedMean(32.0))
+    steps: LearnedCost = field(default_factory=lambda: LearnedCost(1e-3))
+    row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
+    seats: list[_Seat] = field(default_factory=list)
+
+    @property
+    def live(self) -> int:
+        """Rows that are being generated."""
+        return sum(seat.pool.rows for seat in self.seats)
+
+    @property
+    def is_busy(self) -> bool:
+        """True where something waits or runs."""
+        return bool(self.waiting or self.running or any(seat.pool.rows for seat in self.seats))
+
+    @property
+    def is_ready(self) -> bool:
+        """True where a lane could start something now, unless what waits turns out to be late."""
+        if self.model.pool is None:
+            return bool(self.waiting) and self.running < self.model.policy.concurrent
+        return any(not seat.taken and seat.pool.rows for seat in self.seats) or bool(self.waiting and self.seat())
+
+    @property
+    def oldest(self) -> int:
+        """The ticket of the oldest row; rows that are being generated count as older than any."""
+        return next(iter(self.waiting)) if self.waiting and not self.live else -1
+
+    def seat(self) -> _Seat | None:
+        """Give the pool that the oldest row may join now: the emptiest that no lane has; a new one where there may be
+        more.
+        """
+        oldest = next(iter(self.waiting.values()))
+        fitting = [seat for seat in self.seats if not seat.taken and seat.pool.room and seat.fits(oldest)]
+        best = min(fitting, key=lambda seat: seat.pool.rows, default=None)
+        make = self.model.pool
+        if make is not None and (best is None or best.pool.rows) and len(self.seats) < self.model.policy.concurrent:
+            best = _Seat(make())
+            self.seats.append(best)
+        return best
+
+    def window(self) -> list[Job]:
+        """Give the oldest rows that wait."""
+        return list(islice(self.waiting.values(), self.model.policy.window))
+
+    def least_seconds(self, job: Job) -> float:
+        """Give what a row takes at least."""
+        return _HOPELESS * self.cost.seconds(places(job.shape)) if self.cost.is_known else 0.0
 
 
 @dataclass(frozen=True)
-class Started:
-    """A batch that a lane has taken. wide: nothing else runs or waits, so that it may have every core."""
+class Work:
+    """What a lane has taken to do.
+
+    batch: rows to run, or that join the pool; None where a pool takes a step without any.
+    wide: nothing else runs or waits, so that it may have every core. expected: seconds that its model is charged until
+    the true ones are known.
+    """
 
     model: Model
-    batch: Batch[Job]
+    batch: Batch[Job] | None
+    pool: Pool | None
     wide: bool
+    expected: float
+
+    @property
+    def rows(self) -> tuple[Job, ...]:
+        """The rows that start with it."""
+        return self.batch.rows if self.batch else ()
 
 
 class RowQueue:
-    """All rows that wait for a lane."""
+    """All rows that wait for a lane. rows: their number. running: what lanes have taken."""
 
     def __init__(self) -> None:
         self._lines: dict[Model, _Line] = {}
-        self._running = 0
+        self._busy: dict[Model, _Line] = {}
+        self.running = 0
         self.rows = 0
 
     def add(self, model: Model, jobs: Sequence[Job]) -> None:
         """Let rows wait."""
         line = self._lines.setdefault(model, _Line(model))
-        if not line.waiting and not line.running:
-            line.served = joined(
-                line.served, [each.served for each in self._lines.values() if each.waiting or each.running]
-            )
-        line.waiting.update((job.ticket, job) for job in jobs)
+        if model not in self._busy:
+            line.served = joined(line.served, [each.served for each in self._busy.values()])
+            self._busy[model] = line
+        for job in jobs:
+            line.waiting[job.ticket] = job
+            own = places(job.shape)
+            line.waiting_places += own
+            line.row_places.learn(own)
         self.rows += len(jobs)
 
-    def remove(self, model: Model, jobs: Sequence[Job]) -> int:
+    def remove(self, model: Model, jobs: Iterable[Job]) -> int:
         """Take rows out again that still wait; gives how many did."""
         line = self._lines.get(model)
         if line is None:
             return 0
-        removed = sum(line.waiting.pop(job.ticket, None) is not None for job in jobs)
-        self.rows -= removed
-        return removed
+        removed = [job for job in jobs if line.waiting.pop(job.ticket, None) is not None]
+        self._left(line, removed)
+        return len(removed)
 
-    def take(self, now: float) -> tuple[Started | None, list[tuple[Model, Job]]]:
-        """Take the next batch for one lane, and the rows that need no answer any more."""
-        busy = {str(id(line)): line for line in self._lines.values() if line.waiting}
-        queues = [
-            ModelQueue(key, tuple(line.waiting.values()), line.model.policy, line.cost, line.served, line.running)
-            for key, line in busy.items()
-        ]
-        planned = plan_batches(queues, now, idle=1)
-        dropped = []
-        if planned.dropped:
-            gone = {job.ticket for job in planned.dropped}
-            for line in busy.values():
-                dropped += [(line.model, line.waiting.pop(ticket)) for ticket in gone & line.waiting.keys()]
-        self.rows -= len(dropped)
-        if not planned.batches:
-            return None, dropped
-        (batch,) = planned.batches
-        line = busy[batch.model]
-        for job in batch.rows:
-            del line.waiting[job.ticket]
-        self.rows -= len(batch.rows)
-        line.running += 1
-        line.served += batch.seconds
-        self._running += 1
-        return Started(line.model, batch, wide=self._running == 1 and not self.rows), dropped
+    def forget(self, model: Model) -> None:
+        """Forget a model of which nothing waits or runs."""
+        self._lines.pop(model, None)
+        self._busy.pop(model, None)
 
-    def finished(self, started: Started, seconds: float) -> None:
-        """Take account of a batch that ran: charge its model what it really took, and learn from it what a place
-        costs.
+    def take(self, now: float) -> tuple[Work | None, list[tuple[Model, Job]]]:
+        """Take what one lane does next, of the model that has had least; and the rows that need no answer any more."""
+        dropped: list[tuple[Model, Job]] = []
+        while ready := [line for line in self._busy.values() if line.is_ready]:
+            line = min(ready, key=lambda each: (each.served, each.oldest))
+            work = self._take(line, now, dropped)
+            if work is not None:
+                return work, dropped
+            self._settle(line)
+        return None, dropped
+
+    def finished(
+        self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
+    ) -> None:
+        """Take account of what a lane did: charge its model what it took, and learn from it what rows cost.
+
+        joining: seconds for the rows that started; stepping: for a step of so many rows of the pool. ended: of each row
+        that the pool has answered, how many steps it took.
         """
-        line, batch = self._lines[started.model], started.batch
+        line = self._lines[work.model]
         line.running -= 1
-        self._running -= 1
-        line.served += seconds - batch.seconds
-        measured = seconds / max(1, batch.tokens)
-        line.cost = LinearCost(line.cost.seconds_per_token + _NEWEST * (measured - line.cost.seconds_per_token))
+        self.running -= 1
+        line.served += joining + stepping - work.expected
+        for seat in line.seats:
+            if seat.pool is work.pool:
+                seat.taken = False
+        for steps in ended:
+            line.row_steps.learn(steps)
+        # A batch on every core tells nothing of the time that it takes on one, but it is better than no figure.
+        if work.batch is not None and not (work.wide and line.cost.is_known):
+            line.cost.learn(work.batch.tokens, joining)
+        if rows and not (work.wide and line.steps.is_known):
+            line.steps.learn(rows, stepping)
+        self._settle(line)
 
-    def expected_seconds(self) -> float:
+    def expected_seconds(self, model: Model, rows: int, row_places: int | None, lanes: int) -> float:
+        """Expect how long from now so many more rows of a model take until the last is answered.
+
+        row_places: of all of them; None where nobody knows yet, for what rows of the model have had. 0 while a lane is
+        free and nothing waits: then nothing speaks against trying.
+        """
+        line = self._lines.get(model)
+        if line is None or (self.running < lanes and not self.rows):
+            return 0.0
+        if model.pool is not None:
+            return self._expected_generation(line, rows)
+        total = rows * line.row_places.value if row_places is None else row_places
+        ahead = line.cost.seconds(line.waiting_places + total)
+        ahead += max(0, len(line.waiting) + rows - 1) * line.cost.seconds(0)
+        # Other models get as much of the lanes as this one does, as long as they have work.
+        shared = ahead + sum(min(ahead, _backlog(other)) for other in self._busy.values() if other is not line)
+        shared += line.running * line.cost.seconds(line.row_places.value) / 2
+        return shared / lanes
+
+    def waiting_seconds(self) -> float:
         """Expect how long one lane alone would take for all that waits."""
-        return sum(
-            line.cost.seconds(1, places(job.shape)) for line in self._lines.values() for job in line.waiting.values()
-        )
+        return sum(_backlog(line) for line in self._busy.values())
+
+    def _expected_generation(self, line: _Line, rows: int) -> float:
+        """Steps of pools as full as they would be, and before them those of the rows that must end first."""
+        pools = line.model.policy.concurrent
+        most = pools * line.model.policy.max_rows
+        wanted = line.live + len(line.waiting) + rows
+        per_pool = min(wanted, most) / pools
+        own = line.row_steps.value * line.steps.seconds(per_pool)
+        others = sum(1 for other in self._busy.values() if other is not line)
+        return own * (1 + max(0, wanted - most) / most) * (1 + others)
+
+    def _take(self, line: _Line, now: float, dropped: list[tuple[Model, Job]]) -> Work | None:
+        model = line.model
+        seat = None
+        window = line.window()
+        policy = model.policy
+        if model.pool is not None:
+            seat = line.seat() if line.waiting else None
+            if seat is None:  # nobody can join: the pool that has rows steps
+                seat = next((each for each in line.seats if not each.taken and each.pool.rows), None)
+                if seat is None:
+                    return None
+                window = []
+            else:
+                window = [job for job in window if seat.fits(job)]
+                share = -(-(line.live + len(line.waiting)) // policy.spread) - seat.pool.rows
+                policy = replace(policy, max_rows=max(1, min(seat.pool.room, share, policy.max_rows)), spread=1)
+        planned = plan_batch(window, policy, now, line.least_seconds)
+        if planned.dropped:
+            for job in planned.dropped:
+                del line.waiting[job.ticket]
+            self._left(line, planned.dropped)
+            dropped += [(model, job) for job in planned.dropped]
+        if planned.batch is not None:
+            for job in planned.batch.rows:
+                del line.waiting[job.ticket]
+            self._left(line, planned.batch.rows)
+        elif seat is None or not seat.pool.rows:
+            return None
+        if seat is not None:
+            seat.taken = True
+            if planned.batch is not None:
+                seat.group = planned.batch.rows[0].group
+        expected = line.cost.seconds(planned.batch.tokens) if planned.batch is not None else 0.0
+        if seat is not None:
+            expected += line.steps.seconds(seat.pool.rows + len(planned.batch.rows if planned.batch else ()))
+        line.running += 1
+        line.served += expected
+        self.running += 1
+        wide = self.running == 1 and not self.rows and (seat is None or line.live <= 1)
+        return Work(model, planned.batch, seat.pool if seat else None, wide, expected)
+
+    def _left(self, line: _Line, jobs: Sequence[Job]) -> None:
+        """Take account of rows that no longer wait."""
+        line.waiting_places -= sum(places(job.shape) for job in jobs)
+        self.rows -= len(jobs)
+        self._settle(line)
+
+    def _settle(self, line: _Line) -> None:
+        """Note whether a line still has work."""
+        if not line.is_busy:
+            self._busy.pop(line.model, None)
+
+
+def _backlog(line: _Line) -> float:
+    """Expect the lane seconds of all that waits for a model, and of what it generates."""
+    seconds = line.cost.seconds(line.waiting_places) if line.waiting else 0.0
+    if line.model.pool is not None:
+        rows = len(line.waiting) + line.live
+        seconds += line.row_steps.value * line.steps.seconds(rows) / 2
+    return seconds

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -22,13 +23,16 @@ from service.repository import Repository
 from service.rpc import build
 from service.rpc.budget import Budget
 from service.rpc.call import Call
+from service.rpc.preparation import Instances, Preparation
 from service.rpc.prepare import (
     CallOptions,
     PreparedInstance,
     check_count,
     check_sequences,
     check_streamed,
+    checked_size,
     prepare,
+    prepare_one,
 )
 from service.rpc.requests import attention_options, class_count, generation_settings, output_names
 from service.rpc.view import ModelView
@@ -57,12 +61,15 @@ class Answering:
         self._engine = engine
         self._metrics = metrics
         self._held = held
-        self._pool = ThreadPoolExecutor(settings.preprocess_threads or available_cores(), "limelight-prepare")
-        self._preparing = 0
+        threads = settings.preprocess_threads or available_cores()
+        self._pool = ThreadPoolExecutor(threads, "limelight-encode")
+        self._preparation = Preparation(threads)
+        self._preparing: Counter[Model] = Counter()
         self._views: WeakKeyDictionary[Model, ModelView] = WeakKeyDictionary()
 
     def close(self) -> None:
         """Stop the threads."""
+        self._preparation.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
@@ -161,26 +168,43 @@ class Answering:
     ) -> tuple[list[PreparedInstance], int]:
         call.rows = len(instances)
         started = time.perf_counter_ns()
-        if _is_small(instances) and not options.has_groups:
+        size = sum(each.ByteSize() for each in instances)
+        before = self._preparation.expected_seconds(view.model, size)
+        self._engine.check(view.model, self._preparing[view.model] + len(instances), call.deadline, before)
+        if size <= _INLINE_REQUEST and not options.has_groups and not _has_image(instances):
             prepared = prepare(view, instances, options, field)
         else:
-            prepared = await self._prepared_elsewhere(view, instances, options, field)
+            prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)
         self._took(Stage.PREPROCESS, started, call)
         return prepared
 
     async def _prepared_elsewhere(
-        self, view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str
+        self,
+        view: ModelView,
+        instances: Sequence[values_pb2.Instance],
+        options: CallOptions,
+        field: str,
+        size: int,
+        call: Call,
     ) -> tuple[list[PreparedInstance], int]:
-        rows = len(instances)
-        if self._preparing + rows > self._settings.queue_rows:
+        model, rows = view.model, len(instances)
+        if self._preparing.total() + rows > self._settings.queue_rows:
             self._metrics.rejected(Rejection.QUEUE_FULL, rows)
             raise QueueFullError("too many instances wait to be prepared; try again later", retry_after=_RETRY_AFTER)
-        self._preparing += rows
+
+        def one(place: int) -> PreparedInstance:
+            return prepare_one(view, instances[place], options, field.format(place))
+
+        def combine(prepared: list[PreparedInstance]) -> tuple[list[PreparedInstance], int]:
+            return prepared, checked_size(view, prepared, options)
+
+        self._preparing[model] += rows
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._pool, prepare, view, instances, options, field)
+            return await self._preparation.run(Instances(model, rows, size, one, combine, call.deadline))
         finally:
-            self._preparing -= rows
+            self._preparing[model] -= rows
+            if not self._preparing[model]:
+                del self._preparing[model]
 
     async def _encoded(
         self, encode: Callable[[], _Result], answers: Sequence[Answer], options: CallOptions, call: Call
@@ -216,10 +240,5 @@ def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Cal
     )
 
 
-def _is_small(instances: Sequence[values_pb2.Instance]) -> bool:
-    size = 0
-    for instance in instances:
-        size += instance.ByteSize()
-        if size > _INLINE_REQUEST or any(value.HasField("image") for value in instance.inputs.values()):
-            return False
-    return True
+def _has_image(instances: Sequence[values_pb2.Instance]) -> bool:
+    return any(value.HasField("image") for instance in instances for value in instance.inputs.values())

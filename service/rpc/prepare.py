@@ -63,11 +63,12 @@ def prepare(
     Returns: the instances, and a bound of the answer's bytes.
     Raises: InputError and its kinds, naming the field.
     """
-    prepared = [_prepare_one(view, instance, options, field.format(place)) for place, instance in enumerate(instances)]
-    return prepared, _checked_size(view, prepared, options)
+    prepared = [prepare_one(view, instance, options, field.format(place)) for place, instance in enumerate(instances)]
+    return prepared, checked_size(view, prepared, options)
 
 
-def _prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOptions, field: str) -> PreparedInstance:
+def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOptions, field: str) -> PreparedInstance:
+    """Convert and check one instance; `field` is its path. Raises: InputError and its kinds."""
     started = time.perf_counter_ns()
     if message.interventions:
         _check_interventions(view, message.interventions, f"{field}.interventions")
@@ -92,7 +93,8 @@ def _check_interventions(view: ModelView, interventions: Sequence[values_pb2.Int
         raise InputError(f"{field}[{place}].{change}", f"does not apply to {each.map}, which takes no interventions")
 
 
-def _checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions) -> int:
+def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions) -> int:
+    """Bound the bytes of the whole answer. Raises: TooLargeError where that is more than the call allows."""
     steps = [view.steps(each.row, options.generation) for each in prepared]
     predictions = sum(
         view.answer_bytes(each.row, options.outputs, options.generation, options.max_classes) for each in prepared

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bundle.rows import BoundTensor
 from limelight.v1 import model_pb2
-from service.engine.plan import ModelQueue, Policy, plan_batches
+from service.engine.plan import Policy, plan_batch
 from service.engine.shapes import Shape, places, shape_of, union
 
 
@@ -59,11 +59,11 @@ def test_graphs_of_any_size_share_a_batch_as_long_as_their_sum_is_allowed(
 ) -> None:
     policy = Policy(max_rows=rows, max_tokens=tokens, max_padding=0.0, concurrent=1, spread=1)
     waiting = [Waits(ticket, Shape((), size)) for ticket, size in enumerate(sizes)]
-    (batch,) = plan_batches([ModelQueue("m", waiting, policy)], 0.0, idle=1).batches
+    batch = plan_batch(waiting, policy, 0.0).batch
+    assert batch is not None
     taken, total = [sizes[0]], sizes[0]
     for size in sizes[1:]:
         if len(taken) < rows and total + size <= tokens:
             taken, total = [*taken, size], total + size
     assert [row.shape.joined for row in batch.rows] == taken
     assert (batch.tokens, batch.real_tokens, batch.padding_tokens) == (total, total, 0)
-    assert batch.seconds == 1e-4 * total

@@ -1,0 +1,56 @@
+"""What the rows of a model have been costing, and so what the next ones will."""
+
+from dataclasses import dataclass, field
+
+# How much everything seen before counts beside what was seen now: about the last 50 batches matter.
+_KEPT = 0.98
+
+
+@dataclass
+class LearnedCost:
+    """Seconds of a lane for a batch, as a fixed part and one for each place: a line fitted to the latest batches.
+
+    Until something was seen: `prior` seconds a place. Not thread-safe.
+    """
+
+    prior: float = 1e-4
+    _sums: list[float] = field(default_factory=lambda: [0.0] * 5)
+    _fixed: float = 0.0
+    _per_place: float = 0.0
+
+    @property
+    def is_known(self) -> bool:
+        """True once a batch was seen."""
+        return self._sums[0] > 0
+
+    def seconds(self, places: float) -> float:
+        """Expect the time of a batch of so many places, padding included."""
+        if not self.is_known:
+            return places * self.prior
+        return self._fixed + places * self._per_place
+
+    def learn(self, places: int, seconds: float) -> None:
+        """Take account of a batch that ran."""
+        seen = (1.0, float(places), seconds, float(places) ** 2, places * seconds)
+        self._sums = sums = [_KEPT * old + new for old, new in zip(self._sums, seen, strict=True)]
+        weight, x, y, xx, xy = sums
+        spread = weight * xx - x * x
+        # Batches of one size alone do not tell the two parts apart: then all of it is taken to grow with the places.
+        slope = (weight * xy - x * y) / spread if spread > 1e-6 * weight * xx else -1.0
+        fixed = (y - slope * x) / weight
+        if slope < 0 or fixed < 0:
+            slope, fixed = (y / x if x else 0.0), (0.0 if x else y / weight)
+        self._per_place, self._fixed = slope, fixed
+
+
+@dataclass
+class LearnedMean:
+    """A mean of the latest values. Not thread-safe."""
+
+    value: float
+    _weight: float = 0.0
+
+    def learn(self, value: float) -> None:
+        """Take account of one more."""
+        self._weight = _KEPT * self._weight + 1.0
+        self.value += (value - self.value) / self._weight

@@ -1,0 +1,180 @@
+"""Threads that prepare the instances of calls: one instance at a time, fairly between calls, and nothing that is late.
+
+A call of many large images holds up nobody: the next instance is always of the call that has had least, so that a new
+call waits for the instances under way, not for the calls before it.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from service.engine.cost import LearnedCost
+from service.errors import DeadlineError, ModelUnavailableError
+
+_One = TypeVar("_One")
+_All = TypeVar("_All")
+_SECONDS_A_BYTE = 1e-7  # until something was prepared
+
+
+@dataclass(frozen=True)
+class Instances(Generic[_One, _All]):
+    """What there is to prepare of one call.
+
+    kind: calls of one kind cost alike (those of one model). size: bytes of the request.
+    prepare: one instance, by its place. combine: all of them, once they are there.
+    """
+
+    kind: Hashable
+    count: int
+    size: int
+    prepare: Callable[[int], _One]
+    combine: Callable[[list[_One]], _All]
+    deadline: float | None = None
+
+
+@dataclass(eq=False)
+class _Task:
+    """A call on its way. had: seconds of the instances that are done."""
+
+    instances: Instances[Any, Any]
+    future: asyncio.Future[Any]
+    expected: float
+    done: dict[int, Any] = field(default_factory=dict)
+    started: int = 0
+    had: float = 0.0
+    over: bool = False
+
+
+class Preparation:
+    """The threads and what waits for them. Its methods are for one event loop."""
+
+    def __init__(self, threads: int) -> None:
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[float, int, _Task]] = []
+        self._order = itertools.count()
+        self._costs: WeakKeyDictionary[Hashable, LearnedCost] = WeakKeyDictionary()
+        self._backlog = 0.0
+        self._ending = False
+        self._count = threads
+        self._threads = [
+            threading.Thread(target=self._work, name=f"prepare-{number}", daemon=True) for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def expected_seconds(self, kind: Hashable, size: int) -> float:
+        """Expect how long from now a request of so many bytes takes to be prepared, all calls before it included.
+
+        0 where nothing waits.
+        """
+        with self._changed:
+            return self._backlog / self._count + self._cost(kind).seconds(size) if self._backlog else 0.0
+
+    async def run(self, instances: Instances[_One, _All]) -> _All:
+        """Prepare all instances of a call. Cancelling the awaiting task ends the work after the instance under way.
+
+        Raises: what preparing one of them raises; DeadlineError once it is late;
+        ModelUnavailableError once the threads are stopped.
+        """
+        future: asyncio.Future[_All] = asyncio.get_running_loop().create_future()
+        with self._changed:
+            if self._ending:
+                raise ModelUnavailableError("the server is stopping")
+            task = _Task(instances, future, self._cost(instances.kind).seconds(instances.size))
+            self._backlog += task.expected
+            self._push(task)
+        try:
+            return await future
+        finally:
+            with self._changed:
+                self._end(task)
+
+    def close(self) -> None:
+        """Stop the threads; what waits fails."""
+        with self._changed:
+            self._ending = True
+            for _, _, task in self._waiting:
+                self._tell(task, task.future.set_exception, ModelUnavailableError("the server is stopping"))
+            self._waiting.clear()
+            self._changed.notify_all()
+
+    def _cost(self, kind: Hashable) -> LearnedCost:
+        return self._costs.setdefault(kind, LearnedCost(_SECONDS_A_BYTE))
+
+    def _push(self, task: _Task) -> None:
+        heapq.heappush(self._waiting, (task.had, next(self._order), task))
+        self._changed.notify()
+
+    def _end(self, task: _Task) -> None:
+        if not task.over:
+            task.over = True
+            self._backlog = max(0.0, self._backlog - task.expected)
+
+    def _take(self) -> tuple[_Task, int] | None:
+        """Wait for an instance of the call that has had least; None when the threads end."""
+        with self._changed:
+            while True:
+                if self._ending:
+                    return None
+                if not self._waiting:
+                    self._changed.wait()
+                    continue
+                task = heapq.heappop(self._waiting)[2]
+                if task.over:
+                    continue
+                place = task.started
+                task.started += 1
+                if task.started < task.instances.count:  # another thread may take the next one
+                    self._push(task)
+                return task, place
+
+    def _work(self) -> None:
+        while (taken := self._take()) is not None:
+            task, place = taken
+            instances = task.instances
+            if instances.deadline is not None and instances.deadline <= time.monotonic():
+                self._fail(task, DeadlineError("the deadline passed before the instances were prepared"))
+                continue
+            before = time.monotonic()
+            try:
+                prepared = instances.prepare(place)
+            except Exception as error:
+                self._fail(task, error)
+                continue
+            self._done(task, place, prepared, time.monotonic() - before)
+
+    def _done(self, task: _Task, place: int, prepared: Any, seconds: float) -> None:
+        instances = task.instances
+        with self._changed:
+            task.done[place] = prepared
+            task.had += seconds
+            if len(task.done) < instances.count:
+                return
+            self._cost(instances.kind).learn(instances.size, task.had)
+            self._end(task)
+        try:
+            combined = instances.combine([task.done[each] for each in range(instances.count)])
+        except Exception as error:
+            self._fail(task, error)
+            return
+        self._tell(task, task.future.set_result, combined)
+
+    def _fail(self, task: _Task, error: Exception) -> None:
+        with self._changed:
+            self._end(task)
+        self._tell(task, task.future.set_exception, error)
+
+    def _tell(self, task: _Task, settle: Callable[[Any], None], outcome: Any) -> None:
+        def deliver() -> None:
+            if not task.future.done():
+                settle(outcome)
+
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            task.future.get_loop().call_soon_threadsafe(deliver)

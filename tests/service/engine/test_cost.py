@@ -1,0 +1,47 @@
+"""What was learned of costs is what was seen."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.engine.cost import LearnedCost, LearnedMean
+
+
+@given(st.floats(0, 0.1), st.floats(1e-6, 1e-2), st.lists(st.integers(1, 4096), min_size=2, max_size=60))
+def test_a_line_is_found_again(fixed: float, per_place: float, seen: list[int]) -> None:
+    cost = LearnedCost()
+    for places in seen:
+        cost.learn(places, fixed + per_place * places)
+    for places in seen:
+        assert cost.seconds(places) == pytest.approx(fixed + per_place * places, rel=0.02)
+
+
+@given(st.lists(st.tuples(st.integers(0, 4096), st.floats(0, 10)), max_size=60), st.integers(0, 10**6))
+def test_whatever_was_seen_more_places_never_cost_less_and_nothing_costs_less_than_nothing(
+    seen: list[tuple[int, float]], places: int
+) -> None:
+    cost = LearnedCost()
+    for each in seen:
+        cost.learn(*each)
+    assert 0 <= cost.seconds(places) <= cost.seconds(places + 100)
+
+
+def test_the_latest_counts_most() -> None:
+    cost, mean = LearnedCost(), LearnedMean(7.0)
+    for _ in range(100):
+        cost.learn(10, 1.0)
+        mean.learn(1.0)
+    for _ in range(200):
+        cost.learn(10, 3.0)
+        mean.learn(3.0)
+    assert cost.seconds(10) == pytest.approx(3.0, rel=0.05)
+    assert mean.value == pytest.approx(3.0, rel=0.05)
+
+
+def test_before_anything_was_seen_the_prior_holds() -> None:
+    cost, mean = LearnedCost(prior=0.5), LearnedMean(7.0)
+    assert not cost.is_known
+    assert cost.seconds(4) == 2.0
+    assert mean.value == 7.0
+    mean.learn(3.0)
+    assert mean.value == 3.0

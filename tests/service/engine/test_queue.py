@@ -1,0 +1,278 @@
+"""The queue of all models: who goes next, what is expected, and that nothing of a model stays behind."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bundle.reader import BundleFolder
+from service.engine.jobs import Job, RowEvent, unheard
+from service.engine.model import Model
+from service.engine.plan import Policy
+from service.engine.queue import RowQueue, Work
+from service.engine.types import Query
+from tests.service import bundles
+
+
+@pytest.fixture
+def tickets() -> Iterator[int]:
+    """Tickets of one engine."""
+    return itertools.count()
+
+
+def a_model(models: dict[str, Model], name: str = "a", **policy: int) -> Model:
+    """A model of its own, whose batches hold one row unless a policy says otherwise."""
+    rules = {"max_rows": 1, "max_tokens": 1000, "max_padding": 1.0, "concurrent": 2, "spread": 1, **policy}
+    return replace(models["tiny"], name=name, policy=Policy(**rules))  # type: ignore[arg-type]
+
+
+def jobs(
+    model: Model, folder: BundleFolder, tickets: Iterator[int], *lengths: int, deadline: float | None = None
+) -> list[Job]:
+    """Rows of so many tokens."""
+    rows = tuple(bundles.row(folder, ids=[3] * length) for length in lengths)
+    return model.jobs(unheard(model.seeded(Query(rows, deadline=deadline))), tickets, 0)
+
+
+def taken(queue: RowQueue, now: float = 0.0) -> Work:
+    """What a lane takes; there must be something."""
+    work, dropped = queue.take(now)
+    assert work is not None
+    assert not dropped
+    return work
+
+
+def test_models_take_turns_by_the_time_they_took(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, slow, quick = RowQueue(), a_model(models, "slow"), a_model(models, "quick")
+    queue.add(slow, jobs(slow, folders["tiny"], tickets, *[5] * 10))
+    queue.add(quick, jobs(quick, folders["tiny"], tickets, *[5] * 40))
+    had = {"slow": 0.0, "quick": 0.0}
+    for _ in range(22):
+        work = taken(queue)
+        seconds = 1.0 if work.model is slow else 0.1
+        queue.finished(work, seconds)
+        had[work.model.name] += seconds
+    assert abs(had["slow"] - had["quick"]) <= 1.0
+
+
+def test_a_model_that_was_idle_earns_no_claim_on_the_lanes(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, busy, late = RowQueue(), a_model(models, "busy"), a_model(models, "late")
+    queue.add(busy, jobs(busy, folders["tiny"], tickets, *[5] * 10))
+    for _ in range(5):
+        queue.finished(taken(queue), 1.0)
+    queue.add(late, jobs(late, folders["tiny"], tickets, *[5] * 5))
+    names = []
+    for _ in range(4):
+        work = taken(queue)
+        names.append(work.model.name)
+        queue.finished(work, 1.0)
+    assert sorted(names) == ["busy", "busy", "late", "late"]
+
+
+def test_only_what_is_alone_gets_every_core(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(), a_model(models)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    first = taken(queue)
+    assert first.wide
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    second = taken(queue)
+    assert not second.wide  # the first still runs
+    queue.finished(first, 0.1)
+    queue.finished(second, 0.1)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
+    assert not taken(queue).wide  # another row waits
+
+
+def test_what_is_expected_grows_with_what_waits_and_is_nothing_on_an_idle_machine(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(), a_model(models)
+    assert queue.expected_seconds(model, 1, None, 2) == 0
+    queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 20))
+    for _ in range(8):
+        queue.finished(taken(queue), 0.25)
+    running = [taken(queue), taken(queue)]
+    expected = queue.expected_seconds(model, 1, 5, 2)
+    assert expected == pytest.approx(0.25 * (10 + 1 + 1) / 2, rel=0.05)  # those that wait, itself, half of two
+    assert queue.expected_seconds(model, 1, None, 2) == pytest.approx(expected, rel=0.05)
+    assert queue.expected_seconds(model, 4, 20, 2) > expected + 0.3
+    for work in running:
+        queue.finished(work, 0.25)
+
+
+def test_another_busy_model_counts_as_far_as_it_gets_its_turns(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model, other = RowQueue(), a_model(models), a_model(models, "other")
+    for each in (model, other):
+        queue.add(each, jobs(each, folders["tiny"], tickets, 5))
+        queue.finished(taken(queue), 0.25)
+    queue.add(other, jobs(other, folders["tiny"], tickets, *[5] * 100))
+    running = [taken(queue), taken(queue)]
+    assert queue.expected_seconds(model, 1, 5, 2) == pytest.approx(0.25, rel=0.05)  # its turn, and one of the other
+    assert queue.expected_seconds(other, 1, 5, 2) > 10
+    for work in running:
+        queue.finished(work, 0.25)
+
+
+def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(), a_model(models)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    queue.finished(taken(queue), 1.0)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5, deadline=10.0))
+    work, dropped = queue.take(9.8)
+    assert work is None
+    assert [model for model, _ in dropped] == [model, model]
+    assert (queue.rows, queue.running) == (0, 0)
+
+
+def test_nothing_of_a_model_stays_when_it_is_forgotten(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(), a_model(models)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    queue.finished(taken(queue), 1.0)
+    queue.forget(model)
+    assert queue.take(0.0) == (None, [])
+    assert not any(model in each for each in (queue._lines, queue._busy))
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_every_row_runs_once_or_is_dropped_or_taken_out(
+    models: dict[str, Model], folders: dict[str, BundleFolder], data: st.DataObject
+) -> None:
+    queue, tickets = RowQueue(), itertools.count()
+    served = [a_model(models, str(number), max_rows=3, spread=2) for number in range(3)]
+    added: list[Job] = []
+    ended: list[Job] = []
+    running: list[Work] = []
+    for now in range(data.draw(st.integers(1, 25))):
+        match data.draw(st.sampled_from(["add", "take", "take", "finish", "remove"])):
+            case "add":
+                model = data.draw(st.sampled_from(served))
+                lengths = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
+                deadline = data.draw(st.sampled_from([None, now + 1.5, now + 9.5]))
+                own = jobs(model, folders["tiny"], tickets, *lengths, deadline=deadline)
+                queue.add(model, own)
+                added += own
+            case "take":
+                work, dropped = queue.take(float(now))
+                ended += [job for _, job in dropped]
+                if work is not None:
+                    running.append(work)
+                    ended += work.rows
+            case "finish" if running:
+                queue.finished(running.pop(), 0.01)
+            case "remove" if added:
+                job = data.draw(st.sampled_from(added))
+                if queue.remove(served[0], [job]):
+                    ended.append(job)
+        assert queue.running == len(running)
+        assert queue.rows == len(added) - len(ended)
+    while running:
+        queue.finished(running.pop(), 0.01)
+    while queue.rows:
+        work, dropped = queue.take(0.0)
+        ended += [job for _, job in dropped]
+        if work is not None:
+            ended += work.rows
+            queue.finished(work, 0.01)
+    assert sorted(job.ticket for job in ended) == sorted(job.ticket for job in added)
+    assert all(queue.expected_seconds(model, 1, None, 2) == 0 for model in served)
+
+
+class FakePool:
+    """Rows that each take three steps."""
+
+    def __init__(self) -> None:
+        self.steps: dict[int, int] = {}
+
+    @property
+    def rows(self) -> int:
+        """Those with steps left."""
+        return len(self.steps)
+
+    @property
+    def room(self) -> int:
+        """For two rows in all."""
+        return 2 - len(self.steps)
+
+    def join(self, jobs: Sequence[Job], wide: bool = False) -> list[RowEvent]:
+        """Take them in."""
+        self.steps |= {job.ticket: 3 for job in jobs}
+        return []
+
+    def step(self, wide: bool = False) -> list[RowEvent]:
+        """One step of each."""
+        self.steps = {ticket: left - 1 for ticket, left in self.steps.items() if left > 1}
+        return []
+
+
+def a_turn(queue: RowQueue, work: Work) -> None:
+    """What a lane does with a pool."""
+    assert work.pool is not None
+    if work.rows:
+        work.pool.join(work.rows)
+    work.pool.step()
+    queue.finished(work, 0.01, 1, 0.01)
+
+
+def test_rows_join_a_pool_between_two_steps_as_long_as_it_has_room(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, pools = RowQueue(), [FakePool()]
+    model = replace(a_model(models, concurrent=1, max_rows=8), pool=lambda: pools[0])
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    joined = []
+    for turn in range(6):
+        if turn == 1:
+            queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
+        work = taken(queue)
+        assert queue.take(0.0) == (None, [])  # one lane at a time has the pool
+        joined.append([job.ticket for job in work.rows])
+        a_turn(queue, work)
+    assert joined == [[0], [1], [], [2], [], []]
+    assert queue.take(0.0) == (None, [])
+
+
+def test_pools_take_turns_with_other_models_and_share_their_rows(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, made = RowQueue(), list[FakePool]()
+
+    def make() -> FakePool:
+        made.append(FakePool())
+        return made[-1]
+
+    generating, other = replace(a_model(models, "generating", max_rows=8, spread=2), pool=make), a_model(models)
+    queue.add(generating, jobs(generating, folders["tiny"], tickets, *[5] * 4))
+    queue.add(other, jobs(other, folders["tiny"], tickets, *[5] * 10))
+    first, second = taken(queue), taken(queue)
+    assert {first.model.name, second.model.name} == {"generating", "a"}
+    names = []
+    for work in (first, second):
+        if work.pool is None:
+            queue.finished(work, 0.02)
+        else:
+            a_turn(queue, work)
+    while queue.rows or any(pool.rows for pool in made):
+        work = taken(queue)
+        names.append(work.model.name)
+        if work.pool is None:
+            queue.finished(work, 0.02)
+        else:
+            a_turn(queue, work)
+    assert len(made) == 2
+    assert names[:6].count("generating") == 3

@@ -1,0 +1,52 @@
+"""Sessions over one copy of the weights answer as those that have their own, and leave no file behind."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bundle.reader import BundleFolder
+from service.engine import sessions
+from service.engine.providers import Provider
+
+PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=2)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary folders are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def answers(folder: BundleFolder) -> list[list[np.ndarray]]:
+    """What both sessions of the classifier put out."""
+    graph = folder.bundle.graphs[0]
+    session = sessions.open_session(folder, graph, PROVIDER)
+    ids = np.array([[3, 4, 5, 6]])
+    feeds = {"ids": ids, "mask": ids > 0}
+    return [session.run(session.outputs, feeds, wide=wide) for wide in (False, True)]
+
+
+@pytest.mark.parametrize("smallest", [0, 2**40])
+def test_narrow_and_wide_sessions_answer_alike(
+    folders: dict[str, BundleFolder], scratch: Path, monkeypatch: pytest.MonkeyPatch, smallest: int
+) -> None:
+    expected = answers(folders["tiny"])[0]
+    monkeypatch.setattr(sessions, "SMALLEST", smallest)
+    for found in answers(folders["tiny"]):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+    assert list(scratch.iterdir()) == []
+
+
+def test_where_weights_cannot_be_saved_each_model_has_one_session(
+    folders: dict[str, BundleFolder], scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = answers(folders["tiny"])[0]
+    monkeypatch.setattr(sessions, "SMALLEST", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch / "nowhere"))
+    for found in answers(folders["tiny"]):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)

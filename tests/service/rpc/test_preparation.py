@@ -1,0 +1,177 @@
+"""Preparing: fair between calls, cancellable, never for what is late."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import pytest
+
+from service.errors import DeadlineError, ModelUnavailableError
+from service.rpc.preparation import Instances, Preparation
+
+
+class Kind:
+    """What calls of one kind have in common."""
+
+
+KIND = Kind()
+
+
+@dataclass
+class Gate:
+    """Instances that wait until they are let through; tells what ran, in order."""
+
+    ran: list[str] = field(default_factory=list)
+    opened: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def call(self, name: str, count: int, deadline: float | None = None) -> Instances[str, list[str]]:
+        """A call whose instances wait."""
+
+        def prepare(place: int) -> str:
+            assert self.opened.acquire(timeout=20)
+            self.ran.append(f"{name}{place}")
+            return f"{name}{place}"
+
+        return Instances(KIND, count, 100 * count, prepare, lambda prepared: prepared, deadline)
+
+
+@asynccontextmanager
+async def running(threads: int = 1) -> AsyncIterator[Preparation]:
+    """Threads for the length of a block."""
+    preparation = Preparation(threads)
+    try:
+        yield preparation
+    finally:
+        preparation.close()
+
+
+async def until(holds: object) -> None:
+    """Wait until something is true."""
+    for _ in range(1000):
+        if holds():  # type: ignore[operator]
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came")
+
+
+def test_a_small_call_does_not_wait_for_a_large_one_before_it() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with running() as preparation:
+            large = asyncio.ensure_future(preparation.run(gate.call("large", 10)))
+            gate.opened.release()
+            await until(lambda: gate.ran)
+            small = asyncio.ensure_future(preparation.run(gate.call("small", 1)))
+            await asyncio.sleep(0.05)
+            for _ in range(20):
+                gate.opened.release()
+            assert await small == ["small0"]
+            assert await large == [f"large{place}" for place in range(10)]
+            assert gate.ran.index("small0") <= 3
+
+    asyncio.run(test())
+
+
+def test_threads_share_the_instances_of_one_call_and_they_come_in_order() -> None:
+    async def test() -> None:
+        both = threading.Barrier(2)
+
+        def prepare(place: int) -> int:
+            both.wait(20)  # nobody gets through alone
+            return place
+
+        async with running(2) as preparation:
+            found = await preparation.run(Instances(KIND, 6, 10, prepare, lambda prepared: prepared))
+        assert found == list(range(6))
+
+    asyncio.run(test())
+
+
+def test_what_was_abandoned_frees_its_thread_after_the_instance_under_way() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with running() as preparation:
+            abandoned = asyncio.ensure_future(preparation.run(gate.call("gone", 50)))
+            gate.opened.release()
+            await until(lambda: gate.ran)
+            abandoned.cancel()
+            with suppress(asyncio.CancelledError):
+                await abandoned
+            for _ in range(10):
+                gate.opened.release()
+            assert await preparation.run(gate.call("next", 1)) == ["next0"]
+            assert len([each for each in gate.ran if each.startswith("gone")]) <= 2
+            assert preparation.expected_seconds(KIND, 100) == 0
+
+    asyncio.run(test())
+
+
+def test_what_is_late_is_not_prepared() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with running() as preparation:
+            with pytest.raises(DeadlineError):
+                await preparation.run(gate.call("late", 1, deadline=time.monotonic() - 1))
+        assert gate.ran == []
+
+    asyncio.run(test())
+
+
+def test_a_failure_fails_its_own_call_alone() -> None:
+    async def test() -> None:
+        def prepare(place: int) -> int:
+            if place == 1:
+                raise ValueError("bad")
+            return place
+
+        async with running() as preparation:
+            with pytest.raises(ValueError, match="bad"):
+                await preparation.run(Instances(KIND, 3, 10, prepare, lambda prepared: prepared))
+            with pytest.raises(ZeroDivisionError):
+                await preparation.run(Instances(KIND, 1, 10, lambda place: place, lambda prepared: 1 // 0))
+            assert await preparation.run(Instances(KIND, 1, 10, prepare, len)) == 1
+
+    asyncio.run(test())
+
+
+def test_what_waits_is_expected_to_take_what_such_calls_have_taken() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with running() as preparation:
+            assert preparation.expected_seconds(KIND, 10**9) == 0
+
+            def slow(place: int) -> int:
+                time.sleep(0.05)
+                return place
+
+            await preparation.run(Instances(KIND, 2, 200, slow, len))
+            waiting = asyncio.ensure_future(preparation.run(gate.call("waits", 4)))
+            await asyncio.sleep(0)
+            expected = preparation.expected_seconds(KIND, 200)
+            for _ in range(4):
+                gate.opened.release()
+            await waiting
+            assert 0.3 <= expected < 3
+
+    asyncio.run(test())
+
+
+def test_stopping_fails_what_waits() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with running() as preparation:
+            first = asyncio.ensure_future(preparation.run(gate.call("a", 1)))
+            second = asyncio.ensure_future(preparation.run(gate.call("b", 2)))
+            await asyncio.sleep(0.05)
+            preparation.close()
+            gate.opened.release()
+            with pytest.raises(ModelUnavailableError):
+                await second
+            assert await first == ["a0"]
+            with pytest.raises(ModelUnavailableError):
+                await preparation.run(gate.call("c", 1))
+
+    asyncio.run(test())

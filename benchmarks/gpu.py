@@ -27,7 +27,7 @@ from bundle.samples import Sample, read_samples
 from bundle.values import Array
 from bundle.wire import instance_from_wire
 from service.engine.engine import Engine
-from service.engine.jobs import AdmittedCall
+from service.engine.jobs import unheard
 from service.engine.model import Model
 from service.engine.providers import CUDA, Provider, choose_provider
 from service.engine.types import Answer, Query
@@ -104,7 +104,7 @@ def report(model: Model, folder: BundleFolder, seconds: float, rounds: int) -> R
 def run(model: Model, rows: list[Row]) -> list[Answer]:
     """Answer rows as one batch, with every map."""
     query = model.seeded(Query(tuple(rows), frozenset((each.name, WEIGHTS) for each in model.description.maps)))
-    jobs = model.jobs(AdmittedCall(query, lambda index, event: None), count(), time.monotonic_ns())
+    jobs = model.jobs(unheard(query), count(), time.monotonic_ns())
     answers = {
         job.index: event for happened in model.runner.run(jobs) for job, event in happened if isinstance(event, Answer)
     }

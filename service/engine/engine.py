@@ -4,8 +4,9 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
-from service.engine.jobs import AdmittedCall, Event
+from service.engine.jobs import AdmittedCall, News, Told
 from service.engine.lanes import Lanes
 from service.engine.model import Model
 from service.engine.observer import NullObserver, Observer, Rejection
@@ -14,6 +15,7 @@ from service.engine.types import Answer, Query, Step, Strategy
 from service.errors import DeadlineError, ModelUnavailableError, WrongModelError
 from service.settings import Settings
 
+_Told = TypeVar("_Told")
 _LATE = "the deadline passed before the answer was there"
 
 
@@ -43,36 +45,37 @@ class Engine:
         for call in list(self._calls):
             call.receive(0, ModelUnavailableError("the server stopped before the answer was there"))
 
-    async def answer(self, model: Model, query: Query) -> list[Answer]:
+    async def answer(self, model: Model, query: Query, finish: Callable[[int, Answer], _Told]) -> list[_Told]:
         """Answer each row of a query, in order. Cancelling the awaiting task cancels the rows.
 
+        finish: makes of row i's answer what is returned for it. It runs on the lane, as soon as the row is computed.
         Raises: QueueFullError at once where the rows do not all fit in the queue; DeadlineError; InferenceError;
-        ModelUnavailableError once the engine is stopping.
+        ModelUnavailableError once the engine is stopping; what `finish` raises.
         """
-        future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        answers: list[Answer | None] = [None] * len(query.rows)
-        missing = len(answers)
-        if not missing:
+        future: asyncio.Future[list[_Told]] = asyncio.get_running_loop().create_future()
+        told: dict[int, _Told] = {}
+        if not query.rows:
             return []
 
-        def receive(index: int, event: Event) -> None:
-            nonlocal missing
+        def receive(index: int, news: News) -> None:
             if future.done():
                 return
-            if isinstance(event, Answer):
-                answers[index] = event
-                missing -= 1
-                if not missing:
-                    future.set_result([each for each in answers if each is not None])
-            elif not isinstance(event, Step):
-                future.set_exception(event)
+            if not isinstance(news, Told):
+                future.set_exception(news)
+                return
+            told[index] = news.value
+            if len(told) == len(query.rows):
+                future.set_result([told[each] for each in range(len(told))])
 
-        with _Admission(self, model, query, receive, steps=False):
+        with _Admission(self, model, AdmittedCall(model.seeded(query), receive, finish)):
             return await future
 
-    async def generate(self, model: Model, query: Query) -> AsyncIterator[Step | Answer]:
+    async def generate(
+        self, model: Model, query: Query, tell: Callable[[Step], _Told], finish: Callable[[Answer], _Told]
+    ) -> AsyncIterator[_Told]:
         """Put out one row's tokens as they come, then its whole answer. Closing the iterator (`aclose`) ends the work.
 
+        tell, finish: make of a token, and of the answer, what is put out; they run on the lane.
         Beam search has no steps. Raises, at the first `anext`: WrongModelError for a model that does not generate,
         and what `answer` raises.
         """
@@ -80,27 +83,30 @@ class Engine:
             raise WrongModelError(f"{model.name} does not generate; Predict and Attend answer for it")
         if len(query.rows) != 1:
             raise ValueError("one row at a time is generated step by step")
-        events: asyncio.Queue[Event] = asyncio.Queue()
-        steps = query.generation.strategy is not Strategy.BEAM
-        with _Admission(self, model, query, lambda _, event: events.put_nowait(event), steps=steps):
+        queue: asyncio.Queue[News] = asyncio.Queue()
+        call = AdmittedCall(
+            model.seeded(query),
+            receive=lambda _, news: queue.put_nowait(news),
+            finish=lambda _, answer: finish(answer),
+            tell=None if query.generation.strategy is Strategy.BEAM else tell,
+        )
+        with _Admission(self, model, call):
             while True:
-                event = await events.get()
-                if isinstance(event, Exception):
-                    raise event
-                yield event
-                if isinstance(event, Answer):
+                news = await queue.get()
+                if not isinstance(news, Told):
+                    raise news
+                yield news.value
+                if news.last:
                     return
 
 
 class _Admission:
     """The time from a call's admission to its end, however it ends: then nothing of it is left in the engine."""
 
-    def __init__(
-        self, engine: Engine, model: Model, query: Query, receive: Callable[[int, Event], None], *, steps: bool
-    ) -> None:
+    def __init__(self, engine: Engine, model: Model, call: AdmittedCall) -> None:
         self._engine = engine
         self._model = model
-        self._call = AdmittedCall(model.seeded(query), receive, steps)
+        self._call = call
         self._jobs = model.jobs(self._call, engine._tickets, time.monotonic_ns())
         self._timer: asyncio.TimerHandle | None = None
 

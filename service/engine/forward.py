@@ -56,11 +56,11 @@ class Feeds:
         batch = collate([job.row for job in jobs], self._tensors)
         return {name: array for name, array in batch.items() if name in self._names}
 
-    def noise(self, jobs: Sequence[Job], step: int = 0) -> dict[str, Array]:
-        """Draw the noise inputs, for one step of a generation."""
+    def noise(self, jobs: Sequence[Job]) -> dict[str, Array]:
+        """Draw the noise inputs."""
         if not self._noise.tensors:
             return {}
-        rows = [Row(self._noise.draw(job.row, job.seed, step=step), job.row.sizes) for job in jobs]
+        rows = [Row(self._noise.draw(job.row, job.seed), job.row.sizes) for job in jobs]
         return collate(rows, self._noise.tensors)
 
 
@@ -116,7 +116,7 @@ class Forward(Observed):
         """Nothing is generated."""
         return False
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Answer a batch, all rows at once."""
         started = time.monotonic_ns()
         maps = jobs[0].call.query.maps
@@ -131,7 +131,7 @@ class Forward(Observed):
             before = time.monotonic_ns()
             feeds = run.feeds.batch(jobs)
             between = time.monotonic_ns()
-            fetched = dict(zip(run.fetched, run.session.run(run.fetched, feeds), strict=True))
+            fetched = dict(zip(run.fetched, run.session.run(run.fetched, feeds, wide=wide), strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:

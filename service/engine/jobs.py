@@ -2,27 +2,48 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 from bundle.errors import LimelightError
 from bundle.rows import Row
 from service.engine.shapes import Shape
 from service.engine.types import Answer, Query, Step
 
+# What runners tell of a row. An Answer or an error is its last.
 Event = Step | Answer | LimelightError
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a call made of an event of one of its rows."""
+
+    value: Any
+    last: bool
+
+
+# What the loop is told of a row.
+News = Told | LimelightError
 
 
 @dataclass(eq=False)
 class AdmittedCall:
     """A query that was admitted. The loop sets `abandoned`; lanes read it.
 
-    receive: takes what happens to row i, on the loop; an Answer or an error is the last of a row. steps: whether
-    tokens are told one by one.
+    receive: takes the news of row i, on the loop.
+    finish: makes of row i's answer what the call wants of it; tell: the same of a token, None where tokens are not told
+    one by one. Both run on the lane, so that large arrays end there and nothing is built on the loop.
     """
 
     query: Query
-    receive: Callable[[int, Event], None]
-    steps: bool = False
+    receive: Callable[[int, News], None]
+    finish: Callable[[int, Answer], Any]
+    tell: Callable[[Step], Any] | None = None
     abandoned: bool = False
+
+
+def unheard(query: Query, tell: Callable[[Step], Any] | None = None) -> AdmittedCall:
+    """Make a call for a runner without lanes: whoever runs it sees the events, and nobody else hears of them."""
+    return AdmittedCall(query, lambda index, news: None, lambda index, answer: None, tell)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +68,13 @@ class Job:
     def abandoned(self) -> bool:
         """True once nobody waits for it."""
         return self.call.abandoned
+
+    def told(self, event: Step | Answer) -> Told:
+        """Make of what happened what the call wants to be told. Raises what the call's functions raise."""
+        if isinstance(event, Answer):
+            return Told(self.call.finish(self.index, event), last=True)
+        assert self.call.tell is not None
+        return Told(self.call.tell(event), last=False)
 
 
 # A row, and what happened to it.

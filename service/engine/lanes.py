@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from service.engine.jobs import Event, Job, RowEvent
+from bundle.errors import LimelightError
+from service.engine.jobs import Event, Job, News, RowEvent, Told
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Started
@@ -99,24 +100,25 @@ class Lanes:
         if not self._unfinished:
             self._idle.set()
 
-    def _deliver(self, happened: Sequence[RowEvent]) -> None:
+    def _deliver(self, news: Sequence[tuple[Job, News]]) -> None:
         """On the loop: hand on what happened."""
-        for job, event in happened:
-            if not isinstance(event, Step):
+        for job, each in news:
+            if not isinstance(each, Told) or each.last:
                 self._finish(1)
-            job.call.receive(job.index, event)
+            job.call.receive(job.index, each)
 
     def _tell(self, happened: Sequence[RowEvent]) -> None:
-        """On a lane: have the loop deliver."""
+        """On a lane: make of what happened what its call wants, and have the loop deliver that."""
         if happened and self._loop is not None:
+            news = [(job, _news(job, event)) for job, event in happened]
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-                self._loop.call_soon_threadsafe(self._deliver, happened)
+                self._loop.call_soon_threadsafe(self._deliver, news)
 
     def _work(self) -> None:
         while (started := self._next()) is not None:
             before = time.monotonic()
             try:
-                self._run(started.model, started.batch.rows)
+                self._run(started.model, started.batch.rows, wide=started.wide)
             finally:
                 with self._changed:
                     self._queue.finished(started, time.monotonic() - before)
@@ -148,12 +150,12 @@ class Lanes:
         for job in batch.rows:
             self._observer.stage(name, Stage.QUEUE, (now - job.admitted) / 1e9)
 
-    def _run(self, model: Model, jobs: Sequence[Job]) -> None:
+    def _run(self, model: Model, jobs: Sequence[Job], *, wide: bool) -> None:
         """Run a batch. Where it fails, its rows run one by one, so that one bad row fails no other."""
         untouched = {job.ticket: job for job in jobs}
         left = dict(untouched)
         try:
-            for happened in model.runner.run(jobs):
+            for happened in model.runner.run(jobs, wide):
                 for job, event in happened:
                     untouched.pop(job.ticket, None)
                     if not isinstance(event, Step):
@@ -164,7 +166,20 @@ class Lanes:
             failed = [(job, _failure(error)) for ticket, job in left.items() if ticket not in again]
             self._tell(failed)
             for job in again.values():
-                self._run(model, [job])
+                self._run(model, [job], wide=wide)
+
+
+def _news(job: Job, event: Event) -> News:
+    """Make of what happened what the call wants to be told; its own functions can fail too."""
+    if isinstance(event, LimelightError):
+        return event
+    try:
+        return job.told(event)
+    except LimelightError as error:
+        return error
+    except Exception as error:
+        logger.error("an answer could not be built", exc_info=error)
+        return InferenceError("the answer to this input could not be built")
 
 
 def _failure(error: Exception) -> Event:

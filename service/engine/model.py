@@ -38,9 +38,11 @@ class Runner(Protocol):
     def uncounted(self) -> "Runner":
         """Give the same, telling no observer."""
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Answer a batch of one group; each list is told as soon as it is there. Raises InferenceError for all that
         is left.
+
+        wide: it may use every core, for nothing else runs.
         """
 
 
@@ -110,7 +112,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
 
     Raises: BundleError where it does not fit together; ProviderError where the provider is not given.
     """
-    bundle = folder.bundle
+    bundle, policy = folder.bundle, policy_for(folder.bundle, provider, settings)
     sessions = {graph.name: open_session(folder, graph, provider) for graph in bundle.graphs}
     description = bundle.description
     return Model(
@@ -123,9 +125,9 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
         edge_dimensions=_edge_dimensions(bundle),
-        policy=policy_for(bundle, provider, settings),
+        policy=policy,
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
-        runner=_runner(folder, sessions, observer),
+        runner=_runner(folder, sessions, observer, policy),
     )
 
 
@@ -167,9 +169,9 @@ def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
     }
 
 
-def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer) -> Runner:
+def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy) -> Runner:
     bundle = folder.bundle
     if not bundle.HasField("generation"):
         return Forward(bundle, sessions, observer)
     detokenizer = Detokenizer(read_tokenizer(folder.file(bundle.generation.tokenizer)))
-    return Generating(bundle, sessions, detokenizer, observer)
+    return Generating(bundle, sessions, detokenizer, observer, rows=policy.max_rows)

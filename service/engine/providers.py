@@ -29,11 +29,13 @@ class Provider:
 
     lanes: batches that run at the same time, over all models.
     concurrent: the same, for one session (a CUDA session runs its batches one after the other on its stream).
+    cores: threads of a session that has the machine to itself.
     """
 
     name: str
     lanes: int
     concurrent: int
+    cores: int = 1
     options: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -57,15 +59,16 @@ def choose_provider(wanted: str, *, lanes: int = 0) -> Provider:
         if not problem:
             logger.info("provider: %s", CUDA)
             # TF32 rounds float32 products to 10 bits, past what the bundles' tolerances allow.
-            return Provider(CUDA, lanes or 2, 1, {"use_tf32": "0"})
+            return Provider(CUDA, lanes or 2, 1, options={"use_tf32": "0"})
         if wanted == "cuda":
             raise ProviderError(f"CUDA was asked for and cannot be had: {problem}")
         logger.info("provider: %s (no CUDA: %s)", CPU, problem)
     else:
         runtime()
         logger.info("provider: %s", CPU)
-    lanes = lanes or available_cores()
-    return Provider(CPU, lanes, lanes)
+    cores = available_cores()
+    lanes = lanes or cores
+    return Provider(CPU, lanes, lanes, cores)
 
 
 def runtime() -> ModuleType:

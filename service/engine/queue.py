@@ -27,10 +27,11 @@ class _Line:
 
 @dataclass(frozen=True)
 class Started:
-    """A batch that a lane has taken."""
+    """A batch that a lane has taken. wide: nothing else runs or waits, so that it may have every core."""
 
     model: Model
     batch: Batch[Job]
+    wide: bool
 
 
 class RowQueue:
@@ -38,6 +39,7 @@ class RowQueue:
 
     def __init__(self) -> None:
         self._lines: dict[Model, _Line] = {}
+        self._running = 0
         self.rows = 0
 
     def add(self, model: Model, jobs: Sequence[Job]) -> None:
@@ -82,7 +84,8 @@ class RowQueue:
         self.rows -= len(batch.rows)
         line.running += 1
         line.served += batch.seconds
-        return Started(line.model, batch), dropped
+        self._running += 1
+        return Started(line.model, batch, wide=self._running == 1 and not self.rows), dropped
 
     def finished(self, started: Started, seconds: float) -> None:
         """Take account of a batch that ran: charge its model what it really took, and learn from it what a place
@@ -90,6 +93,7 @@ class RowQueue:
         """
         line, batch = self._lines[started.model], started.batch
         line.running -= 1
+        self._running -= 1
         line.served += seconds - batch.seconds
         measured = seconds / max(1, batch.tokens)
         line.cost = LinearCost(line.cost.seconds_per_token + _NEWEST * (measured - line.cost.seconds_per_token))

@@ -15,7 +15,7 @@ from bundle.rows import Row
 from bundle.samples import Sample, read_samples
 from bundle.tolerance import Tolerances
 from bundle.wire import instance_from_wire
-from service.engine.jobs import AdmittedCall, Job
+from service.engine.jobs import Job, unheard
 from service.engine.model import Model, Runner
 from service.engine.types import Answer, Query
 from service.errors import InferenceError
@@ -33,7 +33,7 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
         return
     maps = frozenset((each.name, quantity) for each, quantity in map_quantities(model.description.maps))
     query = model.seeded(Query(tuple(rows), maps))
-    jobs = model.jobs(AdmittedCall(query, lambda index, event: None), itertools.count(), time.monotonic_ns())
+    jobs = model.jobs(unheard(query), itertools.count(), time.monotonic_ns())
     alone = ([job] for job in jobs)
     runner = model.runner.uncounted()
     for way, batches in (("alone", alone), ("in a batch", _groups(jobs))):

@@ -1,14 +1,16 @@
-"""A graph of a bundle in ONNX Runtime: one session, shared by every lane."""
+"""A graph of a bundle in ONNX Runtime: a session of one thread, shared by every lane, and one of all cores."""
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bundle.errors import BundleError
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
 from service.errors import InferenceError, ProviderError
 
@@ -27,14 +29,21 @@ class Session:
     outputs: tuple[str, ...]
     nodes: Mapping[str, int]
     _session: Any
+    _wide: Any
 
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:
+    def declared(self, name: str) -> tuple[int | str | None, ...]:
+        """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
+        return next(tuple(each.shape) for each in self._session.get_inputs() if each.name == name)
+
+    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], *, wide: bool = False) -> list[Array]:
         """Run the graph once and fetch these outputs, in this order.
 
+        wide: on every core, instead of the calling thread alone.
         Raises: InferenceError; what the runtime said is in the log only, since it can quote paths.
         """
         try:
-            return self._session.run(outputs, feeds)  # type: ignore[no-any-return]
+            session = self._wide if wide else self._session
+            return session.run(outputs, feeds)  # type: ignore[no-any-return]
         except Exception as error:
             shapes = {name: list(array.shape) for name, array in feeds.items()}
             logger.error("the graph %s failed on inputs of shapes %s: %s", self.name, shapes, error)
@@ -49,13 +58,14 @@ def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Pr
     """
     ort = runtime()
     try:
-        session = ort.InferenceSession(folder.file(graph.file), _options(ort, provider), providers=provider.requested())
+        session, wide = _open(ort, folder.file(graph.file), provider)
     except Exception as error:
         logger.error("%s cannot be loaded: %s", graph.file, error)
         raise BundleError(f"the runtime cannot load {graph.file}") from error
-    if session.get_providers()[0] != provider.name:
-        raise ProviderError(f"the runtime loaded the graph {graph.name} without {provider.name}")
-    session.disable_fallback()
+    for each in (session, wide):
+        if each.get_providers()[0] != provider.name:
+            raise ProviderError(f"the runtime loaded the graph {graph.name} without {provider.name}")
+        each.disable_fallback()
     for kind, stated, found in (
         ("inputs", graph.inputs, session.get_inputs()),
         ("outputs", graph.outputs, session.get_outputs()),
@@ -66,20 +76,46 @@ def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Pr
     nodes = {each.ep_name: 0 for each in session.get_provider_graph_assignment_info()}
     for each in session.get_provider_graph_assignment_info():
         nodes[each.ep_name] += len(each.get_nodes())
-    return Session(graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session)
+    return Session(graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session, wide)
 
 
-def _options(ort: Any, provider: Provider) -> Any:
+def _open(ort: Any, file: Path, provider: Provider) -> tuple[Any, Any]:
+    """Open a graph twice, for one core and for all of them, over one copy of weights that are worth it."""
+    if provider.is_cuda or provider.cores == 1:
+        session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
+        return session, session
+    if file.stat().st_size < SMALLEST:
+        return _open_both(ort, file, provider, optimise=True)
+    with prepacked(ort, file, _options(ort, 1)) as saved:
+        if saved is not None:
+            return _open_both(ort, saved, provider, optimise=False)
+    session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
+    return session, session
+
+
+def _open_both(ort: Any, file: Path, provider: Provider, *, optimise: bool) -> tuple[Any, Any]:
+    narrow, wide = (
+        ort.InferenceSession(file, _options(ort, threads, optimise=optimise), providers=provider.requested())
+        for threads in (1, provider.cores)
+    )
+    return narrow, wide
+
+
+def _options(ort: Any, threads: int, *, optimise: bool = True) -> Any:
+    """Make options. threads: 1 for the one that calls. Lanes run in parallel on the shared session, which beats
+    parallelism inside an operator as soon as there are two batches to run.
+    """
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.inter_op_num_threads = 1
-    # One thread: the one that calls. Lanes run in parallel on the shared session, which beats parallelism inside an
-    # operator.
-    options.intra_op_num_threads = 1
+    options.intra_op_num_threads = threads
+    if not optimise:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     # A plan of memory made for one shape is of no use to the next.
     options.enable_mem_pattern = False
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Threads that wait awake win a third of the time of one batch on an idle machine; beside others they only take it.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads > 1 else "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     return options

@@ -15,7 +15,7 @@ from service.attention.plan import plan_attention
 from service.engine.engine import Engine
 from service.engine.model import Model
 from service.engine.observer import Rejection, Stage
-from service.engine.types import Answer, GenerationSettings, Query, Step
+from service.engine.types import Answer, GenerationSettings, Query
 from service.errors import QueueFullError, WrongModelError
 from service.metrics import Metrics
 from service.repository import Repository
@@ -104,10 +104,10 @@ class Answering:
         stream = build.Stream(view, prepared[0], query.seeds[0], options)
         with self._held.hold(size):
             yield stream.start()
-            events = cast(AsyncGenerator[Step | Answer, None], self._engine.generate(view.model, query))
-            async with aclosing(events):
-                async for event in events:
-                    yield stream.token(event) if isinstance(event, Step) else stream.end(event)
+            messages = self._engine.generate(view.model, query, stream.token, stream.end)
+            async with aclosing(cast(AsyncGenerator[service_pb2.GenerateResponse, None], messages)):
+                async for message in messages:
+                    yield message
         self._metrics.attention_bytes(call.model, stream.weights)
 
     def _view(self, wanted: values_pb2.Model, call: Call) -> ModelView:
@@ -151,7 +151,7 @@ class Answering:
     async def _answers(
         self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, call: Call
     ) -> list[Answer]:
-        answers = await self._engine.answer(view.model, _query(prepared, options, call))
+        answers = await self._engine.answer(view.model, _query(prepared, options, call), _whole)
         call.took("queue", max(each.timing.queue for each in answers))
         call.took("compute", max(each.timing.compute for each in answers))
         return answers
@@ -199,6 +199,10 @@ class Answering:
         nanoseconds = time.perf_counter_ns() - started
         call.took(stage.value, nanoseconds)
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
+
+
+def _whole(index: int, answer: Answer) -> Answer:
+    return answer
 
 
 def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Call) -> Query:

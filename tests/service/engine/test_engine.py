@@ -50,7 +50,7 @@ class FakeRunner:
         """Nothing is generated."""
         return False
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[list[RowEvent]]:
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
         """Answer once the gate is open."""
         self.ran.append([int(job.row.tensors["ids"][0]) for job in jobs])
         self.arrived.release()
@@ -110,7 +110,7 @@ def row_of(folders: dict[str, BundleFolder], *ids: int) -> Row:
 @asynccontextmanager
 async def running(lanes: int = 1, observer: NullObserver | None = None, **settings: Any) -> AsyncIterator[Engine]:
     """An engine for the length of a block."""
-    provider = Provider("CPUExecutionProvider", lanes, lanes)
+    provider = Provider("CPUExecutionProvider", lanes, lanes, cores=2)
     engine = Engine(Settings(**settings), provider, observer=observer)
     await engine.start()
     try:
@@ -130,6 +130,16 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
+async def answered(engine: Engine, model: Model, query: Query) -> list[Answer]:
+    """The engine's own answers, as they are."""
+    return await engine.answer(model, query, lambda index, answer: answer)
+
+
+def generated(engine: Engine, model: Model, query: Query) -> AsyncIterator[Step | Answer]:
+    """The engine's own steps and answer, as they are."""
+    return engine.generate(model, query, lambda step: step, lambda answer: answer)
+
+
 async def busy(runner: FakeRunner, batches: int = 1) -> None:
     """Wait until so many batches are on lanes."""
     for _ in range(batches):
@@ -147,7 +157,7 @@ async def test_many_calls_on_two_lanes_get_their_own_answers(
 
     async def call(engine: Engine, batch: list[np.ndarray]) -> None:
         query = Query(tuple(row_of(folders, *ids) for ids in batch), wanted)
-        answers = await engine.answer(models["tiny"], query)
+        answers = await answered(engine, models["tiny"], query)
         for ids, answer in zip(batch, answers, strict=True):
             assert_answers(answer, bundles.tiny_answer(ids))
             assert answer.timing.queue >= 0
@@ -168,17 +178,17 @@ async def test_a_call_is_admitted_whole_or_not_at_all(
 ) -> None:
     count = Count()
     async with running(1, count, queue_rows=3, max_instances=3) as engine:
-        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
-        waiting = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 4),) * 2)))
+        waiting = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 4),) * 2)))
         await asyncio.sleep(0)
         before = time.monotonic()
         with pytest.raises(QueueFullError) as refused:
-            await engine.answer(fake, Query((row_of(folders, 5),) * 2))
+            await answered(engine, fake, Query((row_of(folders, 5),) * 2))
         assert time.monotonic() - before < 1
         assert 0 < refused.value.retry_after <= 30
         assert count.rejections == [(Rejection.QUEUE_FULL, 2)]
-        fits = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 6),))))
+        fits = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 6),))))
         await asyncio.sleep(0)
         runner.gate.set()
         assert len((await first) + (await waiting) + (await fits)) == 4
@@ -192,7 +202,7 @@ async def test_a_deadline_that_is_past_costs_nothing(
     count = Count()
     async with running(1, count) as engine:
         with pytest.raises(DeadlineError):
-            await engine.answer(fake, Query((row_of(folders, 3),), deadline=time.monotonic()))
+            await answered(engine, fake, Query((row_of(folders, 3),), deadline=time.monotonic()))
     assert runner.ran == []
     assert count.rejections == [(Rejection.DEADLINE, 1)]
 
@@ -203,10 +213,10 @@ async def test_a_deadline_that_passes_in_the_queue_is_told_at_once_and_never_run
 ) -> None:
     count = Count()
     async with running(1, count) as engine:
-        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
         with pytest.raises(DeadlineError):
-            await engine.answer(fake, Query((row_of(folders, 4),), deadline=time.monotonic() + 0.05))
+            await answered(engine, fake, Query((row_of(folders, 4),), deadline=time.monotonic() + 0.05))
         assert count.waiting == 0
         runner.gate.set()
         await first
@@ -219,9 +229,9 @@ async def test_a_cancelled_call_leaves_the_queue(
 ) -> None:
     count = Count()
     async with running(1, count) as engine:
-        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
-        second = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 4),) * 5)))
+        second = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 4),) * 5)))
         await asyncio.sleep(0)
         assert count.waiting == 5
         second.cancel()
@@ -239,12 +249,12 @@ async def test_a_row_that_fails_fails_no_other_and_says_nothing_of_the_runtime(
 ) -> None:
     runner.gate.set()
     async with running(1) as engine:
-        calls = [engine.answer(fake, Query((row_of(folders, token),))) for token in (3, 9, 4)]
+        calls = [answered(engine, fake, Query((row_of(folders, token),))) for token in (3, 9, 4)]
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert isinstance(results[1], InferenceError)
         assert "secret" not in results[1].message
         assert results[0] == results[2] == [EMPTY]
-        assert await engine.answer(fake, Query((row_of(folders, 5),))) == [EMPTY]
+        assert await answered(engine, fake, Query((row_of(folders, 5),))) == [EMPTY]
 
 
 @on_loop
@@ -255,9 +265,9 @@ async def test_the_runtimes_own_failure_is_an_inference_error_and_the_lane_survi
     bad = replace(good, tensors={**good.tensors, "ids": np.array([3, 99])})
     async with running(1) as engine:
         with pytest.raises(InferenceError) as failed:
-            await engine.answer(models["tiny"], Query((bad,)))
+            await answered(engine, models["tiny"], Query((bad,)))
         assert "Gather" not in failed.value.message
-        (answer,) = await engine.answer(models["tiny"], Query((good,)))
+        (answer,) = await answered(engine, models["tiny"], Query((good,)))
         assert_answers(answer, replace(bundles.tiny_answer(np.array([3, 4])), maps={}))
 
 
@@ -266,14 +276,14 @@ async def test_stopping_finishes_what_was_admitted_and_admits_no_more(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
     async with running(1) as engine:
-        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
-        second = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 4),))))
+        second = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 4),))))
         await asyncio.sleep(0)
         stopped = asyncio.ensure_future(engine.stop(10.0))
         await asyncio.sleep(0)
         with pytest.raises(ModelUnavailableError):
-            await engine.answer(fake, Query((row_of(folders, 5),)))
+            await answered(engine, fake, Query((row_of(folders, 5),)))
         runner.gate.set()
         await stopped
         assert first.done() and second.done()
@@ -285,7 +295,7 @@ async def test_what_outlasts_the_grace_is_told_so(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
     async with running(1) as engine:
-        first = asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),))))
+        first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
         await engine.stop(0.05)
         with pytest.raises(ModelUnavailableError):
@@ -298,7 +308,7 @@ async def test_the_loop_goes_on_while_lanes_compute(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
     async with running(2) as engine:
-        calls = [asyncio.ensure_future(engine.answer(fake, Query((row_of(folders, 3),)))) for _ in range(2)]
+        calls = [asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),)))) for _ in range(2)]
         await busy(runner, 2)
         assert not any(call.done() for call in calls)  # both lanes hold a batch, and this line runs
         runner.gate.set()
@@ -311,10 +321,10 @@ async def test_generate_tells_steps_then_the_answer_that_answer_gives(
 ) -> None:
     query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),), weights_of("decoder.0.cross"))
     async with running(2) as engine:
-        events = [event async for event in engine.generate(models["echo"], query)]
-        (answer,) = await engine.answer(models["echo"], query)
+        events = [event async for event in generated(engine, models["echo"], query)]
+        (answer,) = await answered(engine, models["echo"], query)
         beams = replace(query, generation=GenerationSettings(Strategy.BEAM))
-        whole = [event async for event in engine.generate(models["echo"], beams)]
+        whole = [event async for event in generated(engine, models["echo"], beams)]
     last = events[-1]
     assert isinstance(last, Answer)
     assert last.sequences[0].token_ids == answer.sequences[0].token_ids
@@ -329,9 +339,9 @@ async def test_sampling_without_a_seed_draws_afresh_and_the_seed_told_draws_the_
     row = bundles.row(folders["echo"], ids=[3, 4, 5])
     query = Query((row,), generation=GenerationSettings(Strategy.SAMPLE, temperature=5.0))
     async with running(2) as engine:
-        drawn = [(await engine.answer(models["echo"], query))[0] for _ in range(8)]
+        drawn = [(await answered(engine, models["echo"], query))[0] for _ in range(8)]
         seeds = tuple(answer.seed for answer in drawn)
-        again = await engine.answer(models["echo"], replace(query, rows=(row,) * 8, seeds=seeds))
+        again = await answered(engine, models["echo"], replace(query, rows=(row,) * 8, seeds=seeds))
     assert len({answer.sequences[0].token_ids for answer in drawn}) > 1
     assert len(set(seeds)) == 8 and None not in seeds
     assert [each.sequences[0].token_ids for each in again] == [each.sequences[0].token_ids for each in drawn]
@@ -352,7 +362,7 @@ async def test_what_draws_nothing_tells_no_seed_even_where_one_was_sent(
 ) -> None:
     query = Query((bundles.row(folders["echo"], ids=[4, 5]),) * 2, seeds=(7, None), generation=generation)
     async with running(1) as engine:
-        answers = await engine.answer(models["echo"], query)
+        answers = await answered(engine, models["echo"], query)
     assert [each.seed for each in answers] == [None, None]
     if generation.strategy is not Strategy.BEAM:
         assert answers[0].sequences[0].token_ids == bundles.echo_answer(np.array([4, 5])).token_ids
@@ -365,7 +375,7 @@ async def test_a_forced_target_leaves_nothing_to_draw(
     row = bundles.row(folders["echo"], ids=[4, 5], target_ids=[6, 7])
     query = Query((row,), seeds=(1,), generation=GenerationSettings(Strategy.SAMPLE))
     async with running(1) as engine:
-        (answer,) = await engine.answer(models["echo"], query)
+        (answer,) = await answered(engine, models["echo"], query)
     assert answer.seed is None
 
 
@@ -374,11 +384,11 @@ async def test_closing_a_stream_ends_the_work(models: dict[str, Model], folders:
     query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
     count = Count()
     async with running(1, count) as engine:
-        async with aclosing(engine.generate(models["echo"], query)) as events:  # type: ignore[type-var]
+        async with aclosing(generated(engine, models["echo"], query)) as events:  # type: ignore[type-var]
             async for _ in events:
                 break
         assert count.calls == 0
-        assert len(await engine.answer(models["echo"], query)) == 1
+        assert len(await answered(engine, models["echo"], query)) == 1
 
 
 @on_loop
@@ -387,4 +397,4 @@ async def test_a_model_that_does_not_generate_says_so(
 ) -> None:
     async with running(1) as engine:
         with pytest.raises(WrongModelError, match="tiny"):
-            await anext(engine.generate(models["tiny"], Query((row_of(folders, 3),))))
+            await anext(generated(engine, models["tiny"], Query((row_of(folders, 3),))))

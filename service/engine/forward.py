@@ -56,11 +56,11 @@ class Feeds:
         batch = collate([job.row for job in jobs], self._tensors)
         return {name: array for name, array in batch.items() if name in self._names}
 
-    def noise(self, jobs: Sequence[Job], step: int = 0) -> dict[str, Array]:
-        """Draw the noise inputs, for one step of a generation."""
+    def noise(self, jobs: Sequence[Job]) -> dict[str, Array]:
+        """Draw the noise inputs."""
         if not self._noise.tensors:
             return {}
-        rows = [Row(self._noise.draw(job.row, job.seed, step=step), job.row.sizes) for job in jobs]
+        rows = [Row(self._noise.draw(job.row, job.seed), job.row.sizes) for job in jobs]
         return collate(rows, self._noise.tensors)
 
 

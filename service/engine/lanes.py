@@ -17,7 +17,7 @@ from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Work
 from service.engine.shapes import places
-from service.engine.types import Answer, Step
+from service.engine.types import Answer
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
 
 logger = logging.getLogger(__name__)
@@ -221,20 +221,17 @@ class Lanes:
 
     def _run(self, model: Model, jobs: Sequence[Job], *, wide: bool) -> None:
         """Run a batch. Where it fails, its rows run one by one, so that one bad row fails no other."""
-        untouched = {job.ticket: job for job in jobs}
-        left = dict(untouched)
+        left = {job.ticket: job for job in jobs}
         try:
             for happened in model.runner.run(jobs, wide):
-                for job, event in happened:
-                    untouched.pop(job.ticket, None)
-                    if not isinstance(event, Step):
-                        del left[job.ticket]
+                for job, _ in happened:
+                    del left[job.ticket]
                 self._tell(happened)
         except Exception as error:
-            again = untouched if len(jobs) > 1 else {}
-            failed = [(job, _failure(error)) for ticket, job in left.items() if ticket not in again]
-            self._tell(failed)
-            for job in again.values():
+            if len(jobs) == 1:
+                self._tell([(job, _failure(error)) for job in left.values()])
+                return
+            for job in left.values():
                 self._run(model, [job], wide=wide)
 
 

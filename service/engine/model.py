@@ -105,7 +105,7 @@ class Model:
     @property
     def generates(self) -> bool:
         """True where it puts out tokens one by one."""
-        return isinstance(self.runner, Generating)
+        return self.pool is not None
 
     def seeded(self, query: Query) -> Query:
         """Settle the seeds of a query: None where a row draws nothing, and a fresh one where it samples without one.
@@ -137,9 +137,9 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
 
     Raises: BundleError where it does not fit together; ProviderError where the provider is not given.
     """
-    bundle = folder.bundle
+    bundle, policy = folder.bundle, policy_for(folder.bundle, provider, settings)
     sessions = {graph.name: open_session(folder, graph, provider) for graph in bundle.graphs}
-    description = bundle.description
+    description, runner = bundle.description, _runner(folder, sessions, observer, policy)
     return Model(
         name=description.name,
         version=description.version,
@@ -150,9 +150,10 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
         edge_dimensions=_edge_dimensions(bundle),
-        policy=policy_for(bundle, provider, settings),
+        policy=policy,
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
-        runner=_runner(folder, sessions, observer),
+        runner=runner,
+        pool=runner.pool if isinstance(runner, Generating) else None,
     )
 
 
@@ -194,9 +195,9 @@ def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
     }
 
 
-def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer) -> Runner:
+def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy) -> Runner:
     bundle = folder.bundle
     if not bundle.HasField("generation"):
         return Forward(bundle, sessions, observer)
     detokenizer = Detokenizer(read_tokenizer(folder.file(bundle.generation.tokenizer)))
-    return Generating(bundle, sessions, detokenizer, observer)
+    return Generating(bundle, sessions, detokenizer, observer, rows=policy.max_rows)

@@ -1,5 +1,7 @@
 """Randomness that belongs to a row: the same seed draws the same in any place of any batch, on any lane."""
 
+from typing import Any
+
 import numpy as np
 
 from bundle.errors import BundleError
@@ -45,6 +47,10 @@ class Noise:
     def tensors(self) -> list[BoundTensor]:
         """Describe the inputs, in the bundle's order."""
         return self._tensors
+
+    def dtype(self, tensor: BoundTensor) -> np.dtype[Any]:
+        """Give the type of an input."""
+        return DTYPES[tensor.description.data_type]
 
     def draw(self, row: Row, seed: int | None, *, step: int = 0) -> dict[str, Array]:
         """Draw every input for a row, of the row's own sizes; without a seed, the neutral value."""

@@ -9,7 +9,8 @@ class Stage(StrEnum):
     """A part of a row's or batch's way through the engine.
 
     QUEUE is observed for each row (admission until its batch starts); BATCH (padding and stacking) and COMPUTE (the
-    runtime) for each batch. PREPROCESS and ENCODE belong to whoever calls the engine, for each request.
+    runtime) for each batch, and for each step of a generation. PREPROCESS and ENCODE belong to whoever calls the
+    engine, for each request.
     """
 
     PREPROCESS = "preprocess"

@@ -268,8 +268,10 @@ class RowQueue:
         self._settle(line)
 
     def _settle(self, line: _Line) -> None:
-        """Note whether a line still has work."""
-        if not line.is_busy:
+        """Note whether a line has work."""
+        if line.is_busy:
+            self._busy[line.model] = line
+        else:
             self._busy.pop(line.model, None)
 
 

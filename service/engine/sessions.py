@@ -31,6 +31,10 @@ class Session:
     _session: Any
     _wide: Any
 
+    def declared(self, name: str) -> tuple[int | str | None, ...]:
+        """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
+        return next(tuple(each.shape) for each in self._session.get_inputs() if each.name == name)
+
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], *, wide: bool = False) -> list[Array]:
         """Run the graph once and fetch these outputs, in this order.
 

@@ -1,4 +1,4 @@
-"""What the steps of a generation put out besides scores: kept step by step, read back along a hypothesis."""
+"""What the steps of a row's generation put out besides scores: kept step by step, read back along a hypothesis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,59 +20,53 @@ _ABSENT = {attention_pb2.QUANTITY_SCORES: np.finfo(np.float32).min}
 
 @dataclass
 class Trace:
-    """The wanted maps [slot, head, 1, key] and outputs [slot, …] of each step so far; a slot is a live hypothesis of
-    the batch.
+    """The wanted maps [hypothesis, head, 1, key] (+ feature) and outputs [hypothesis, …] of each step of a row so far,
+    by the hypotheses that were live.
     """
 
+    row: Row
     maps: Mapping[MapKey, BoundMap]
     outputs: Sequence[model_pb2.OutputDescription]
-    steps: list[dict[str, Array]] = field(default_factory=list)
+    weights: list[dict[MapKey, Array]] = field(default_factory=list)
+    values: list[dict[str, Array]] = field(default_factory=list)
 
-    @property
-    def fetched(self) -> list[str]:
-        """Names of the graph's outputs that it needs."""
-        return [*(each.output for each in self.maps.values()), *(each.name for each in self.outputs)]
+    def add(self, fetched: Mapping[str, Array], slots: Sequence[int], entries: int) -> None:
+        """Keep what a step put out in the row's slots. entries: keys there are where they are tokens put in."""
+        weights = {}
+        for key, bound in self.maps.items():
+            labels = self.row.labels.get(bound.description.key_labels)
+            keys = entries if labels is None else labels.size
+            weights[key] = canonical(fetched[bound.output][slots], bound.axes)[:, :, :, :keys]
+        self.weights.append(weights)
+        self.values.append({each.name: fetched[each.name][slots] for each in self.outputs})
 
-    def add(self, fetched: Mapping[str, Array]) -> None:
-        """Keep what a step put out."""
-        self.steps.append({name: fetched[name] for name in self.fetched})
+    def step_maps(self, step: int, place: int) -> dict[MapKey, MapWeights]:
+        """Give one step's weights of each map: [head, 1, key] (+ feature); place: of the hypothesis."""
+        return {key: MapWeights(np.ascontiguousarray(each[place])) for key, each in self.weights[step].items()}
 
-    def step_maps(self, wanted: frozenset[MapKey], row: Row, step: int, slot: int) -> dict[MapKey, MapWeights]:
-        """Give one step's weights of each map: [head, 1, key] (+ feature)."""
-        return {
-            key: MapWeights(np.ascontiguousarray(self._weights(bound, row, step, slot)))
-            for key, bound in self.maps.items()
-            if key in wanted
-        }
-
-    def sequence_maps(self, wanted: frozenset[MapKey], row: Row, slots: Sequence[int]) -> dict[MapKey, MapWeights]:
-        """Give each map over a whole sequence: [head, output step, key] (+ feature); slots: of its hypothesis at each
-        step.
+    def sequence_maps(self, hypothesis: Hypothesis) -> dict[MapKey, MapWeights]:
+        """Give each map over a whole sequence: [head, output step, key] (+ feature).
 
         Keys that grow with the sequence are filled up: with zeros, and scores with the lowest.
         """
-        return {key: MapWeights(self._stacked(bound, row, slots)) for key, bound in self.maps.items() if key in wanted}
+        places = [each.place for each in hypothesis.chain()]
+        return {key: MapWeights(self._stacked(key, bound, places)) for key, bound in self.maps.items()}
 
-    def sequence_outputs(self, row: Row, slots: Sequence[int]) -> dict[str, Array]:
+    def sequence_outputs(self, hypothesis: Hypothesis) -> dict[str, Array]:
         """Give each raw output of the step graph over a whole sequence: [output step, …]."""
         stacked = {}
         for each in self.outputs:
             of_step = each.dimensions[1:]  # the first axis counts the steps
-            rows = (self.steps[step][each.name][slot] for step, slot in enumerate(slots))
-            cuts = [cut_output(row_of_step, of_step, row.sizes) for row_of_step in rows]
+            chain = enumerate(hypothesis.chain())
+            cuts = [cut_output(self.values[n][each.name][one.place], of_step, self.row.sizes) for n, one in chain]
             if cuts:
                 stacked[each.name] = np.stack(cuts)
         return stacked
 
-    def _weights(self, bound: BoundMap, row: Row, step: int, slot: int) -> Array:
-        weights: Array = canonical(self.steps[step][bound.output][slot : slot + 1], bound.axes)[0]
-        labels = row.labels.get(bound.description.key_labels)
-        return weights if labels is None else weights[:, :, : labels.size]
-
-    def _stacked(self, bound: BoundMap, row: Row, slots: Sequence[int]) -> Array:
-        rows = [self._weights(bound, row, step, slot) for step, slot in enumerate(slots)]
-        labels = row.labels.get(bound.description.key_labels)
+    def _stacked(self, key: MapKey, bound: BoundMap, places: Sequence[int]) -> Array:
+        rows = [self.weights[step][key][place] for step, place in enumerate(places)]
         if not rows:
+            labels = self.row.labels.get(bound.description.key_labels)
             features = [bound.description.features] if bound.description.features else []
             keys = labels.size if labels else 0
             return np.zeros((bound.description.heads, 0, keys, *features), np.float32)
@@ -106,11 +100,11 @@ class Tracer:
             if bound.description.form == model_pb2.MAP_FORM_EDGES:
                 raise BundleError(f"the map {name} is of edges, which a step graph cannot put out")
 
-    def start(self, wanted: frozenset[MapKey]) -> Trace:
-        """Begin a trace of the wanted maps."""
-        return Trace({key: bound for key, bound in self._maps.items() if key in wanted}, self._outputs)
+    def start(self, row: Row, wanted: frozenset[MapKey]) -> Trace:
+        """Begin a row's trace of the wanted maps."""
+        return Trace(row, {key: bound for key, bound in self._maps.items() if key in wanted}, self._outputs)
 
-
-def slots_of(hypothesis: Hypothesis, firsts: Sequence[int]) -> list[int]:
-    """Give the slot that computed each token of a hypothesis; firsts: the first slot of its row at each step."""
-    return [first + each.place for first, each in zip(firsts, hypothesis.chain(), strict=False)]
+    def fetched(self, wanted: frozenset[MapKey]) -> tuple[str, ...]:
+        """Name the outputs of the step graph that traces of these maps need."""
+        maps = (bound.output for key, bound in self._maps.items() if key in wanted)
+        return tuple(dict.fromkeys([*maps, *(each.name for each in self._outputs)]))

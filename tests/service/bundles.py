@@ -423,21 +423,29 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     )
     step = _graph(
         """
-agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] memory, bool[B, N] mask)
-  => (float[B, V] scores, float[B, D] next_state, float[B, Q, D] present, float[B, N] cross, float[B, N] cross_scores,
-      float[B, Q] own)
+agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past, float[B, N, D] memory, bool[B, N] mask)
+  => (float[B, V] scores, float[B, D] next_state, float[B, 1, D] present, float[B, N] cross, float[B, N] cross_scores,
+      float[B, P] own)
 {
   y = Gather(embedding, token)
-  y3 = Unsqueeze(y, axis1)
-  present = Concat <axis = 1> (past, y3)
+  present = Unsqueeze(y, axis1)
+  shape = Shape <start = 1, end = 2> (past)
+  most = Squeeze(shape)
+  places = Range(count_from, most, count_by)
+  lengths = Unsqueeze(length, axis1)
+  new = Equal(places, lengths)
+  new3 = Unsqueeze(new, axis2)
+  all = Where(new3, present, past)
   carried = MatMul(state, carry)
   mixed = MatMul(y, mix)
   sum = Add(carried, mixed)
   next_state = Tanh(sum)
   column = Unsqueeze(next_state, axis2)
-  own3 = MatMul(present, column)
+  own3 = MatMul(all, column)
   own2 = Squeeze(own3, axis2)
-  own = Softmax <axis = -1> (own2)
+  there = LessOrEqual(places, lengths)
+  own1 = Where(there, own2, low)
+  own = Softmax <axis = -1> (own1)
   raw3 = MatMul(memory, column)
   raw = Squeeze(raw3, axis2)
   cross_scores = Where(mask, raw, low)
@@ -445,7 +453,7 @@ agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] m
   cross_row = Unsqueeze(cross, axis1)
   context3 = MatMul(cross_row, memory)
   own_row = Unsqueeze(own, axis1)
-  self3 = MatMul(own_row, present)
+  self3 = MatMul(own_row, all)
   both3 = Add(context3, self3)
   both = Squeeze(both3, axis1)
   all_state = Add(both, next_state)
@@ -488,7 +496,7 @@ agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] m
         _onnx(
             "step",
             "step.onnx",
-            "token state past memory mask".split(),
+            "token length state past memory mask".split(),
             "scores next_state present cross cross_scores own".split(),
         )
     )
@@ -497,6 +505,7 @@ agraph (int64[B] token, float[B, D] state, float[B, P, D] past, float[B, N, D] m
     generation = bundle.generation
     generation.encoder, generation.step = "encoder", "step"
     generation.token_input, generation.scores_output = "token", "scores"
+    generation.lengths_input = "length"
     generation.begin_token, generation.end_token, generation.max_new_tokens = BEGIN, END, max_new_tokens
     generation.tokenizer, generation.target_tensor = "tokenizer.json", "target_ids"
     generation.states.add(input="state", output="next_state", encoder_output="start")
@@ -770,7 +779,13 @@ def _float32(array: Array) -> Floats:
 
 def _graph(body: str, **initializers: Array) -> bytes:
     shared = {f"axis{axis}": np.array([axis]) for axis in (1, 2, 3)}
-    shared |= {"last": np.array([-1]), "low": np.array(LOWEST), "zero": np.array(0, np.float32)}
+    shared |= {
+        "count_from": np.array(0),
+        "count_by": np.array(1),
+        "last": np.array([-1]),
+        "low": np.array(LOWEST),
+        "zero": np.array(0, np.float32),
+    }
     model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\n{body}')
     used = {name for node in model.graph.node for name in node.input}
     model.graph.initializer.extend(

@@ -7,7 +7,7 @@ import pytest
 
 from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
-from service.engine.jobs import unheard
+from service.engine.jobs import Job, unheard
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.providers import Provider, choose_provider
@@ -42,10 +42,15 @@ def weights_of(*names: str) -> frozenset[MapKey]:
 
 def run_together(model: Model, query: Query) -> list[Answer]:
     """Answer all rows of a query in one batch, without lanes."""
-    call = unheard(model.seeded(query))
     answers: dict[int, Answer] = {}
-    for happened in model.runner.run(model.jobs(call, itertools.count(), time.monotonic_ns())):
+    for happened in model.runner.run(jobs_of(model, query)):
         for job, event in happened:
             assert isinstance(event, Answer), event
             answers[job.index] = event
     return [answers[index] for index in range(len(query.rows))]
+
+
+def jobs_of(model: Model, query: Query, *, steps: bool = False) -> list[Job]:
+    """Admit a query's rows now, without lanes."""
+    call = unheard(model.seeded(query), (lambda step: step) if steps else None)
+    return model.jobs(call, itertools.count(), time.monotonic_ns())

@@ -1,7 +1,6 @@
 """Generation: NumPy's tokens, probabilities and maps, whatever else is in the batch and whenever the others end."""
 
 import itertools
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,13 +12,13 @@ from bundle.maps import WEIGHTS, map_key
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from limelight.v1.attention_pb2 import QUANTITY_SCORES, QUANTITY_WEIGHTS
-from service.engine.jobs import AdmittedCall, RowEvent, unheard
+from service.engine.generation import Generating
 from service.engine.model import Model
+from service.engine.search import Hypothesis
 from service.engine.trace import Trace
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
-from service.errors import DeadlineError
 from tests.service import bundles
-from tests.service.engine.conftest import run_together, weights_of
+from tests.service.engine.conftest import jobs_of, run_together, weights_of
 from tests.service.engine.test_forward import assert_map
 
 MAPS = weights_of("encoder.0.self", "decoder.0.cross", "decoder.0.self")
@@ -121,14 +120,15 @@ def test_the_maps_of_other_hypotheses_are_those_of_their_own_tokens(
 
 
 def test_keys_that_were_not_there_yet_have_the_lowest_score(model: Model, folders: dict[str, BundleFolder]) -> None:
-    trace = Trace({}, [])
-    bound = next(each for (name, _), each in model.runner.tracer._maps.items() if name == "decoder.0.self")  # type: ignore[attr-defined]
-    trace.steps = [{"own": np.array([[1.0]], np.float32)}, {"own": np.array([[2.0, 3.0]], np.float32)}]
+    assert isinstance(model.runner, Generating)
     (row,) = rows_of(folders, [4])
+    bound = model.runner.decoder.tracer.start(row, weights_of("decoder.0.self")).maps[OWN]
     for quantity, absent in ((QUANTITY_WEIGHTS, 0.0), (QUANTITY_SCORES, np.finfo(np.float32).min)):
         key = ("decoder.0.self", quantity)
-        trace.maps = {key: replace(bound, quantity=quantity)}
-        found = trace.sequence_maps(frozenset({key}), row, [0, 0])[key]
+        trace = Trace(row, {key: replace(bound, quantity=quantity)}, [])
+        trace.add({"own": np.array([[1.0, 9.0, 9.0]], np.float32)}, [0], 1)
+        trace.add({"own": np.array([[8.0, 8.0, 8.0], [2.0, 3.0, 9.0]], np.float32)}, [1], 2)
+        found = trace.sequence_maps(Hypothesis().then(5, 0.0).then(6, 0.0))[key]
         assert found.weights.tolist() == [[[1.0, absent], [2.0, 3.0]]]
 
 
@@ -196,8 +196,7 @@ def test_steps_are_told_one_by_one_and_are_the_rows_of_the_answer(
     model: Model, folders: dict[str, BundleFolder]
 ) -> None:
     query = Query(rows_of(folders, [3, 4, 5]), MAPS)
-    call = unheard(model.seeded(query), lambda step: step)
-    told = [event for happened in model.runner.run(jobs(model, call)) for _, event in happened]
+    told = [event for happened in model.runner.run(jobs_of(model, query, steps=True)) for _, event in happened]
     steps, answer = [each for each in told if isinstance(each, Step)], told[-1]
     assert isinstance(answer, Answer)
     assert tuple(each.token_id for each in steps) == answer.sequences[0].token_ids
@@ -206,27 +205,3 @@ def test_steps_are_told_one_by_one_and_are_the_rows_of_the_answer(
         np.testing.assert_allclose(step.maps[CROSS].weights, answer.maps[CROSS].weights[:, place : place + 1])
         assert step.maps[OWN].weights.shape == (1, 1, place + 1)
         assert step.text == ("" if step.token_id in SPECIAL else answer.labels["output"].texts[place])
-
-
-def test_a_row_whose_deadline_passes_leaves_the_batch_between_two_steps(
-    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = rows_of(folders, [3, 4], [6, 7, 8, 9])
-    late = unheard(model.seeded(Query(rows[:1], MAPS, deadline=100.0)))
-    other = unheard(model.seeded(Query(rows[1:], MAPS)))
-    clock = iter([1.0, 2.0, 100.0, *[101.0] * 100])
-    monkeypatch.setattr("service.engine.generation.time.monotonic", lambda: next(clock))
-    batches = list(model.runner.run([*jobs(model, late), *jobs(model, other)]))
-    told: list[RowEvent] = [each for happened in batches for each in happened]
-    (error,) = [event for job, event in told if job.call is late]
-    assert isinstance(error, DeadlineError)
-    assert any(job.call is late for job, _ in batches[3])
-    (answer,) = [event for job, event in told if job.call is other]
-    assert isinstance(answer, Answer)
-    assert answer.sequences[0].token_ids == bundles.echo_answer(np.array([6, 7, 8, 9]), LONGEST).token_ids
-    assert_sequence(answer, [6, 7, 8, 9], answer.sequences[0])
-
-
-def jobs(model: Model, call: AdmittedCall) -> list:  # type: ignore[type-arg]
-    """Jobs of a call, admitted now."""
-    return model.jobs(call, itertools.count(), time.monotonic_ns())

@@ -1,0 +1,147 @@
+"""The graphs of a model that generates, and how a row begins, chooses and is answered; nothing here knows of others."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bundle.errors import BundleError
+from bundle.maps import MapWeights, bound_maps
+from bundle.rows import Row, bound_tensors, cut_output
+from bundle.text import Detokenizer
+from bundle.v1 import bundle_pb2
+from bundle.values import Array
+from service.engine.forward import Feeds
+from service.engine.jobs import Job
+from service.engine.noise import Noise
+from service.engine.search import BeamSearch, Ending, ForcedSearch, Search, SingleSearch, greedy, sampler
+from service.engine.sessions import Session
+from service.engine.slots import check_states, kept_inputs
+from service.engine.trace import Tracer
+from service.engine.types import GenerationSettings, MapKey, Strategy
+from service.engine.writing import Writer
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A row that was encoded.
+
+    outputs, maps: what the encoder put out for its answer. sizes: of every axis that varies among the inputs of the
+    step graph.
+    """
+
+    job: Job
+    outputs: Mapping[str, Array]
+    maps: Mapping[MapKey, MapWeights]
+    sizes: Mapping[str, int]
+
+
+class Decoder:
+    """An encoder graph (where there is one) that runs once a row, and a step graph that runs once a token.
+
+    Raises: BundleError where the generation refers to inputs or outputs that the graphs lack.
+    """
+
+    def __init__(self, bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session], detokenizer: Detokenizer) -> None:
+        self.generation = generation = bundle.generation
+        graphs = {each.name: each for each in bundle.graphs}
+        encoder, step = graphs.get(generation.encoder), graphs[generation.step]
+        check_states(generation, step, encoder)
+        _check_generation(generation, step)
+        driven = {generation.token_input, generation.positions_input, generation.lengths_input}
+        driven |= {each.input for each in generation.states}
+        encoded = frozenset(encoder.outputs) if encoder else frozenset[str]()
+        tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+        self._constant = encoded & (set(step.inputs) - driven)
+        self._encoder = sessions[encoder.name] if encoder else None
+        self.step = sessions[step.name]
+        self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
+        self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
+        self._encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}
+        if any(any(each.joined) for each in self._encoder_maps.values()):
+            raise BundleError("instances of a generating model cannot be joined")
+        self._encoder_outputs = [each for each in bundle.description.outputs if each.name in encoded]
+        self._initial = {
+            each.input: each.encoder_output
+            for each in generation.states
+            if each.WhichOneof("initial") == "encoder_output"
+        }
+        outputs = (each.name for each in self._encoder_outputs)
+        self._encoded = tuple(dict.fromkeys([*self._constant, *self._initial.values(), *outputs]))
+        self.kept = kept_inputs(
+            generation, {name: self.step.declared(name) for name in step.inputs}, tensors, self._constant, driven
+        )
+        self.noise = Noise.of_graph(bundle, step)
+        self.tracer = Tracer(bundle, step, tensors, encoded=encoded)
+        self.carried = (generation.scores_output, *(each.output for each in generation.states))
+        self.writer = Writer(bundle, detokenizer)
+        self.graph = "+".join(each.name for each in (self._encoder, self.step) if each)
+
+    def group(self, row: Row) -> tuple[object, object]:
+        """Give what rows that share a step have in common: the optional tensors that the graphs take."""
+        return (self._encoder_feeds.group(row) if self._encoder_feeds else None, self._step_feeds.group(row))
+
+    def samples(self, row: Row, settings: GenerationSettings) -> bool:
+        """Tell whether tokens are drawn at random: a forced target leaves nothing to draw."""
+        return settings.draws and self.generation.target_tensor not in row.tensors
+
+    def encode(self, jobs: Sequence[Job], *, wide: bool = False) -> tuple[dict[str, Array], list[Begun]]:
+        """Run the encoder for rows of one group, all at once.
+
+        Returns: what the step graph takes of it, [row, …], and the rows.
+        """
+        wanted = frozenset[MapKey]().union(*(job.call.query.maps for job in jobs))
+        encoded: dict[str, Array] = {}
+        if self._encoder is not None and self._encoder_feeds is not None:
+            maps = [name for key, bound in self._encoder_maps.items() if key in wanted for name in bound.outputs]
+            fetched = tuple(dict.fromkeys([*self._encoded, *maps]))
+            feeds = self._encoder_feeds.batch(jobs)
+            encoded = dict(zip(fetched, self._encoder.run(fetched, feeds, wide=wide), strict=True))
+        arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
+        arrays |= {name: encoded[output] for name, output in self._initial.items()}
+        sizes = self._observed(arrays)
+        return arrays, [self._begun(job, place, encoded, sizes) for place, job in enumerate(jobs)]
+
+    def search(self, job: Job) -> Search:
+        """Make the search that a row's query asks for; a target comes before any strategy."""
+        settings = job.call.query.generation
+        target = job.row.tensors.get(self.generation.target_tensor)
+        if target is not None:
+            return ForcedSearch(tuple(target.tolist()))
+        most = self.generation.max_new_tokens
+        limit = min(settings.max_new_tokens or most, most)
+        ending = Ending(self.generation.end_token, limit, self.writer.stopped(settings.stop))
+        if settings.strategy is Strategy.BEAM:
+            return BeamSearch(settings, ending)
+        if settings.draws:
+            assert job.seed is not None
+            return SingleSearch(sampler(settings, job.seed), ending)
+        return SingleSearch(greedy, ending)
+
+    def _begun(self, job: Job, place: int, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Begun:
+        outputs = {
+            each.name: cut_output(encoded[each.name][place], each.dimensions, job.row.sizes).copy()
+            for each in self._encoder_outputs
+        }
+        maps = {
+            key: bound.rows(encoded, [job.row], [place])[0]
+            for key, bound in self._encoder_maps.items()
+            if key in job.call.query.maps
+        }
+        return Begun(job, outputs, maps, {name: job.row.sizes.get(name, size) for name, size in sizes.items()})
+
+    def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        """Give the sizes that axes have in a batch, for those that nothing else tells of."""
+        sizes: dict[str, int] = {}
+        for each in self.kept:
+            shape = list(arrays[each.name].shape) if each.name in arrays else [0] * (1 + len(each.axes))
+            del shape[each.slot_axis]
+            for axis, size in zip(each.axes, shape, strict=True):
+                if isinstance(axis, str):
+                    sizes[axis] = max(size, sizes.get(axis, 0))
+        return sizes
+
+
+def _check_generation(generation: bundle_pb2.Generation, step: bundle_pb2.OnnxGraph) -> None:
+    if generation.token_input not in step.inputs or generation.scores_output not in step.outputs:
+        raise BundleError(f"the graph {step.name} lacks the token input or the scores output that generation states")
+    if generation.max_new_tokens < 1:
+        raise BundleError("generation has no max_new_tokens")

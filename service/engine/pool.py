@@ -1,0 +1,94 @@
+"""Pools: rows of one model that generate together, and what becomes of them where the runtime fails."""
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from bundle.errors import LimelightError
+from service.engine.decoder import Decoder
+from service.engine.jobs import Job, RowEvent
+from service.engine.observer import Observer
+from service.engine.together import Together, is_over, late
+from service.errors import InferenceError
+
+logger = logging.getLogger(__name__)
+
+
+class Pool:
+    """The rows of one model and one group that generate at the same time. For one lane at a time.
+
+    Where the runtime fails on rows together, none of them is to blame yet: each goes on alone, from its start. A row
+    that fails alone, or has told tokens already, gets the error.
+    """
+
+    def __init__(self, decoder: Decoder, model: str, observer: Observer, *, most: int) -> None:
+        self._make = partial(Together, decoder, model, observer)
+        self._most = most
+        self._together = self._make()
+        self._alone: list[Together] = []
+
+    @property
+    def rows(self) -> int:
+        """Rows that still generate."""
+        return len(self._together.rows) + len(self._alone)
+
+    @property
+    def room(self) -> int:
+        """Rows that may still join."""
+        return max(0, self._most - self.rows)
+
+    def join(self, jobs: Sequence[Job], wide: bool = False) -> list[RowEvent]:
+        """Let rows begin, all of the group of those here; they take part from the next step on.
+
+        wide: with every core. Returns: rows that are done with already, or that nobody waits for any more.
+        """
+        happened = self._together.leave(time.monotonic())
+        waiting = [job for job in jobs if not is_over(job, time.monotonic())]
+        happened += [(job, late()) for job in jobs if job not in waiting]
+        try:
+            return happened + self._together.join(waiting, wide)
+        except Exception as error:
+            if len(waiting) == 1:
+                return [*happened, (waiting[0], _failure(error))]
+            return happened + self._begin_alone(waiting, wide)
+
+    def step(self, wide: bool = False) -> list[RowEvent]:
+        """Put out a token for every row: tell of tokens, of rows that ended, and of those nobody waits for any more."""
+        happened: list[RowEvent] = []
+        again: list[Job] = []
+        now = time.monotonic()
+        for each in [self._together, *self._alone]:
+            happened += each.leave(now)
+            if not each.rows:
+                continue
+            before = list(each.rows)
+            try:
+                happened += each.step(wide)
+            except Exception as error:
+                untold = [row.job for row in before if not row.told] if len(before) > 1 else []
+                happened += [(row.job, _failure(error)) for row in before if row.job not in untold]
+                again += untold
+                each.clear()
+        self._alone = [each for each in self._alone if each.rows]
+        return happened + self._begin_alone(again, wide)
+
+    def _begin_alone(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:
+        happened: list[RowEvent] = []
+        for job in jobs:
+            apart = self._make()
+            try:
+                happened += apart.join([job], wide)
+            except Exception as error:
+                happened.append((job, _failure(error)))
+            else:
+                self._alone += [apart] if apart.rows else []
+        return happened
+
+
+def _failure(error: Exception) -> LimelightError:
+    """Give what the caller is told: never what the runtime or NumPy said."""
+    if isinstance(error, InferenceError):
+        return error
+    logger.error("a step failed", exc_info=error)
+    return InferenceError("the model failed on this input")

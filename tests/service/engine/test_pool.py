@@ -1,0 +1,287 @@
+"""Pools: a row's answer is its own, whoever joins, leaves or fails meanwhile."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bundle.errors import LimelightError
+from bundle.maps import WEIGHTS
+from bundle.reader import BundleFolder
+from bundle.values import Array
+from service.engine.generation import Generating
+from service.engine.jobs import Job
+from service.engine.model import Model
+from service.engine.pool import Pool
+from service.engine.sessions import Session
+from service.engine.slots import BLOCK
+from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Step, Strategy
+from service.errors import DeadlineError, InferenceError
+from tests.service import bundles
+from tests.service.engine.conftest import jobs_of, run_together, weights_of
+from tests.service.engine.test_forward import assert_map
+from tests.service.engine.test_generation import assert_sequence, ids, rows_of
+
+MAPS = weights_of("encoder.0.self", "decoder.0.cross", "decoder.0.self")
+WAYS = (
+    GenerationSettings(),
+    GenerationSettings(Strategy.SAMPLE),
+    GenerationSettings(Strategy.BEAM, beams=3, hypotheses=2),
+    GenerationSettings(max_new_tokens=2),
+)
+
+
+@pytest.fixture(scope="session")
+def model(models: dict[str, Model]) -> Model:
+    """The model that generates."""
+    return models["echo"]
+
+
+def pool_of(model: Model) -> Pool:
+    assert isinstance(model.runner, Generating)
+    return model.runner.pool()
+
+
+class Driver:
+    """Drives a pool as a lane does, and keeps what each row was told."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self.told: dict[Job, list[Step | Answer | LimelightError]] = {}
+
+    def join(self, jobs: Sequence[Job]) -> None:
+        self.told.update((job, []) for job in jobs)
+        self._take(self.pool.join(jobs))
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            self._take(self.pool.step())
+
+    def finish(self) -> None:
+        while self.pool.rows:
+            self.step()
+
+    def end(self, job: Job) -> Answer | LimelightError | Step:
+        """The last that a row was told; nothing came behind an answer or an error."""
+        assert all(isinstance(each, Step) for each in self.told[job][:-1])
+        return self.told[job][-1]
+
+    def answer(self, job: Job) -> Answer:
+        found = self.end(job)
+        assert isinstance(found, Answer), found
+        return found
+
+    def _take(self, happened: Sequence[tuple[Job, Step | Answer | LimelightError]]) -> None:
+        for job, event in happened:
+            self.told[job].append(event)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    batches=st.lists(
+        st.tuples(st.lists(st.tuples(ids, st.sampled_from(WAYS)), min_size=1, max_size=3), st.integers(0, 5)),
+        min_size=1,
+        max_size=4,
+    ),
+    seed=st.integers(0, 2**32),
+)
+def test_a_row_that_joins_midway_is_answered_as_alone(
+    model: Model,
+    folders: dict[str, BundleFolder],
+    batches: list[tuple[list[tuple[list[int], GenerationSettings]], int]],
+    seed: int,
+) -> None:
+    driver = Driver(pool_of(model))
+    asked = []
+    for batch, steps in batches:
+        jobs = []
+        for source, way in batch:
+            query = Query(rows_of(folders, source), MAPS, (seed,), generation=way, sequences=2)
+            jobs += jobs_of(model, query)
+            asked.append((source, query, jobs[-1]))
+        driver.join(jobs)
+        driver.step(steps)
+    driver.finish()
+    for source, query, job in asked:
+        answer, (alone,) = driver.answer(job), run_together(model, query)
+        assert_sequence(answer, source, answer.sequences[0])
+        # Rows of a pool do not see each other; what differs by rounding may only swap equals.
+        scores = [each.score for each in alone.sequences]
+        assert [each.score for each in answer.sequences] == pytest.approx(scores, abs=1e-4)
+        if query.generation.strategy is not Strategy.BEAM:
+            assert answer.sequences[0].token_ids == alone.sequences[0].token_ids
+        for sequence, other in zip(answer.sequences[1:], answer.other_sequences, strict=True):
+            expected = bundles.echo_maps(np.array(source), sequence.token_ids)
+            for name, _ in other.maps:
+                assert_map(other.maps[name, WEIGHTS], expected[name])
+
+
+def test_rows_are_as_many_as_may_share_a_step(model: Model, folders: dict[str, BundleFolder]) -> None:
+    driver = Driver(pool_of(model))
+    most = driver.pool.room
+    first, second = jobs_of(model, Query(rows_of(folders, [4, 5], [6])))
+    assert (driver.pool.rows, most) == (0, model.policy.max_rows)
+    driver.join([first])
+    driver.step()
+    driver.join([second])
+    assert (driver.pool.rows, driver.pool.room) == (2, most - 2)
+    driver.finish()
+    assert (driver.pool.rows, driver.pool.room) == (0, most)
+    assert [driver.answer(each).batch_rows for each in (first, second)] == [2, 2]
+
+
+def test_queue_is_until_a_row_joins_and_compute_what_it_had_a_part_in(
+    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(10**6, 10**9, 10**3))
+    monkeypatch.setattr("service.engine.together.time.monotonic_ns", lambda: next(clock))
+    driver = Driver(pool_of(model))
+    (job,) = jobs_of(model, Query(rows_of(folders, [4, 5]), generation=GenerationSettings(max_new_tokens=3)))
+    admitted = job.admitted
+    driver.join([job])
+    for _ in range(100):
+        next(clock)  # the lane does something else
+    driver.finish()
+    timing = driver.answer(job).timing
+    assert timing.queue == 10**6 - admitted if admitted < 10**6 else timing.queue < 100 * 10**3
+    assert 0 < timing.compute < 100 * 10**3
+
+
+def test_a_row_that_is_late_or_abandoned_leaves_between_two_steps(
+    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1.0]
+    monkeypatch.setattr("service.engine.pool.time.monotonic", lambda: now[0])
+    driver = Driver(pool_of(model))
+    long = [[token] for token in range(1, 14) if len(bundles.echo_answer(np.array([token])).token_ids) > 3]
+    (late,) = jobs_of(model, Query(rows_of(folders, long[0]), MAPS, deadline=100.0))
+    (gone,) = jobs_of(model, Query(rows_of(folders, long[1]), MAPS))
+    (other,) = jobs_of(model, Query(rows_of(folders, [6, 7, 8, 9]), MAPS))
+    driver.join([late, gone, other])
+    driver.step(2)
+    assert driver.pool.rows == 3
+    now[0], gone.call.abandoned = 100.0, True
+    driver.step()
+    assert isinstance(driver.end(late), DeadlineError) and isinstance(driver.end(gone), DeadlineError)
+    assert driver.pool.rows == 1
+    (never,) = jobs_of(model, Query(rows_of(folders, [4]), deadline=99.0))
+    driver.join([never])
+    assert isinstance(driver.end(never), DeadlineError) and driver.pool.rows == 1
+    driver.finish()
+    assert_sequence(driver.answer(other), [6, 7, 8, 9], driver.answer(other).sequences[0])
+
+
+def test_a_target_of_no_tokens_is_done_when_it_joins(model: Model, folders: dict[str, BundleFolder]) -> None:
+    driver = Driver(pool_of(model))
+    row = bundles.row(folders["echo"], ids=[4], target_ids=[5])
+    empty = replace(row, tensors=dict(row.tensors, target_ids=np.zeros(0, np.int64)))
+    (job,) = jobs_of(model, Query((empty,), MAPS))
+    driver.join([job])
+    assert driver.pool.rows == 0
+    (sequence,) = driver.answer(job).sequences
+    assert (sequence.token_ids, sequence.finish_reason) == ((), FinishReason.TARGET)
+
+
+@pytest.fixture
+def failing(model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Let the runtime fail in the graphs named here where more than one row is in the batch; `step!` always."""
+    graphs: list[str] = []
+    run = Session.run
+
+    def fail(self: Session, outputs: Sequence[str], feeds: dict[str, Array], **options: bool) -> list[Array]:
+        several = len(feeds.get("token", feeds.get("ids", ()))) > 1
+        if (several and self.name in graphs) or f"{self.name}!" in graphs:
+            raise InferenceError("the model failed on this input")
+        return run(self, outputs, feeds, **options)
+
+    monkeypatch.setattr(Session, "run", fail)
+    yield graphs
+
+
+def test_rows_that_fail_together_go_on_alone(
+    model: Model, folders: dict[str, BundleFolder], failing: list[str]
+) -> None:
+    sources = ([4, 5], [6, 7, 8], [9])
+    for graph in ("encoder", "step"):
+        driver = Driver(pool_of(model))
+        jobs = jobs_of(model, Query(rows_of(folders, *sources), MAPS))
+        if graph == "encoder":
+            failing.append(graph)
+        driver.join(jobs)
+        driver.step(2)
+        failing.append(graph)
+        driver.step()
+        assert driver.pool.rows == 3 and not any(driver.told[job] for job in jobs)
+        driver.finish()
+        failing.clear()
+        for source, job in zip(sources, jobs, strict=True):
+            assert_sequence(driver.answer(job), source, driver.answer(job).sequences[0])
+
+
+def test_a_row_that_told_tokens_gets_the_error_and_a_row_that_fails_alone_too(
+    model: Model, folders: dict[str, BundleFolder], failing: list[str]
+) -> None:
+    driver = Driver(pool_of(model))
+    (streamed,) = jobs_of(model, Query(rows_of(folders, [4, 5])), steps=True)
+    (whole,) = jobs_of(model, Query(rows_of(folders, [6, 7, 8])))
+    driver.join([streamed, whole])
+    driver.step()
+    failing.append("step")
+    driver.step()
+    assert isinstance(driver.end(streamed), InferenceError) and driver.told[whole] == []
+    failing.append("step!")
+    driver.step()
+    assert isinstance(driver.end(whole), InferenceError) and driver.pool.rows == 0
+    failing.append("encoder!")
+    (other,) = jobs_of(model, Query(rows_of(folders, [4])))
+    driver.join([other])
+    assert isinstance(driver.end(other), InferenceError) and driver.pool.rows == 0
+
+
+def test_what_the_runtime_or_numpy_says_is_not_told(
+    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Session, outputs: Sequence[str], feeds: dict[str, Array], **options: bool) -> list[Array]:
+        raise ValueError("/a/path")
+
+    monkeypatch.setattr(Session, "run", fail)
+    driver = Driver(pool_of(model))
+    (job,) = jobs_of(model, Query(rows_of(folders, [4])))
+    driver.join([job])
+    assert str(driver.end(job)) == "the model failed on this input"
+
+
+def test_a_pool_keeps_nothing_of_rows_that_left(model: Model, folders: dict[str, BundleFolder]) -> None:
+    driver = Driver(pool_of(model))
+    slots = driver.pool._together._slots
+    soon = GenerationSettings(max_new_tokens=1)
+    (long,) = jobs_of(model, Query(rows_of(folders, list(range(1, 11))), generation=soon))
+    (short,) = jobs_of(model, Query(rows_of(folders, [4])))
+    driver.join([long, short])
+    assert slots.sizes["token"] == 10 and slots.sizes["<entries>"] == BLOCK
+    while len(driver.told[long]) == 0:
+        driver.step()
+    assert slots.sizes["token"] == 1
+    driver.finish()
+    assert slots.feeds() == {} and slots.sizes == {}
+
+
+def test_a_cache_grows_past_its_block(folders: dict[str, BundleFolder], models: dict[str, Model]) -> None:
+    model = models["echo"]
+    target = [4 + place % 9 for place in range(BLOCK)] * 2
+    forced = bundles.row(folders["echo"], ids=[4, 5], target_ids=target[:31])
+    driver = Driver(pool_of(model))
+    (first,) = jobs_of(model, Query((forced,), MAPS))
+    driver.join([first])
+    driver.step(20)
+    longer = replace(forced, tensors=dict(forced.tensors, target_ids=np.array(target)))
+    (second,) = jobs_of(model, Query((longer,), MAPS))
+    driver.join([second])
+    driver.finish()
+    for job, length in ((first, 31), (second, 2 * BLOCK)):
+        (sequence,) = driver.answer(job).sequences
+        assert sequence.token_ids == tuple(target[:length])
+        assert_sequence(driver.answer(job), [4, 5], sequence)

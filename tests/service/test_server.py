@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import grpc
 import pytest
@@ -22,6 +23,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bundle.errors import LimelightError
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
+from service.engine.sessions import Session
 from tests.service import bundles
 from tests.service.serving import Running, attend, predict, refusal, serving, text
 
@@ -90,29 +92,48 @@ def test_calls_show_in_the_metrics(repository: Path) -> None:
 
 
 def hold(running: Running) -> Any:
-    """Take a lane with a sequence that does not end by itself."""
+    """Begin a sequence that does not end by itself."""
     request = service_pb2.GenerateRequest(model=values_pb2.Model(name="endless"), instance=text("the cat"))
     stream = running.stub.Generate(request)
     next(stream), next(stream)
     return stream
 
 
+@contextmanager
+def held_lane(running: Running) -> Iterator[None]:
+    """Keep the one lane of a server busy for the length of a block."""
+    arrived, opened, run = threading.Event(), threading.Event(), Session.run
+
+    def wait(self: Session, *arguments: Any, **options: Any) -> Any:
+        arrived.set()
+        assert opened.wait(60)
+        return run(self, *arguments, **options)
+
+    with patch.object(Session, "run", wait):
+        busy = running.stub.Predict.future(predict("tiny", text("the cat")), timeout=60)
+        assert arrived.wait(10)
+        try:
+            yield
+        finally:
+            opened.set()
+        assert busy.result().predictions
+
+
 def test_a_full_queue_says_so_at_once_and_when_to_come_back(repository: Path) -> None:
     limits = {"queue_rows": 2, "max_instances": 2, "lanes": 1, "max_batch_rows": 1}
     with serving(repository, metrics_port=free_port(), **limits) as running:
-        busy = hold(running)
-        waiting = [running.stub.Predict.future(predict("tiny", text("the cat")), timeout=60) for _ in range(2)]
-        port = running.server.metrics_port
-        assert eventually(lambda: scrape(port)['limelight_queue_depth{model="tiny"}'] == 2)
-        started = time.monotonic()
-        with pytest.raises(grpc.RpcError) as caught:
-            running.stub.Predict(predict("tiny", text("the cat")), timeout=60)
-        assert time.monotonic() - started < 5
-        refused = refusal(caught.value)
-        assert (refused.code, refused.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
-        assert refused.retry is not None and refused.retry > 0
-        assert scrape(port)['limelight_rejected_total{reason="queue_full"}'] == 1
-        busy.cancel()
+        with held_lane(running):
+            waiting = [running.stub.Predict.future(predict("tiny", text("the cat")), timeout=60) for _ in range(2)]
+            port = running.server.metrics_port
+            assert eventually(lambda: scrape(port)['limelight_queue_depth{model="tiny"}'] == 2)
+            started = time.monotonic()
+            with pytest.raises(grpc.RpcError) as caught:
+                running.stub.Predict(predict("tiny", text("the cat")), timeout=60)
+            assert time.monotonic() - started < 5
+            refused = refusal(caught.value)
+            assert (refused.code, refused.reason) == ("RESOURCE_EXHAUSTED", "QUEUE_FULL")
+            assert refused.retry is not None and refused.retry > 0
+            assert scrape(port)['limelight_rejected_total{reason="queue_full"}'] == 1
         assert all(each.result().predictions for each in waiting)
         assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
 
@@ -133,13 +154,12 @@ def test_a_call_whose_deadline_passes_in_the_queue_is_never_computed(repository:
     with serving(repository, metrics_port=free_port(), lanes=1, max_batch_rows=1) as running:
         computed = 'limelight_stage_duration_seconds_count{model="tiny",stage="compute"}'
         before = scrape(running.server.metrics_port).get(computed, 0)
-        busy = hold(running)
-        with pytest.raises(grpc.RpcError) as caught:
-            running.stub.Predict(predict("tiny", text("the cat")), timeout=0.3)
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
-        busy.cancel()
-        assert eventually(lambda: scrape(running.server.metrics_port)['limelight_queue_depth{model="tiny"}'] == 0)
-        assert scrape(running.server.metrics_port).get(computed, 0) == before
+        with held_lane(running):
+            with pytest.raises(grpc.RpcError) as caught:
+                running.stub.Predict(predict("tiny", text("the cat")), timeout=0.3)
+            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
+            assert eventually(lambda: scrape(running.server.metrics_port)['limelight_queue_depth{model="tiny"}'] == 0)
+        assert scrape(running.server.metrics_port).get(computed, 0) == before + 1  # what held the lane
         assert running.stub.Predict(predict("tiny", text("the cat")), timeout=30).predictions
 
 

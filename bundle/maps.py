@@ -208,7 +208,7 @@ def cut(
         key_index = np.arange(len(query_index), dtype=np.int32)
         return MapWeights(np.ascontiguousarray(weights), query_index.astype(np.int32), key_index)
     queries, keys = labels[description.query_labels].size, labels[description.key_labels].size
-    return MapWeights(np.ascontiguousarray(array[:, :queries, :keys]))
+    return MapWeights(array[:, :queries, :keys])
 
 
 def nested_mask_name(

@@ -1,13 +1,10 @@
 """The one path of Predict and Attend, and that of Generate: check, prepare, run, build."""
 
-import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from functools import partial
-from typing import TypeVar, cast
+from typing import cast
 from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
@@ -16,7 +13,7 @@ from service.attention.plan import plan_attention
 from service.engine.engine import Engine
 from service.engine.model import Model
 from service.engine.observer import Rejection, Stage
-from service.engine.types import Answer, GenerationSettings, Query
+from service.engine.types import GenerationSettings, Query
 from service.errors import QueueFullError, WrongModelError
 from service.metrics import Metrics
 from service.repository import Repository
@@ -39,11 +36,9 @@ from service.rpc.view import ModelView
 from service.settings import Settings, available_cores
 
 _Request = service_pb2.PredictRequest | service_pb2.AttendRequest | service_pb2.GenerateRequest
-_Result = TypeVar("_Result")
-# Handing work to a thread costs about as much as tokenizing a paragraph or building a small answer. Below these sizes
-# the event loop does it itself, well within a millisecond; images, whose bytes do not tell their size, never.
+# Handing work to a thread costs about as much as tokenizing a paragraph. Below this size the event loop does it itself,
+# well within a millisecond; images, whose bytes do not tell their size, never.
 _INLINE_REQUEST = 1024
-_INLINE_ANSWER = 64 * 1024
 _RETRY_AFTER = 1.0
 
 
@@ -61,16 +56,13 @@ class Answering:
         self._engine = engine
         self._metrics = metrics
         self._held = held
-        threads = settings.preprocess_threads or available_cores()
-        self._pool = ThreadPoolExecutor(threads, "limelight-encode")
-        self._preparation = Preparation(threads)
+        self._preparation = Preparation(settings.preprocess_threads or available_cores())
         self._preparing: Counter[Model] = Counter()
         self._views: WeakKeyDictionary[Model, ModelView] = WeakKeyDictionary()
 
     def close(self) -> None:
         """Stop the threads."""
         self._preparation.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
@@ -79,9 +71,7 @@ class Answering:
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         with self._held.hold(size):
-            answers = await self._answers(view, prepared, options, call)
-            encode = partial(build.predict_response, view, prepared, answers, options)
-            return await self._encoded(encode, answers, options, call)
+            return await self._answer(view, prepared, options, call)
 
     async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
@@ -91,15 +81,9 @@ class Answering:
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         with self._held.hold(size):
-            answers = await self._answers(view, prepared, options, call)
-            encode = partial(build.attend_response, view, prepared, answers, options)
-            data, weights = await self._encoded(encode, answers, options, call)
-        self._metrics.attention_bytes(call.model, weights)
-        return data
+            return await self._answer(view, prepared, options, call)
 
-    async def generate(
-        self, request: service_pb2.GenerateRequest, call: Call
-    ) -> AsyncGenerator[service_pb2.GenerateResponse, None]:
+    async def generate(self, request: service_pb2.GenerateRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer token by token; the limit on an answer's bytes counts the whole stream."""
         view = self._view(request.model, call)
         if not view.model.generates:
@@ -112,7 +96,7 @@ class Answering:
         with self._held.hold(size):
             yield stream.start()
             messages = self._engine.generate(view.model, query, stream.token, stream.end)
-            async with aclosing(cast(AsyncGenerator[service_pb2.GenerateResponse, None], messages)):
+            async with aclosing(cast(AsyncGenerator[bytes, None], messages)):
                 async for message in messages:
                     yield message
         self._metrics.attention_bytes(call.model, stream.weights)
@@ -155,13 +139,18 @@ class Answering:
             truncate=request.truncate,
         )
 
-    async def _answers(
+    async def _answer(
         self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, call: Call
-    ) -> list[Answer]:
-        answers = await self._engine.answer(view.model, _query(prepared, options, call), _whole)
-        call.took("queue", max(each.timing.queue for each in answers))
-        call.took("compute", max(each.timing.compute for each in answers))
-        return answers
+    ) -> bytes:
+        """Have the engine answer, and each row framed on the lane that computed it."""
+        gathering = build.Gathering(view, prepared, options)
+        timings = await self._engine.answer(view.model, _query(prepared, options, call), gathering.finish)
+        call.took("queue", max(each.queue for each in timings))
+        call.took("compute", max(each.compute for each in timings))
+        self._took(Stage.ENCODE, gathering.nanoseconds, call)
+        if options.plan is not None:
+            self._metrics.attention_bytes(call.model, gathering.weights)
+        return gathering.take()
 
     async def _prepared(
         self, view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str, call: Call
@@ -175,7 +164,7 @@ class Answering:
             prepared = prepare(view, instances, options, field)
         else:
             prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)
-        self._took(Stage.PREPROCESS, started, call)
+        self._took(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
         return prepared
 
     async def _prepared_elsewhere(
@@ -206,27 +195,9 @@ class Answering:
             if not self._preparing[model]:
                 del self._preparing[model]
 
-    async def _encoded(
-        self, encode: Callable[[], _Result], answers: Sequence[Answer], options: CallOptions, call: Call
-    ) -> _Result:
-        started = time.perf_counter_ns()
-        size = sum(each.nbytes for answer in answers for each in answer.outputs.values())
-        size += sum(each.weights.nbytes for answer in answers for each in answer.maps.values())
-        if size <= _INLINE_ANSWER and not options.has_groups:
-            result = encode()
-        else:
-            result = await asyncio.get_running_loop().run_in_executor(self._pool, encode)
-        self._took(Stage.ENCODE, started, call)
-        return result
-
-    def _took(self, stage: Stage, started: int, call: Call) -> None:
-        nanoseconds = time.perf_counter_ns() - started
+    def _took(self, stage: Stage, nanoseconds: int, call: Call) -> None:
         call.took(stage.value, nanoseconds)
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
-
-
-def _whole(index: int, answer: Answer) -> Answer:
-    return answer
 
 
 def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Call) -> Query:

@@ -1,83 +1,154 @@
-"""From the engine's answers to messages."""
+"""From the engine's answers to the bytes that are sent, one row at a time, so that a row can be framed where it was
+computed.
+"""
 
 import time
-from collections.abc import Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from threading import Lock
 
 from bundle.errors import TooLargeError
 from bundle.rows import Labels
-from bundle.wire import labels_to_wire, to_tensor
-from limelight.v1 import attention_pb2, service_pb2
+from bundle.wire import labels_to_wire
+from limelight.v1.service_pb2 import (
+    Attended,
+    AttendResponse,
+    GeneratedToken,
+    GenerateResponse,
+    GenerationEnd,
+    GenerationStart,
+    Prediction,
+    PredictResponse,
+    Provenance,
+    SequenceAttention,
+)
 from service.attention.apply import Applied, apply
 from service.attention.labels import planned_labels
 from service.attention.plan import AttentionPlan
-from service.engine.types import Answer, SequenceMaps, Step, Strategy
-from service.rpc.maps import map_to_wire
+from service.engine.types import Answer, SequenceMaps, Step, Strategy, Timing
+from service.rpc.framing import Frame, joined
+from service.rpc.maps import frame_map
 from service.rpc.prepare import CallOptions, PreparedInstance
 from service.rpc.results import sequence_to_wire
 from service.rpc.view import ModelView
 
-
-def predict_response(
-    view: ModelView, prepared: Sequence[PreparedInstance], answers: Sequence[Answer], options: CallOptions
-) -> bytes:
-    """Build and serialize the answer of Predict."""
-    response = service_pb2.PredictResponse()
-    for one, answer in zip(prepared, answers, strict=True):
-        started = time.perf_counter_ns()
-        prediction = response.predictions.add()
-        fill_prediction(prediction, view, one, answer, options)
-        prediction.provenance.encode_nanoseconds = time.perf_counter_ns() - started
-    return _checked(response.SerializeToString(), options)
+_ENTRY_KEY, _ENTRY_VALUE = 1, 2  # of an entry of a map field
 
 
-def attend_response(
-    view: ModelView, prepared: Sequence[PreparedInstance], answers: Sequence[Answer], options: CallOptions
-) -> tuple[bytes, int]:
-    """Build and serialize the answer of Attend; also give the bytes of its weights."""
-    response = service_pb2.AttendResponse()
-    weights = 0
-    for one, answer in zip(prepared, answers, strict=True):
-        started = time.perf_counter_ns()
-        attended = response.results.add()
-        fill_prediction(attended.prediction, view, one, answer, options)
-        assert options.plan is not None
-        applied = apply(options.plan, answer.maps, answer.labels)
-        weights += add_maps(attended.maps, applied)
-        attended.prediction.label_sets.extend(map(labels_to_wire, applied.labels.values()))
-        for number, other in enumerate(answer.other_sequences, 1):
-            message = attended.other_sequences.add(sequence=number)
-            weights += _add_sequence(message, view, answer, other, options.plan)
-        attended.prediction.provenance.encode_nanoseconds = time.perf_counter_ns() - started
-    return _checked(response.SerializeToString(), options), weights
+class Gathering:
+    """The answer of one call of Predict or Attend, gathered row by row from whatever threads the rows are computed on.
+
+    weights: bytes of the weights framed so far. nanoseconds: that framing has taken so far.
+    """
+
+    def __init__(self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions) -> None:
+        self._view = view
+        self._prepared = prepared
+        self._options = options
+        self._lock = Lock()
+        self._rows: list[bytes | None] = [None] * len(prepared)
+        self._data = b""
+        self.weights = 0
+        self.nanoseconds = 0
+
+    def finish(self, index: int, answer: Answer) -> Timing:
+        """Frame a row; whoever frames the last one puts them all together.
+
+        Returns: what the engine spent on the row.
+        Raises: TooLargeError; InputError where the answer lacks an index that was asked for.
+        """
+        started, options, weights = time.perf_counter_ns(), self._options, 0
+        frame = Frame()
+        if options.plan is None:
+            prediction = frame_prediction(self._view, self._prepared[index], answer, options)
+            frame.put(PredictResponse.PREDICTIONS_FIELD_NUMBER, prediction)
+        else:
+            attended, weights = frame_attended(self._view, self._prepared[index], answer, options, options.plan)
+            frame.put(AttendResponse.RESULTS_FIELD_NUMBER, attended)
+        self._check(frame.size)
+        data = frame.joined()
+        with self._lock:
+            self._rows[index] = data
+            self.weights += weights
+            rows = [each for each in self._rows if each is not None]
+            is_last = len(rows) == len(self._rows)
+        if is_last:
+            size = sum(map(len, rows))
+            self._check(size)
+            self._data = joined(rows, size)
+            self._rows.clear()
+        with self._lock:
+            self.nanoseconds += time.perf_counter_ns() - started
+        return answer.timing
+
+    def take(self) -> bytes:
+        """Give the serialised answer, once every row has been framed, and keep nothing of it."""
+        data, self._data = self._data, b""
+        return data
+
+    def _check(self, size: int) -> None:
+        limit = self._options.limit
+        if size > limit:  # only where an axis has no limit in the model's description
+            raise TooLargeError("instances", f"need an answer of {size} bytes; at most {limit} are allowed")
 
 
-def fill_prediction(
-    prediction: service_pb2.Prediction,
+def frame_prediction(
     view: ModelView,
     prepared: PreparedInstance,
     answer: Answer,
     options: CallOptions,
-) -> None:
-    """Fill in one prediction, all but the time that this takes and the label sets that groups and ranges make."""
+    made: Iterable[Labels] = (),
+    started: int | None = None,
+) -> Frame:
+    """Frame a `Prediction`.
+
+    made: label sets that groups and ranges made. started: when building the answer began, by `perf_counter_ns`.
+    """
+    started = time.perf_counter_ns() if started is None else started
+    small = Prediction(truncated=prepared.row.truncated, seed=answer.seed)
     for name, builder in view.results.items():
-        builder.fill(prediction.results.add(name=name), answer, prepared.instance, options.max_classes)
+        builder.fill(small.results.add(name=name), answer, prepared.instance, options.max_classes)
+    large = Frame()
     for name in options.label_names:
-        prediction.label_sets.append(prepared.labels.get(name) or labels_to_wire(answer.labels[name]))
-    outputs = prediction.outputs
+        labels = prepared.labels.get(name) or labels_to_wire(answer.labels[name]).SerializeToString()
+        large.put(Prediction.LABEL_SETS_FIELD_NUMBER, labels)
+    for each in made:
+        large.put(Prediction.LABEL_SETS_FIELD_NUMBER, labels_to_wire(each).SerializeToString())
     for name in options.outputs:
         if name in answer.outputs:
-            outputs[name].CopyFrom(to_tensor(answer.outputs[name]))
-    prediction.truncated = prepared.row.truncated
-    if answer.seed is not None:
-        prediction.seed = answer.seed
-    fill_provenance(prediction.provenance, view, prepared, answer)
+            entry = Frame()
+            entry.put(_ENTRY_KEY, name.encode())
+            entry.put_tensor(_ENTRY_VALUE, answer.outputs[name])
+            large.put(Prediction.OUTPUTS_FIELD_NUMBER, entry)
+    fill_provenance(small.provenance, view, prepared, answer, started)
+    frame = Frame(small.SerializeToString())
+    frame.extend(large)
+    return frame
+
+
+def frame_attended(
+    view: ModelView, prepared: PreparedInstance, answer: Answer, options: CallOptions, plan: AttentionPlan
+) -> tuple[Frame, int]:
+    """Frame an `Attended`; also give the bytes of its weights."""
+    started = time.perf_counter_ns()
+    applied = apply(plan, answer.maps, answer.labels)
+    large = Frame()
+    weights = put_maps(large, Attended.MAPS_FIELD_NUMBER, applied)
+    for number, other in enumerate(answer.other_sequences, 1):
+        message, of_sequence = _frame_sequence(number, view, answer, other, plan)
+        large.put(Attended.OTHER_SEQUENCES_FIELD_NUMBER, message)
+        weights += of_sequence
+    frame = Frame()
+    prediction = frame_prediction(view, prepared, answer, options, applied.labels.values(), started)
+    frame.put(Attended.PREDICTION_FIELD_NUMBER, prediction)
+    frame.extend(large)
+    return frame, weights
 
 
 def fill_provenance(
-    provenance: service_pb2.Provenance, view: ModelView, prepared: PreparedInstance, answer: Answer
+    provenance: Provenance, view: ModelView, prepared: PreparedInstance, answer: Answer, started: int
 ) -> None:
-    """Say what made an answer."""
+    """Say what made an answer whose building began at `started`."""
     model, timing = view.model, answer.timing
     provenance.model.name = model.name
     provenance.model.version = model.version
@@ -88,22 +159,26 @@ def fill_provenance(
     provenance.queue_nanoseconds = timing.queue
     provenance.compute_nanoseconds = timing.compute
     provenance.preprocess_nanoseconds = prepared.nanoseconds
+    provenance.encode_nanoseconds = time.perf_counter_ns() - started
 
 
-def add_maps(messages: MutableSequence[attention_pb2.AttentionMap], applied: Applied) -> int:
-    """Append finished maps to a message; give the bytes of their weights."""
-    messages.extend(map(map_to_wire, applied.maps))
+def put_maps(frame: Frame, number: int, applied: Applied) -> int:
+    """Put finished maps into a message; give the bytes of their weights."""
+    for each in applied.maps:
+        frame.put(number, frame_map(each))
     return sum(each.weights.nbytes for each in applied.maps)
 
 
-def _add_sequence(
-    message: service_pb2.SequenceAttention, view: ModelView, answer: Answer, other: SequenceMaps, plan: AttentionPlan
-) -> int:
-    """Fill in the maps of one further sequence, and the label sets that are its own; give the bytes of its weights."""
+def _frame_sequence(
+    number: int, view: ModelView, answer: Answer, other: SequenceMaps, plan: AttentionPlan
+) -> tuple[Frame, int]:
+    """Frame the maps of one further sequence, and the label sets that are its own; give the bytes of its weights."""
     applied = apply(_part_of(plan, other), other.maps, {**answer.labels, **other.labels})
     made = [each for each in applied.labels.values() if each.parent == view.steps_label]
-    message.label_sets.extend(map(labels_to_wire, (*other.labels.values(), *made)))
-    return add_maps(message.maps, applied)
+    frame = Frame(SequenceAttention(sequence=number).SerializeToString())
+    for each in (*other.labels.values(), *made):
+        frame.put(SequenceAttention.LABEL_SETS_FIELD_NUMBER, labels_to_wire(each).SerializeToString())
+    return frame, put_maps(frame, SequenceAttention.MAPS_FIELD_NUMBER, applied)
 
 
 def _part_of(plan: AttentionPlan, other: SequenceMaps) -> AttentionPlan:
@@ -119,7 +194,7 @@ def _part_of(plan: AttentionPlan, other: SequenceMaps) -> AttentionPlan:
 
 
 class Stream:
-    """The messages of one Generate call, in order. weights: bytes of those sent so far."""
+    """The messages of one Generate call, serialised, in order. weights: bytes of those sent so far."""
 
     def __init__(self, view: ModelView, prepared: PreparedInstance, seed: int | None, options: CallOptions) -> None:
         self._view = view
@@ -128,49 +203,47 @@ class Stream:
         self._options = options
         self.weights = 0
 
-    def start(self) -> service_pb2.GenerateResponse:
+    def start(self) -> bytes:
         """Begin with the label sets that are known before the first token."""
-        response = service_pb2.GenerateResponse()
-        start = response.start
-        start.truncated = self._prepared.row.truncated
-        if self._seed is not None:
-            start.seed = self._seed
-        start.label_sets.extend(self._prepared.labels.values())
+        start = Frame(GenerationStart(truncated=self._prepared.row.truncated, seed=self._seed).SerializeToString())
+        for labels in self._prepared.labels.values():
+            start.put(GenerationStart.LABEL_SETS_FIELD_NUMBER, labels)
         if self._options.plan is not None:
-            start.label_sets.extend(map(labels_to_wire, planned_labels(self._options.plan.key_groups)))
-        return response
+            for made in planned_labels(self._options.plan.key_groups):
+                start.put(GenerationStart.LABEL_SETS_FIELD_NUMBER, labels_to_wire(made).SerializeToString())
+        return _event(GenerateResponse.START_FIELD_NUMBER, start)
 
-    def token(self, step: Step) -> service_pb2.GenerateResponse:
+    def token(self, step: Step) -> bytes:
         """Tell one token, with its row of every map."""
-        response = service_pb2.GenerateResponse()
-        token = response.token
-        token.index, token.id, token.text = step.index, step.token_id, step.text
-        token.log_probability, token.delta = step.log_probability, step.delta
-        plan = self._options.plan
+        small = GeneratedToken(
+            index=step.index, id=step.token_id, text=step.text, log_probability=step.log_probability, delta=step.delta
+        )
+        token, plan = Frame(small.SerializeToString()), self._options.plan
         if plan is not None:
             own = {name for name, _ in step.maps}
             selected = tuple(each for each in plan.selected if each.description.name in own)
-            labels: Mapping[str, Labels] = self._prepared.row.labels
-            self.weights += add_maps(token.maps, apply(replace(plan, selected=selected), step.maps, labels, step.index))
-        return response
+            applied = apply(replace(plan, selected=selected), step.maps, self._prepared.row.labels, step.index)
+            self.weights += put_maps(token, GeneratedToken.MAPS_FIELD_NUMBER, applied)
+        return _event(GenerateResponse.TOKEN_FIELD_NUMBER, token)
 
-    def end(self, answer: Answer) -> service_pb2.GenerateResponse:
+    def end(self, answer: Answer) -> bytes:
         """Tell the whole sequence, and the maps that no token brought: all of beam search, else the encoder's."""
-        response = service_pb2.GenerateResponse()
-        started, end, view = time.perf_counter_ns(), response.end, self._view
-        end.sequences.extend(map(sequence_to_wire, answer.sequences))
-        end.label_set.CopyFrom(labels_to_wire(answer.labels[view.steps_label]))
-        plan = self._options.plan
+        started, view, plan, large = time.perf_counter_ns(), self._view, self._options.plan, Frame()
         if plan is not None:
             beams = self._options.generation.strategy is Strategy.BEAM
             left = tuple(each for each in plan.selected if beams or each.description.query_labels != view.steps_label)
-            self.weights += add_maps(end.maps, apply(replace(plan, selected=left), answer.maps, answer.labels))
-        fill_provenance(end.provenance, view, self._prepared, answer)
-        end.provenance.encode_nanoseconds = time.perf_counter_ns() - started
-        return response
+            applied = apply(replace(plan, selected=left), answer.maps, answer.labels)
+            self.weights += put_maps(large, GenerationEnd.MAPS_FIELD_NUMBER, applied)
+        small = GenerationEnd(
+            sequences=map(sequence_to_wire, answer.sequences), label_set=labels_to_wire(answer.labels[view.steps_label])
+        )
+        fill_provenance(small.provenance, view, self._prepared, answer, started)
+        end = Frame(small.SerializeToString())
+        end.extend(large)
+        return _event(GenerateResponse.END_FIELD_NUMBER, end)
 
 
-def _checked(data: bytes, options: CallOptions) -> bytes:
-    if len(data) > options.limit:  # only where an axis has no limit in the model's description
-        raise TooLargeError("instances", f"need an answer of {len(data)} bytes; at most {options.limit} are allowed")
-    return data
+def _event(number: int, frame: Frame) -> bytes:
+    whole = Frame()
+    whole.put(number, frame)
+    return whole.joined()

@@ -1,22 +1,23 @@
 """Finished maps as messages."""
 
-from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2
+from limelight.v1.attention_pb2 import AttentionMap
 from service.attention.options import HeadReduction
 from service.attention.part import Finished
+from service.rpc.framing import Frame
 
-_REDUCTIONS = {
+REDUCTIONS = {
     HeadReduction.NONE: attention_pb2.HEAD_REDUCTION_UNSPECIFIED,
     HeadReduction.MEAN: attention_pb2.HEAD_REDUCTION_MEAN,
     HeadReduction.MAX: attention_pb2.HEAD_REDUCTION_MAX,
 }
 
 
-def map_to_wire(finished: Finished) -> attention_pb2.AttentionMap:
-    """Put a map into its message."""
+def frame_map(finished: Finished) -> Frame:
+    """Put a map into its message, an `AttentionMap`."""
     part = finished.part
     description = part.description
-    message = attention_pb2.AttentionMap(
+    small = AttentionMap(
         name=description.name,
         stack=description.stack,
         layer=description.layer if description.HasField("layer") else None,
@@ -28,19 +29,19 @@ def map_to_wire(finished: Finished) -> attention_pb2.AttentionMap:
         key_labels=part.key_labels,
         head_labels=description.head_labels,
         feature_labels=description.feature_labels,
-        head_reduction=_REDUCTIONS[part.head_reduction],
+        head_reduction=REDUCTIONS[part.head_reduction],
         heads=part.heads,
-        weights=to_tensor(finished.weights),
+        queries=None if part.queries is None else part.queries.tolist(),
+        keys=None if part.keys is None else part.keys.tolist(),
     )
-    if part.queries is not None:
-        message.queries.extend(part.queries.tolist())
-    if part.keys is not None:
-        message.keys.extend(part.keys.tolist())
-    if finished.scales is not None:
-        message.scales.CopyFrom(to_tensor(finished.scales))
-    if part.query_index is not None and part.key_index is not None:
-        message.query_index.CopyFrom(to_tensor(part.query_index))
-        message.key_index.CopyFrom(to_tensor(part.key_index))
-    if part.left_out is not None:
-        message.left_out.CopyFrom(to_tensor(part.left_out))
-    return message
+    frame = Frame(small.SerializeToString())
+    for number, array in (
+        (AttentionMap.WEIGHTS_FIELD_NUMBER, finished.weights),
+        (AttentionMap.SCALES_FIELD_NUMBER, finished.scales),
+        (AttentionMap.QUERY_INDEX_FIELD_NUMBER, part.query_index),
+        (AttentionMap.KEY_INDEX_FIELD_NUMBER, part.key_index),
+        (AttentionMap.LEFT_OUT_FIELD_NUMBER, part.left_out),
+    ):
+        if array is not None:
+            frame.put_tensor(number, array)
+    return frame

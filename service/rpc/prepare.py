@@ -8,7 +8,7 @@ from bundle.errors import InputError, TooLargeError
 from bundle.rows import Row
 from bundle.values import Instance
 from bundle.wire import instance_from_wire
-from limelight.v1 import attention_pb2, values_pb2
+from limelight.v1 import values_pb2
 from service.attention.options import Options
 from service.attention.plan import AttentionPlan, check_instance
 from service.attention.size import fitting
@@ -43,14 +43,14 @@ class CallOptions:
 class PreparedInstance:
     """One instance, ready for the engine.
 
-    seed: what the caller sent. labels: messages of the label sets that its answer refers to, as far as the inputs
+    seed: what the caller sent. labels: the label sets that its answer refers to, serialised, as far as the inputs
     decide them. nanoseconds: it took.
     """
 
     instance: Instance
     row: Row
     seed: int | None
-    labels: Mapping[str, attention_pb2.LabelSet]
+    labels: Mapping[str, bytes]
     nanoseconds: int
 
 
@@ -76,7 +76,7 @@ def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOpti
     row = view.model.preprocessor.row(instance, field=field, truncate=options.truncate)
     if options.plan is not None:
         check_instance(options.plan, row.labels)
-    labels = {name: view.label_message(row.labels[name]) for name in options.label_names if name in row.labels}
+    labels = {name: view.label_bytes(row.labels[name]) for name in options.label_names if name in row.labels}
     seed = message.seed if message.HasField("seed") else None
     return PreparedInstance(instance, row, seed, labels, time.perf_counter_ns() - started)
 
@@ -104,7 +104,7 @@ def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options:
         names = options.label_names if plan is options.plan else view.label_names(plan)
         total = predictions
         for each, count in zip(prepared, steps, strict=True):
-            total += view.label_bytes(names, each.labels, count) if names else 0
+            total += view.labels_size(names, each.labels, count) if names else 0
             total += view.attention_bytes(each.row, count, plan) if plan is not None else 0
         return total
 

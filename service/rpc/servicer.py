@@ -19,7 +19,7 @@ def attention_service(
 ) -> grpc.GenericRpcHandler:
     """Make the service's handler, for `server.add_generic_rpc_handlers`.
 
-    Requests come as bytes and answers may go as bytes: what is large is built and serialized away from the event loop.
+    Requests come as bytes, and what lanes framed goes as bytes: nothing large is serialised on the event loop.
     requests: the budget of requests in flight.
     """
     calls = Calls(metrics, requests)

@@ -7,7 +7,7 @@ from functools import cached_property
 from bundle.maps import fixed_labels
 from bundle.rows import Labels, Row
 from bundle.wire import DTYPES, labels_to_wire
-from limelight.v1 import attention_pb2, model_pb2
+from limelight.v1 import model_pb2
 from service.attention.plan import AttentionPlan
 from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes, sequence_bytes
 from service.engine.model import Model
@@ -39,14 +39,15 @@ class ModelView:
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
 
     @cached_property
-    def _fixed(self) -> Mapping[str, attention_pb2.LabelSet]:
-        return {name: labels_to_wire(labels) for name, labels in fixed_labels(self.description).items()}
+    def _fixed(self) -> Mapping[str, bytes]:
+        fixed = fixed_labels(self.description).items()
+        return {name: labels_to_wire(labels).SerializeToString() for name, labels in fixed}
 
-    def label_message(self, labels: Labels) -> attention_pb2.LabelSet:
-        """Put a label set into its message; one that is the same for every instance is made once."""
+    def label_bytes(self, labels: Labels) -> bytes:
+        """Serialise a label set; one that is the same for every instance is serialised once."""
         placed = labels.grid is not None and labels.grid.HasField("region")
         fixed = None if placed else self._fixed.get(labels.name)
-        return labels_to_wire(labels) if fixed is None else fixed
+        return labels_to_wire(labels).SerializeToString() if fixed is None else fixed
 
     def label_names(self, plan: AttentionPlan | None) -> tuple[str, ...]:
         """Name the label sets that results and the maps of a plan refer to, their parents included, each once.
@@ -92,9 +93,9 @@ class ModelView:
             total += self._output_bytes(self._output_tensors[name], row, steps) + len(name.encode()) + 64
         return total
 
-    def label_bytes(self, names: Sequence[str], labels: Mapping[str, attention_pb2.LabelSet], steps: int) -> int:
-        """Bound the bytes of label sets from above; `labels` are those whose messages are made already."""
-        return sum(labels[name].ByteSize() + 8 if name in labels else steps * _TOKEN + 64 for name in names)
+    def labels_size(self, names: Sequence[str], labels: Mapping[str, bytes], steps: int) -> int:
+        """Bound the bytes of label sets from above; `labels` are those that are serialised already."""
+        return sum(len(labels[name]) + 8 if name in labels else steps * _TOKEN + 64 for name in names)
 
     def attention_bytes(self, row: Row, steps: int, plan: AttentionPlan) -> int:
         """Bound the bytes of a row's maps, and of the label sets that groups and ranges make, from above."""

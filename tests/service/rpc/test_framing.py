@@ -1,0 +1,232 @@
+"""What is framed by hand is what protobuf would have written."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as drawn
+from numpy.typing import NDArray
+
+from bundle.errors import TooLargeError
+from bundle.maps import MapWeights
+from bundle.wire import DTYPES, to_tensor
+from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
+from service.attention.apply import apply
+from service.attention.options import Encoding, HeadReduction, Options, Pooling, PoolReduction, Selection
+from service.attention.plan import plan_attention
+from service.engine.model import open_model
+from service.engine.observer import NullObserver
+from service.engine.providers import choose_provider
+from service.engine.types import Answer, GenerationSettings, Query, Strategy
+from service.rpc.build import Gathering
+from service.rpc.framing import Frame
+from service.rpc.maps import frame_map
+from service.rpc.prepare import CallOptions, PreparedInstance, prepare
+from service.rpc.view import ModelView
+from service.settings import Settings
+from tests.service import bundles
+from tests.service.attention.descriptions import keyed, labels_of, map_of
+from tests.service.engine.conftest import run_together
+from tests.service.rpc.messages import attend_message, map_message, predict_message
+from tests.service.serving import text
+
+ENCODINGS = st.sampled_from(list(Encoding))
+SENTENCES = st.lists(st.sampled_from(["a", "the cat sat", "the dog ran far on a mat ."]), min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelView]:
+    """Models of one pass and one that generates."""
+    folder, provider = tmp_path_factory.mktemp("repository"), choose_provider("cpu", lanes=1)
+    makers = (bundles.tiny, bundles.paper, bundles.echo)
+    return {each.__name__: ModelView(open_model(each(folder), provider, Settings(), NullObserver())) for each in makers}
+
+
+def slices_of(array: NDArray[Any]) -> st.SearchStrategy[NDArray[Any]]:
+    """Parts of an array that share its memory: steps, turned axes."""
+    places = st.tuples(*(st.slices(size) for size in array.shape))
+    return st.tuples(places, st.permutations(range(array.ndim))).map(lambda each: array[each[0]].transpose(each[1]))
+
+
+ARRAYS = (
+    st.sampled_from(list(DTYPES.values()))
+    .flatmap(lambda dtype: drawn.arrays(dtype, drawn.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)))
+    .flatmap(slices_of)
+)
+
+
+@given(st.lists(ARRAYS, max_size=6))
+def test_arrays_are_framed_as_protobuf_writes_them(arrays: list[NDArray[Any]]) -> None:
+    graph, outer = Frame(values_pb2.Graph(node_names=["n"]).SerializeToString()), Frame()
+    value = values_pb2.Value(graph=values_pb2.Graph(node_names=["n"]))
+    for array, (name, number) in zip(arrays, [("nodes", 1), ("edges", 2), ("edge_features", 3)], strict=False):
+        graph.put_tensor(number, array)
+        getattr(value.graph, name).CopyFrom(to_tensor(array))
+    outer.put(values_pb2.Value.GRAPH_FIELD_NUMBER, graph)
+    assert values_pb2.Value.FromString(outer.joined()) == value
+    assert len(outer.joined()) == outer.size
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 16_383, 16_384, 2_097_152])
+def test_lengths_of_every_number_of_bytes_are_framed(size: int) -> None:
+    array = np.arange(size).astype(np.uint8)
+    frame = Frame()
+    frame.put_tensor(service_pb2.Embedding.VECTOR_FIELD_NUMBER, array)
+    assert frame.joined() == service_pb2.Embedding(vector=to_tensor(array)).SerializeToString()
+
+
+def test_elements_are_sent_little_endian() -> None:
+    frame = Frame()
+    frame.put_tensor(service_pb2.Embedding.VECTOR_FIELD_NUMBER, np.array([1, 2], ">f4"))
+    vector = service_pb2.Embedding.FromString(frame.joined()).vector
+    assert (vector.data_type, vector.data) == (values_pb2.DATA_TYPE_FLOAT32, np.array([1, 2], "<f4").tobytes())
+
+
+def test_what_is_framed_is_copied_when_it_is_joined_and_not_before() -> None:
+    array, frame = np.zeros((4, 4), np.float32), Frame()
+    frame.put_tensor(service_pb2.Embedding.VECTOR_FIELD_NUMBER, array[:, :3])
+    array += 1
+    data = frame.joined()
+    array += 1
+    assert service_pb2.Embedding.FromString(data).vector == to_tensor(np.ones((4, 3), np.float32))
+
+
+@st.composite
+def described_maps(draw: st.DrawFn) -> tuple[model_pb2.MapDescription, MapWeights, dict[str, int]]:
+    """A map of any form, and the sizes of its axes."""
+    heads, queries, keys, features = (draw(st.integers(low, 4)) for low in (1, 1, 1, 0))
+    form = draw(st.sampled_from([model_pb2.MAP_FORM_DENSE, model_pb2.MAP_FORM_EDGES]))
+    described = map_of(
+        draw(st.sampled_from(["encoder.2.self", "pool"])),
+        heads=heads,
+        query_labels="queries",
+        key_labels="keys",
+        form=form,
+        features=features,
+        head_labels=draw(st.sampled_from(["", "heads"])),
+        normalised=draw(st.booleans()),
+    )
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    weights = random.random((heads, queries + 1, keys + 1, *([features] if features else [])), np.float32)
+    weights = weights[:, :queries, :keys]  # as a batch with padding brings it
+    sizes = {"queries": queries, "keys": keys}
+    if form == model_pb2.MAP_FORM_DENSE:
+        return described, MapWeights(weights), sizes
+    query, key = np.nonzero(random.random((queries, keys)) < 0.7)
+    return described, MapWeights(weights[:, query, key], query.astype(np.int32), key.astype(np.int32)), sizes
+
+
+@given(
+    described_maps(),
+    ENCODINGS,
+    st.sampled_from(list(HeadReduction)),
+    st.sampled_from([(), (Selection(queries=(0,)),), (Selection(heads=(0,), keys=(-1,)),)]),
+    st.sampled_from([0, 1, 2]),
+    st.sampled_from([None, Pooling(2), Pooling(1, PoolReduction.MEAN)]),
+)
+def test_a_map_of_any_form_is_framed_as_protobuf_writes_it(
+    one: tuple[model_pb2.MapDescription, MapWeights, dict[str, int]],
+    encoding: Encoding,
+    heads: HeadReduction,
+    selections: tuple[Selection, ...],
+    top_k: int,
+    pool: Pooling | None,
+) -> None:
+    described, weights, sizes = one
+    options = Options(
+        encoding=encoding,
+        reduce_heads=heads,
+        selections=selections,
+        top_k=0 if described.features else top_k,
+        pool=None if selections else pool,
+    )
+    plan = plan_attention([described], options)
+    (finished,) = apply(plan, keyed({described.name: weights}), labels_of(sizes)).maps
+    frame = frame_map(finished)
+    assert attention_pb2.AttentionMap.FromString(frame.joined()) == map_message(finished)
+    assert len(frame.joined()) == frame.size
+
+
+def answered(
+    view: ModelView, sentences: list[str], attention: Options | None, outputs: tuple[str, ...], beams: bool
+) -> tuple[list[PreparedInstance], list[Answer], CallOptions]:
+    """Prepare and run, all instances in one batch."""
+    plan = None if attention is None else plan_attention(view.maps, attention)
+    strategy = Strategy.BEAM if beams else Strategy.GREEDY
+    generation = GenerationSettings(strategy, max_new_tokens=4, beams=2, hypotheses=2 if beams else 1)
+    options = CallOptions(
+        outputs, generation, attention or Options(), plan, view.label_names(plan), 0, limit=10**9, truncate=False
+    )
+    prepared, _ = prepare(view, [text(each) for each in sentences], options, "instances[{}]")
+    query = Query(
+        rows=tuple(each.row for each in prepared),
+        maps=frozenset() if plan is None else plan.keys,
+        sequences=2 if beams else 1,
+        generation=generation,
+    )
+    return prepared, run_together(view.model, query), options
+
+
+def without_times(response: Any, predictions: list[service_pb2.Prediction]) -> Any:
+    """A response as it is whenever it is built; building takes time, which is checked here."""
+    for each in predictions:
+        assert each.provenance.encode_nanoseconds > 0
+        each.provenance.encode_nanoseconds = 0
+    return response
+
+
+@pytest.mark.parametrize("name", ["tiny", "paper", "echo"])
+@given(SENTENCES, ENCODINGS, st.booleans(), st.booleans(), st.randoms())
+def test_an_answer_is_framed_as_protobuf_writes_it(
+    views: dict[str, ModelView],
+    name: str,
+    sentences: list[str],
+    encoding: Encoding,
+    all_outputs: bool,
+    beams: bool,
+    order: Any,
+) -> None:
+    view = views[name]
+    outputs = tuple(view.outputs) if all_outputs else ()
+    rows = list(range(len(sentences)))
+    order.shuffle(rows)  # lanes finish in any order
+    for attention in (None, Options(encoding=encoding), Options(encoding=encoding, pool=Pooling(2))):
+        if attention is not None and attention.pool is not None and beams:
+            continue
+        prepared, answers, options = answered(view, sentences, attention, outputs, beams and name == "echo")
+        gathering = Gathering(view, prepared, options)
+        for row in rows:
+            assert gathering.finish(row, answers[row]) is answers[row].timing
+        data = gathering.take()
+        if attention is None:
+            predicted = service_pb2.PredictResponse.FromString(data)
+            expected = predict_message(view, prepared, answers, options)
+            assert without_times(predicted, list(predicted.predictions)) == expected
+        else:
+            attended = service_pb2.AttendResponse.FromString(data)
+            weights = sum(
+                len(each.weights.data)
+                for result in attended.results
+                for each in (*result.maps, *(one for other in result.other_sequences for one in other.maps))
+            )
+            assert gathering.weights == weights > 0
+            whole = attend_message(view, prepared, answers, options)
+            assert without_times(attended, [each.prediction for each in attended.results]) == whole
+        assert gathering.take() == b""  # nothing is kept
+
+
+def test_an_answer_that_is_larger_than_allowed_is_refused(views: dict[str, ModelView]) -> None:
+    prepared, answers, options = answered(views["tiny"], ["the cat", "a dog"], Options(), (), False)
+    whole = Gathering(views["tiny"], prepared, options)
+    for row, answer in enumerate(answers):
+        whole.finish(row, answer)
+    size = len(whole.take())
+    for limit in (size // 4, size - 1):  # of one instance already, and of both together
+        small = Gathering(views["tiny"], prepared, replace(options, limit=limit))
+        with pytest.raises(TooLargeError, match=f"at most {limit}") as raised:
+            for row, answer in enumerate(answers):
+                small.finish(row, answer)
+        assert raised.value.field == "instances"

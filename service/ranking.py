@@ -3,19 +3,31 @@
 import numpy as np
 import numpy.typing as npt
 
+_SHORT = 1024
+
 
 def largest_of_rows(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.bool_]:
     """Mark the k largest values of each row [..., value]; NaN is smaller than every number."""
     size = values.shape[-1]
     if k >= size:
         return np.ones(values.shape, dtype=bool)
-    comparable = np.where(np.isnan(values), values.dtype.type(-np.inf), values)
-    # The k-th largest value splits a row in linear time; among those equal to it, count from the first.
-    kth = np.partition(comparable, size - k, axis=-1)[..., size - k, np.newaxis]
-    above = comparable > kth
-    equal = comparable == kth
-    missing = k - above.sum(axis=-1, keepdims=True)
-    return np.asarray(above | (equal & np.less_equal(equal.cumsum(axis=-1), missing)), dtype=np.bool_)
+    # The k-th largest value splits a row. Short rows are sorted sooner than they are split.
+    last = (np.sort(values) if size <= _SHORT else np.partition(values, size - k))[..., size - k :]
+    if np.isnan(last).any():
+        return largest_of_rows(np.where(np.isnan(values), values.dtype.type(-np.inf), values), k)
+    kth = last[..., :1]
+    marked = np.asarray(values >= kth)
+    if np.count_nonzero(marked) > k * (marked.size // size):
+        tied = np.count_nonzero(marked, axis=-1) > k
+        marked[tied] = _first_of_equals(values[tied], kth[tied], k)
+    return marked
+
+
+def _first_of_equals(values: npt.NDArray[np.floating], kth: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.bool_]:
+    """Mark k values of each row [row, value]: all above the k-th largest [row, 1], and the first that equal it."""
+    above, equal = values > kth, values == kth
+    missing = k - np.count_nonzero(above, axis=-1, keepdims=True)
+    return np.asarray(above | (equal & (equal.cumsum(axis=-1, dtype=np.int32) <= missing)), dtype=np.bool_)
 
 
 def best_of_rows(values: npt.NDArray[np.floating], k: int) -> npt.NDArray[np.intp]:

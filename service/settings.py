@@ -64,9 +64,7 @@ class Settings:
     grace_seconds: float = _setting(
         30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0
     )
-    preprocess_threads: int = _setting(
-        0, "Threads that prepare inputs; 0 for one a core.", minimum=0, maximum=1024
-    )
+    preprocess_threads: int = _setting(0, "Threads that prepare inputs; 0 for one a core.", minimum=0, maximum=1024)
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
 
     def to_toml(self) -> str:

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from bundle.errors import InputError
-from bundle.maps import MapWeights
+from bundle.maps import WEIGHTS, MapWeights
 from bundle.rows import Labels
-from limelight.v1 import attention_pb2
 from service.attention.encode import encode_dense, encode_edges
 from service.attention.grouping import group_both, group_edges, kept_places, mixes_empty_rows
-from service.attention.heads import mean_of_scores, reduce_heads
+from service.attention.heads import Floats, mean_of_scores, reduce_heads
 from service.attention.labels import (
     group_labels,
     key_groups_of,
@@ -26,7 +27,7 @@ from service.attention.part import Finished, Part
 from service.attention.plan import SCORES, AttentionPlan, is_signed, rollout_description
 from service.attention.pooling import pool, pool_edges, ranges
 from service.attention.rollout import rollout
-from service.attention.select import SelectedMap, indices
+from service.attention.select import SelectedMap, indices, side_by_side
 from service.attention.topk import left_out, left_out_edges, top_k, top_k_edges
 
 _MapKey = tuple[str, int]
@@ -73,11 +74,6 @@ def _cut(
 ) -> Part:
     description = selected.description
     weights, has_edges = np.asarray(whole.weights, dtype=np.float32), whole.query_index is not None
-    lowest = float(np.finfo(whole.weights.dtype).min)
-    if quantity == SCORES:
-        weights = np.maximum(weights, np.float32(lowest))  # some models write minus infinity
-    if len(selected.heads) != weights.shape[0]:
-        weights = weights[list(selected.heads)]
     key_count = labels[description.key_labels].size if has_edges else weights.shape[2]
     keys = indices(selected.keys, key_count, f"keys of {description.name}")
     if step is None:
@@ -85,10 +81,20 @@ def _cut(
         queries = indices(selected.queries, query_count, f"queries of {description.name}")
     else:
         query_count, queries = 1, np.array([step], dtype=np.intp)
+    # Where it can be, a part of the weights is a view: it is copied when something is made of it.
+    if len(selected.heads) != weights.shape[0]:
+        weights = weights[side_by_side(np.array(selected.heads))]
+    if not has_edges and queries is not None and step is None:
+        weights = weights[:, side_by_side(queries)]
+    if not has_edges and keys is not None:
+        weights = weights[:, :, side_by_side(keys)]
+    lowest = _lowest(whole.weights.dtype)
+    if quantity == SCORES:
+        weights = np.maximum(weights, np.float32(lowest))  # some models write minus infinity
     part = Part(
         description=description,
         quantity=quantity,
-        normalised=description.normalised and quantity == attention_pb2.QUANTITY_WEIGHTS,
+        normalised=description.normalised and quantity == WEIGHTS,
         signed=is_signed(description, quantity),
         heads=selected.heads,
         head_reduction=HeadReduction.NONE,
@@ -101,16 +107,12 @@ def _cut(
         weights=weights,
         lowest=lowest,
     )
-    return _cut_edges(part, whole) if has_edges else _cut_dense(part, step)
+    return _cut_edges(part, whole) if has_edges else part
 
 
-def _cut_dense(part: Part, step: int | None) -> Part:
-    weights = part.weights
-    if part.queries is not None and step is None:
-        weights = weights[:, part.queries]
-    if part.keys is not None:
-        weights = weights[:, :, part.keys]
-    return replace(part, weights=weights)
+@lru_cache(maxsize=8)
+def _lowest(dtype: np.dtype[Any]) -> float:
+    return float(np.finfo(dtype).min)
 
 
 def _cut_edges(part: Part, whole: MapWeights) -> Part:
@@ -131,13 +133,20 @@ def _with_heads_reduced(part: Part, reduction: HeadReduction) -> Part:
         return part
     several = len(part.heads) > 1
     normalised = part.normalised and not (several and reduction is HeadReduction.MAX)
-    if normalised and several:
-        normalised = not mixes_empty_rows(part.empty_rows(), axis=0)
     if part.quantity == SCORES and reduction is HeadReduction.MEAN:
         weights = mean_of_scores(part.weights, part.lowest)
     else:
         weights = reduce_heads(part.weights, reduction)
+    if normalised and several:
+        normalised = _sums_to_1(weights, part) or not mixes_empty_rows(part.empty_rows(), axis=0)
     return replace(part, weights=weights, normalised=normalised, head_reduction=reduction)
+
+
+def _sums_to_1(mean: Floats, part: Part) -> bool:
+    """Tell, by what is left of a map of which every row sums to 1 or 0, that no head's row was empty."""
+    if part.has_edges or part.keys is not None or not mean.shape[2]:
+        return False
+    return bool((mean.sum(axis=2) > 1 - 0.5 / len(part.heads)).all())
 
 
 def _rolled_out(parts: list[Part], plan: AttentionPlan) -> list[Part]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from service.attention.heads import Floats
 from service.attention.members import Indices, Members
 from service.attention.options import GroupReduction
+from service.attention.select import side_by_side
 
 Places = Sequence[Indices]
 _MOST_AT_ONCE = 4_000_000  # numbers
@@ -32,7 +33,7 @@ def group_axis(weights: Floats, axis: int, groups: Places, reduction: GroupReduc
     for place, group in enumerate(groups):
         if not len(group):
             continue
-        part = weights[_along(axis, _slice_of(group))]
+        part = weights[_along(axis, side_by_side(group))]
         result[_along(axis, place)] = part.sum(axis=axis, dtype=np.float64) / _divisor(group, reduction)
     return result
 
@@ -125,12 +126,6 @@ def _edges_of(group: Indices, column: Indices, size: int) -> Indices:
 
 def _divisor(group: Indices, reduction: GroupReduction) -> int:
     return max(1, len(group)) if reduction is GroupReduction.MEAN else 1
-
-
-def _slice_of(group: Indices) -> slice | Indices:
-    """Give a slice where the members stand side by side: nothing is copied then."""
-    first, last = int(group[0]), int(group[-1])
-    return slice(first, last + 1) if last - first + 1 == len(group) else group
 
 
 def _along(axis: int, index: int | slice | Indices) -> tuple[int | slice | Indices, ...]:

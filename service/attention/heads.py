@@ -11,9 +11,11 @@ Floats = npt.NDArray[np.float32]
 def reduce_heads(weights: Floats, reduction: HeadReduction) -> Floats:
     """Reduce the head axis, which stays with size 1: weights [head, …] -> [1, …]."""
     if reduction is HeadReduction.MEAN:
-        return np.asarray(weights.mean(axis=0, keepdims=True), dtype=np.float32)
+        total: Floats = weights.sum(axis=0, keepdims=True)
+        total *= np.float32(1 / len(weights))
+        return total
     if reduction is HeadReduction.MAX:
-        return np.asarray(weights.max(axis=0, keepdims=True), dtype=np.float32)
+        return np.asarray(weights.max(axis=0, keepdims=True))
     return weights
 
 

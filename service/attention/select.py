@@ -125,6 +125,12 @@ def indices(wanted: Sequence[IndexList] | None, size: int, what: str) -> npt.NDA
     return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
+def side_by_side(ascending: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
+    """Give indices, which are not empty, as a slice where they stand side by side: nothing is copied then."""
+    first, last = int(ascending[0]), int(ascending[-1])
+    return slice(first, last + 1) if last - first + 1 == len(ascending) else ascending
+
+
 def resolve(wanted: IndexList, size: int, what: str) -> npt.NDArray[np.intp]:
     """Give indices on an axis without negative ones, in their own order.
 

@@ -17,13 +17,16 @@ def top_k(weights: Floats, k: int) -> tuple[Floats, Integers, Integers, Flags]:
     and what is kept [query, key]. NaN is smaller than every number.
     """
     kept: Flags = np.any(largest_of_rows(weights, k), axis=0)
-    query, key = np.nonzero(kept)
-    return weights[:, query, key], query.astype(np.int32), key.astype(np.int32), kept
+    places = np.flatnonzero(kept)
+    query, key = np.divmod(places.astype(np.int32), np.int32(max(1, weights.shape[2])))
+    return weights.reshape(len(weights), -1).take(places, axis=1), query, key, kept
 
 
 def left_out(weights: Floats, kept: Flags) -> Floats:
     """Sum what is left out of each row: weights [head, query, key], kept [query, key] -> [head, query]."""
-    sums = np.where(kept, np.float32(0), weights).sum(axis=2, dtype=np.float64)
+    sums = np.einsum("hqk,qk->hq", weights, (~kept).astype(np.float32))
+    if not np.isfinite(sums).all():  # NaN times nothing is NaN
+        sums = np.where(kept, np.float32(0), weights).sum(axis=2)
     return np.asarray(sums, dtype=np.float32)
 
 

@@ -26,7 +26,7 @@ from service.attention.apply import Applied, apply
 from service.attention.labels import planned_labels
 from service.attention.plan import AttentionPlan
 from service.engine.types import Answer, SequenceMaps, Step, Strategy, Timing
-from service.rpc.framing import Frame, joined
+from service.rpc.framing import Frame
 from service.rpc.maps import frame_map
 from service.rpc.prepare import CallOptions, PreparedInstance
 from service.rpc.results import sequence_to_wire
@@ -75,7 +75,7 @@ class Gathering:
         if is_last:
             size = sum(map(len, rows))
             self._check(size)
-            self._data = joined(rows, size)
+            self._data = b"".join(rows)
             self._rows.clear()
         with self._lock:
             self.nanoseconds += time.perf_counter_ns() - started

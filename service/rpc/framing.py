@@ -5,7 +5,6 @@ Fields of a message may come in any order, and a message inside another is its t
 (https://protobuf.dev/programming-guides/encoding).
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from io import BytesIO
 
@@ -16,83 +15,74 @@ from bundle.wire import data_type_of
 from limelight.v1 import values_pb2
 
 _LENGTH_DELIMITED = 2
-_DATA = values_pb2.Tensor.DATA_FIELD_NUMBER
 
 
 class Frame:
-    """The fields of one message, in the order in which they were put in.
+    """The fields of one message, in the order in which they were put in. size: bytes so far."""
 
-    parts: bytes, and little-endian arrays whose elements stand there row-major. size: of them all, in bytes.
-    """
-
-    __slots__ = ("parts", "size")
+    __slots__ = ("_parts", "size")
 
     def __init__(self, fields: bytes = b"") -> None:
         """Begin with serialised fields."""
-        self.parts: list[bytes | Array] = [fields]
+        self._parts: list[bytes | Array] = [fields]
         self.size = len(fields)
 
     def put(self, number: int, message: "Frame | bytes") -> None:
         """Put in a message (or a string), serialised or framed, as field `number`."""
         if isinstance(message, Frame):
-            size, parts = message.size, message.parts
+            head = _field_head(number, message.size)
+            self._parts.append(head)
+            self._parts += message._parts
+            self.size += len(head) + message.size
         else:
-            size, parts = len(message), [message]
-        head = field_head(number, size)
-        self.parts.append(head)
-        self.parts += parts
-        self.size += len(head) + size
+            head = _field_head(number, len(message))
+            self._parts += (head, message)
+            self.size += len(head) + len(message)
 
     def extend(self, other: "Frame") -> None:
         """Put in further fields of the same message."""
-        self.parts += other.parts
+        self._parts += other._parts
         self.size += other.size
 
     def put_tensor(self, number: int, array: Array) -> None:
         """Put in an array as a `Tensor`. It is not copied before `joined`, so it may not change before that."""
-        little = np.asarray(array, dtype=array.dtype.newbyteorder("<"))
-        self.put(number, _tensor(data_type_of(little), little))
+        little = array.dtype.newbyteorder("<")
+        if array.dtype != little:
+            array = array.astype(little)
+        head = _tensor_head(number, data_type_of(array), array.shape, array.nbytes)
+        self._parts += (head, array)
+        self.size += len(head) + array.nbytes
 
     def joined(self) -> bytes:
-        """Give the message's bytes: the one copy."""
-        return joined(self.parts, self.size)
+        """Put the message's bytes together: the one copy. An array that is a slice is written into its place."""
+        if all(type(each) is bytes or each.flags.c_contiguous for each in self._parts):  # type: ignore[union-attr]
+            return b"".join(self._parts)  # type: ignore[arg-type]  # arrays are buffers
+        whole = BytesIO(bytes(self.size))  # whose bytes are handed over as they are, once nobody writes any more
+        place = 0
+        with whole.getbuffer() as view:
+            for each in self._parts:
+                if isinstance(each, bytes):
+                    view[place : place + len(each)] = each
+                    place += len(each)
+                else:
+                    _write(each, np.frombuffer(view, np.uint8, each.nbytes, place))
+                    place += each.nbytes
+        return whole.getvalue()
 
 
-def joined(parts: Sequence[bytes | Array], size: int) -> bytes:
-    """Put parts of `size` bytes one behind the other. An array that is a slice of another is written into its place."""
-    if all(isinstance(each, bytes) or each.flags.c_contiguous for each in parts):
-        return b"".join(parts)  # type: ignore[arg-type]  # arrays are buffers
-    whole = BytesIO(bytes(size))  # whose bytes are handed over as they are, once nobody writes any more
-    place = 0
-    with whole.getbuffer() as view:
-        for each in parts:
-            if isinstance(each, bytes):
-                view[place : place + len(each)] = each
-                place += len(each)
-            else:
-                _write(each, np.frombuffer(view, np.uint8, each.nbytes, place))
-                place += each.nbytes
-    return whole.getvalue()
-
-
-def field_head(number: int, size: int) -> bytes:
+@lru_cache(maxsize=4096)
+def _field_head(number: int, size: int) -> bytes:
     """Give what stands before the `size` bytes of a message, a string or bytes."""
     return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(size)
 
 
-def _tensor(data_type: int, array: Array) -> Frame:
-    frame = Frame(_tensor_fields(data_type, array.shape))
-    if array.nbytes:
-        head = field_head(_DATA, array.nbytes)
-        frame.parts += [head, array]
-        frame.size += len(head) + array.nbytes
-    return frame
-
-
 @lru_cache(maxsize=4096)
-def _tensor_fields(data_type: int, shape: tuple[int, ...]) -> bytes:
-    """Serialise all of a tensor but its data."""
-    return values_pb2.Tensor(data_type=data_type, shape=shape).SerializeToString()  # type: ignore[arg-type]
+def _tensor_head(number: int, data_type: values_pb2.DataType, shape: tuple[int, ...], size: int) -> bytes:
+    """Give what stands before the `size` bytes of an array, in a field that is a `Tensor`."""
+    fields = values_pb2.Tensor(data_type=data_type, shape=shape).SerializeToString()
+    if size:
+        fields += _field_head(values_pb2.Tensor.DATA_FIELD_NUMBER, size)
+    return _field_head(number, len(fields) + size) + fields
 
 
 def _write(array: Array, place: Array) -> None:

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -138,6 +139,43 @@ def test_float16_is_within_a_thousandth_of_every_weight_over_a_ten_thousandth(we
     values, scales = encode_dense(floats([[[weight]]]), Encoding.FLOAT16)
     assert scales is None and values.dtype == np.float16
     assert abs(float(values[0, 0, 0]) - weight) <= 1e-3 * weight  # type: ignore[arg-type]
+
+
+@given(st.integers(0, 2**12 - 1), st.integers(1, 40))
+def test_float16_of_every_weight_is_the_nearest_half_as_numpy_rounds_it(first: int, step: int) -> None:
+    # Bit patterns from 0 to the largest half, every step-th from the first, so that ties and subnormals come up too.
+    largest = np.float32(65504).view(np.uint32)
+    weights = np.arange(first, int(largest) + 1, step << 12, dtype=np.uint32).view(np.float32)
+    found, _ = encode_dense(weights.reshape(1, 1, -1), Encoding.FLOAT16)
+    np.testing.assert_array_equal(found.view(np.uint16).ravel(), weights.astype(np.float16).view(np.uint16))
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 70_000), (3, 300, 300), (2, 0, 5)])
+@pytest.mark.parametrize("encoding", [Encoding.FLOAT16, Encoding.UINT8])
+def test_large_maps_are_encoded_as_their_rows_are_alone(shape: tuple[int, int, int], encoding: Encoding) -> None:
+    weights = np.random.default_rng(0).random(shape, np.float32)
+    whole, scales = encode_dense(weights, encoding)
+    for head, query in np.ndindex(shape[:2]):
+        row, scale = encode_dense(weights[head : head + 1, query : query + 1], encoding)
+        np.testing.assert_array_equal(whole[head, query], row[0, 0])
+        if scales is not None and scale is not None:
+            assert scales[head, query] == scale[0, 0]
+
+
+def test_top_k_of_a_long_row_is_what_sorting_it_gives() -> None:
+    weights = np.random.default_rng(0).random((2, 3, 3000), np.float32).round(3)  # with ties
+    _, _, _, flags = top_k(weights, 5)
+    expected = np.zeros(flags.shape, bool)
+    order = np.argsort(-weights, axis=2, kind="stable")[:, :, :5]
+    for head, query in np.ndindex(weights.shape[:2]):
+        expected[query, order[head, query]] = True
+    np.testing.assert_array_equal(flags, expected)
+
+
+def test_what_is_left_out_of_a_row_does_not_depend_on_what_is_kept_of_it() -> None:
+    weights = floats([[[np.nan, 0.25, 0.5], [0.5, 0.25, 0.25]]])
+    kept = np.array([[True, False, False], [True, False, True]])
+    np.testing.assert_array_equal(left_out(weights, kept), [[0.75, 0.25]])
 
 
 def test_float16_of_a_large_score_is_large_and_keeps_its_sign() -> None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle.errors import LimelightError
+from service.cgroup import cpu_quota, memory_limit
 
 PREFIX = "LIMELIGHT_"
 _MEBIBYTE = 2**20
@@ -108,26 +110,22 @@ def load_settings(
 
 
 def available_cores() -> int:
-    """Count the cores that this process may use: its affinity, cut to the quota of its control group."""
+    """Count the cores that this process may use: its affinity, cut to the quota of its control group (rounded up)."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, _quota(Path("/sys/fs/cgroup")) or cores))
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
 
 
-def _quota(root: Path) -> int | None:
-    """Read the control group's quota in cores, rounded up (version 2, then 1); None without one."""
-    try:
-        quota, period = (root / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    try:
-        cores = int(quota) / int(period)
-    except (ValueError, ZeroDivisionError):  # "max": no quota
-        return None
-    return math.ceil(cores) if cores > 0 else None
+def available_memory() -> int:
+    """Count the bytes of memory that this process may have, used ones included.
+
+    The machine's memory, cut to the limits of the control group and of the process's address space.
+    """
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    group, space = memory_limit(), resource.getrlimit(resource.RLIMIT_AS)[0]
+    limits += [] if group is None else [group]
+    limits += [] if space == resource.RLIM_INFINITY else [space]
+    return min(limits)
 
 
 def _read_file(file: Path) -> dict[str, Any]:

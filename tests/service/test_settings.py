@@ -1,5 +1,7 @@
 """Settings: flag over environment over file over default, checked once, with messages that name the culprit."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,20 +86,26 @@ def test_what_is_printed_reads_back(repository: str, grace: float, port: int) ->
         assert load_settings({}, environment={}, file=path) == settings
 
 
-def test_cores_follow_the_quota_of_the_control_group(tmp_path: Path) -> None:
-    assert module._quota(tmp_path) is None
-    (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert module._quota(tmp_path) == 2
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert module._quota(tmp_path) is None
-    (tmp_path / "cpu.max").unlink()
-    (tmp_path / "cpu").mkdir()
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "cpu/cpu.cfs_period_us").write_text("100000\n")
-    assert module._quota(tmp_path) is None
-    (tmp_path / "cpu/cpu.cfs_quota_us").write_text("50000\n")
-    assert module._quota(tmp_path) == 1
-    assert module.available_cores() >= 1
+def test_cores_and_memory_are_cut_to_what_the_control_group_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores, memory = module.available_cores(), module.available_memory()
+    assert cores >= 1 and memory > 2**28
+    monkeypatch.setattr(module, "cpu_quota", lambda: 0.5)
+    monkeypatch.setattr(module, "memory_limit", lambda: 2**28)
+    assert (module.available_cores(), module.available_memory()) == (1, 2**28)
+    monkeypatch.setattr(module, "cpu_quota", lambda: cores + 0.5)
+    monkeypatch.setattr(module, "memory_limit", lambda: 2**62)
+    assert (module.available_cores(), module.available_memory()) == (cores, memory)
+
+
+def test_memory_is_cut_to_the_limit_of_the_address_space() -> None:
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
+        "from service.settings import available_memory; print(available_memory())"
+    )
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) <= 2**31
 
 
 def test_defaults_pass_their_own_checks() -> None:

@@ -24,11 +24,11 @@ from service.rpc.call import SERVICE
 from service.rpc.health import Health
 from service.rpc.listing import Listing
 from service.rpc.servicer import attention_service
-from service.settings import Settings
+from service.settings import Settings, available_memory
 
 logger = logging.getLogger(__name__)
 
-_TOGETHER = 8  # the largest requests, and the largest answers, that are held at the same time
+_TOGETHER = 8  # the largest requests that are held at the same time
 _MINUTE = 60_000
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # two servers on one port would each get a part of the calls, and neither would notice
@@ -91,7 +91,8 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         server = grpc.aio.server(options=(*_OPTIONS, ("grpc.max_receive_message_length", settings.max_request_bytes)))
         requests = Budget(_TOGETHER * settings.max_request_bytes, "requests", metrics)
-        answers = Budget(_TOGETHER * settings.max_response_bytes, "answers", metrics)
+        held = settings.max_held_bytes or available_memory() // 4
+        answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
         answering = Answering(settings, repository, engine, metrics, answers)
         stack.callback(answering.close)
         service = attention_service(answering, Listing(settings, repository), metrics, requests)

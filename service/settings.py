@@ -60,6 +60,13 @@ class Settings:
     max_response_bytes: int = _setting(
         64 * _MEBIBYTE, "Largest answer, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
     )
+    max_held_bytes: int = _setting(
+        0,
+        "Bytes that all calls together may hold: whole maps until they are cut, and answers until they are sent; 0 for "
+        "a quarter of the memory.",
+        minimum=0,
+        maximum=2**60,
+    )
     drain_seconds: float = _setting(
         0.0, "Time between reporting not ready and admitting no more calls.", minimum=0.0, maximum=3600.0
     )

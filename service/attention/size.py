@@ -35,6 +35,19 @@ def attention_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
     return sum(_map_bytes(each, heads, plan, sizes) for each, heads in _answered(plan))
 
 
+def whole_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
+    """Bound the bytes of one instance's maps as the runtime computes them, before anything is cut."""
+    total = 0
+    for each in plan.selected:
+        description = each.description
+        places = sizes.labels[description.query_labels] * sizes.labels[description.key_labels]
+        if description.form == model_pb2.MAP_FORM_EDGES:
+            places = min(sizes.edges.get(description.name, sizes.labels[description.key_labels]), places)
+            total += places * _INDEX_BYTES
+        total += description.heads * places * max(1, description.features) * Encoding.FLOAT32.itemsize
+    return total
+
+
 def sequence_bytes(plan: AttentionPlan, sizes: AxisSizes, steps_label: str) -> int:
     """Bound the bytes of those maps that each further sequence has of its own."""
     own = [(each, heads) for each, heads in _answered(plan) if steps_label in _axes(each.description)]

@@ -18,7 +18,7 @@ from service.errors import QueueFullError, WrongModelError
 from service.metrics import Metrics
 from service.repository import Repository
 from service.rpc import build
-from service.rpc.budget import Budget
+from service.rpc.budget import Budget, Held, Passing
 from service.rpc.call import Call
 from service.rpc.preparation import Instances, Preparation
 from service.rpc.prepare import (
@@ -45,7 +45,7 @@ _RETRY_AFTER = 1.0
 class Answering:
     """Answers calls with the models of a repository. For one event loop.
 
-    held: the budget of answers that are being computed.
+    held: the budget of what is computed and of answers, until gRPC has taken them.
     """
 
     def __init__(
@@ -70,8 +70,7 @@ class Answering:
         options = self._options(view, request, request.outputs, request.max_classes)
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
-        with self._held.hold(size):
-            return await self._answer(view, prepared, options, call)
+        return await self._answer(view, prepared, size, options, call)
 
     async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
@@ -80,8 +79,7 @@ class Answering:
         check_sequences(view, options)
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
-        with self._held.hold(size):
-            return await self._answer(view, prepared, options, call)
+        return await self._answer(view, prepared, size, options, call)
 
     async def generate(self, request: service_pb2.GenerateRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer token by token; the limit on an answer's bytes counts the whole stream."""
@@ -93,7 +91,7 @@ class Answering:
         prepared, size = await self._prepared(view, [request.instance], options, "instance", call)
         query = view.model.seeded(_query(prepared, options, call))
         stream = build.Stream(view, prepared[0], query.seeds[0], options)
-        with self._held.hold(size):
+        with self._held.hold(size + prepared[0].computing):
             yield stream.start()
             messages = self._engine.generate(view.model, query, stream.token, stream.end)
             async with aclosing(cast(AsyncGenerator[bytes, None], messages)):
@@ -140,17 +138,38 @@ class Answering:
         )
 
     async def _answer(
-        self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, call: Call
+        self, view: ModelView, prepared: Sequence[PreparedInstance], size: int, options: CallOptions, call: Call
     ) -> bytes:
-        """Have the engine answer, and each row framed on the lane that computed it."""
-        gathering = build.Gathering(view, prepared, options)
-        timings = await self._engine.answer(view.model, _query(prepared, options, call), gathering.finish)
+        """Have the engine answer, and each row framed on the lane that computed it.
+
+        size: bound of the answer's bytes.
+        """
+        held = self._take(view, prepared, size)
+        try:
+            gathering = build.Gathering(view, prepared, options)
+            timings = await self._engine.answer(view.model, _query(prepared, options, call), gathering.finish)
+            data = gathering.take()
+        except BaseException:
+            held.release()
+            raise
+        held.shrink(2 * len(data))  # this, and the copy that gRPC makes of it
+        call.when_sent(held.release)
         call.took("queue", max(each.queue for each in timings))
         call.took("compute", max(each.compute for each in timings))
         self._took(Stage.ENCODE, gathering.nanoseconds, call)
         if options.plan is not None:
             self._metrics.attention_bytes(call.model, gathering.weights)
-        return gathering.take()
+        return data
+
+    def _take(self, view: ModelView, prepared: Sequence[PreparedInstance], size: int) -> Held:
+        """Hold what a call takes: its answer twice (the rows, then all of them in one piece), and what is computed.
+
+        Raises: QueueFullError where other calls hold too much.
+        """
+        if view.model.generates:  # what its steps compute is held until its end
+            return self._held.take(2 * size + sum(each.computing for each in prepared))
+        passing = [Passing(each.computing * view.rows_at_once(each.row), each.computing) for each in prepared]
+        return self._held.take(2 * size, passing)
 
     async def _prepared(
         self, view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str, call: Call

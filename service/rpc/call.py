@@ -26,10 +26,12 @@ class Call:
     """What is known of a call; handlers fill in what they learn, for its log line.
 
     deadline: on `time.monotonic`'s clock, None without one. durations: milliseconds by stage.
+    when_sent: has something done once gRPC has taken the whole answer, or the call has ended otherwise.
     """
 
     identity: str
     deadline: float | None
+    when_sent: Callable[[Callable[[], None]], None]
     model: str = ""
     version: int = 0
     rows: int = 0
@@ -113,7 +115,8 @@ class _Running:
         self._metrics = metrics
         sent = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
         remaining = context.time_remaining()
-        self.call = Call(request_id(sent), None if remaining is None else self._started + remaining)
+        deadline = None if remaining is None else self._started + remaining
+        self.call = Call(request_id(sent), deadline, lambda act: context.add_done_callback(lambda _: act()))
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
         counted.begin()
 

@@ -44,13 +44,14 @@ class PreparedInstance:
     """One instance, ready for the engine.
 
     seed: what the caller sent. labels: the label sets that its answer refers to, serialised, as far as the inputs
-    decide them. nanoseconds: it took.
+    decide them. computing: bytes that it holds from when it is computed until its maps are cut. nanoseconds: it took.
     """
 
     instance: Instance
     row: Row
     seed: int | None
     labels: Mapping[str, bytes]
+    computing: int
     nanoseconds: int
 
 
@@ -78,7 +79,8 @@ def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOpti
         check_instance(options.plan, row.labels)
     labels = {name: view.label_bytes(row.labels[name]) for name in options.label_names if name in row.labels}
     seed = message.seed if message.HasField("seed") else None
-    return PreparedInstance(instance, row, seed, labels, time.perf_counter_ns() - started)
+    computing = view.computing_bytes(row, options.generation, options.plan)
+    return PreparedInstance(instance, row, seed, labels, computing, time.perf_counter_ns() - started)
 
 
 def _check_interventions(view: ModelView, interventions: Sequence[values_pb2.Intervention], field: str) -> None:

@@ -9,9 +9,10 @@ from bundle.rows import Labels, Row
 from bundle.wire import DTYPES, labels_to_wire
 from limelight.v1 import model_pb2
 from service.attention.plan import AttentionPlan
-from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes, sequence_bytes
+from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes, sequence_bytes, whole_bytes
 from service.engine.model import Model
-from service.engine.types import GenerationSettings
+from service.engine.shapes import places
+from service.engine.types import GenerationSettings, Strategy
 from service.engine.writing import sequence_description
 from service.rpc.results import result_builders
 
@@ -93,6 +94,22 @@ class ModelView:
             total += self._output_bytes(self._output_tensors[name], row, steps) + len(name.encode()) + 64
         return total
 
+    def computing_bytes(self, row: Row, generation: GenerationSettings, plan: AttentionPlan | None) -> int:
+        """Bound what a row holds from when its outputs and maps are computed until they are cut and encoded."""
+        steps = self.steps(row, generation)
+        total = sum(self._output_bytes(each, row, steps) for each in self._output_tensors.values())
+        sequences = 1 if plan is None else plan.options.sequences
+        if plan is not None:
+            total += whole_bytes(plan, self.axis_sizes(row, steps))
+        if self.model.generates:  # every beam's steps are kept, and put together for each sequence
+            total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
+        return total if plan is None else total + self.attention_bytes(row, steps, plan)
+
+    def rows_at_once(self, row: Row) -> int:
+        """Bound how many rows like this one a batch can have."""
+        policy = self.model.policy
+        return max(1, min(policy.max_rows, policy.max_tokens // max(1, places(self.model.shape(row.sizes)))))
+
     def labels_size(self, names: Sequence[str], labels: Mapping[str, bytes], steps: int) -> int:
         """Bound the bytes of label sets from above; `labels` are those that are serialised already."""
         return sum(len(labels[name]) + 8 if name in labels else steps * _TOKEN + 64 for name in names)
@@ -118,5 +135,5 @@ class ModelView:
 
     def _output_bytes(self, output: model_pb2.OutputDescription, row: Row, steps: int) -> int:
         sizes = {**row.sizes, self.steps_label: steps}
-        places = (each.size or sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
-        return math.prod(places) * DTYPES[output.data_type].itemsize
+        axes = (each.size or sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
+        return math.prod(axes) * DTYPES[output.data_type].itemsize

@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from service.engine.model import open_model
+from service.engine.observer import NullObserver
+from service.engine.providers import choose_provider
+from service.rpc.view import ModelView
+from service.settings import Settings
 from tests.service import bundles
 from tests.service.serving import Running, serving
 
@@ -23,3 +28,11 @@ def running(repository: Path) -> Iterator[Running]:
     """A server for a module's tests."""
     with serving(repository, max_instances=64) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelView]:
+    """Models of one pass and one that generates."""
+    folder, provider = tmp_path_factory.mktemp("repository"), choose_provider("cpu", lanes=1)
+    makers = (bundles.tiny, bundles.paper, bundles.echo)
+    return {each.__name__: ModelView(open_model(each(folder), provider, Settings(), NullObserver())) for each in makers}

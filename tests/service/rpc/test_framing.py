@@ -17,17 +17,12 @@ from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 from service.attention.apply import apply
 from service.attention.options import Encoding, HeadReduction, Options, Pooling, PoolReduction, Selection
 from service.attention.plan import plan_attention
-from service.engine.model import open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import choose_provider
 from service.engine.types import Answer, GenerationSettings, Query, Strategy
 from service.rpc.build import Gathering
 from service.rpc.framing import Frame
 from service.rpc.maps import frame_map
 from service.rpc.prepare import CallOptions, PreparedInstance, prepare
 from service.rpc.view import ModelView
-from service.settings import Settings
-from tests.service import bundles
 from tests.service.attention.descriptions import keyed, labels_of, map_of
 from tests.service.engine.conftest import run_together
 from tests.service.rpc.messages import attend_message, map_message, predict_message
@@ -35,14 +30,6 @@ from tests.service.serving import text
 
 ENCODINGS = st.sampled_from(list(Encoding))
 SENTENCES = st.lists(st.sampled_from(["a", "the cat sat", "the dog ran far on a mat ."]), min_size=1, max_size=3)
-
-
-@pytest.fixture(scope="module")
-def views(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelView]:
-    """Models of one pass and one that generates."""
-    folder, provider = tmp_path_factory.mktemp("repository"), choose_provider("cpu", lanes=1)
-    makers = (bundles.tiny, bundles.paper, bundles.echo)
-    return {each.__name__: ModelView(open_model(each(folder), provider, Settings(), NullObserver())) for each in makers}
 
 
 def slices_of(array: NDArray[Any]) -> st.SearchStrategy[NDArray[Any]]:

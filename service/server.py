@@ -16,7 +16,8 @@ from grpc_reflection.v1alpha import reflection
 from bundle.errors import LimelightError
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
-from service.metrics import Metrics, MetricsServer
+from service.metrics import Metrics
+from service.metrics_server import MetricsServer
 from service.repository import Repository
 from service.rpc.answering import Answering
 from service.rpc.budget import Budget
@@ -82,7 +83,7 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         metrics, health = Metrics(), Health((SERVICE,))
         metrics_port = 0
         if settings.metrics_port:
-            exposed = MetricsServer(metrics, settings.metrics_host, settings.metrics_port)
+            exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
             stack.callback(exposed.stop)
             metrics_port = exposed.port
         repository = Repository(settings, provider, observer=metrics)

@@ -1,32 +1,40 @@
 """What is scraped: names and labels that dashboards expect, there from the start, and right after a call."""
 
-import re
-import subprocess
-import sys
-import textwrap
+import gzip
+import pickle
+import socket
+import threading
 import urllib.error
 import urllib.request
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
 
 import grpc
 import pytest
-from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from bundle.errors import LimelightError
 from service.engine.observer import Rejection, Stage
-from service.metrics import SECONDS, Metrics, MetricsServer
+from service.metrics import SECONDS, Metrics
+from service.metrics_server import MetricsServer
 
 
-def scraped(metrics: Metrics) -> dict[str, float]:
-    lines = generate_latest(metrics.registry).decode().splitlines()
-    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+def scraped(page: bytes) -> dict[str, float]:
+    """Read a page as Prometheus's own parser does; labels in order of their names."""
+    found = {}
+    for family in text_string_to_metric_families(page.decode()):
+        for sample in family.samples:
+            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+            found[f"{sample.name}{{{labels}}}"] = sample.value
+    return found
 
 
 def test_every_method_and_code_is_there_at_zero_before_the_first_call() -> None:
     metrics = Metrics()
     metrics.methods("unary", "limelight.v1.AttentionService", ["Predict"])
     labels = 'grpc_method="Predict",grpc_service="limelight.v1.AttentionService",grpc_type="unary"'
-    values = scraped(metrics)
+    values = scraped(metrics.page())
     assert values[f"grpc_server_started_total{{{labels}}}"] == 0
     for code in grpc.StatusCode:
         assert values[f'grpc_server_handled_total{{grpc_code="{code.name}",{labels}}}'] == 0
@@ -39,7 +47,7 @@ def test_a_call_is_counted_and_timed() -> None:
     method.begin()
     method.end(grpc.StatusCode.NOT_FOUND, 0.002)
     labels = 'grpc_method="Predict",grpc_service="s",grpc_type="unary"'
-    values = scraped(metrics)
+    values = scraped(metrics.page())
     assert values[f"grpc_server_started_total{{{labels}}}"] == 1
     assert values[f'grpc_server_handled_total{{grpc_code="NOT_FOUND",{labels}}}'] == 1
     bucket = 'grpc_server_handling_seconds_bucket{{grpc_method="Predict",grpc_service="s",grpc_type="unary",le="{}"}}'
@@ -61,7 +69,7 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
     metrics.in_flight("han", 1)
     metrics.rejected(Rejection.QUEUE_FULL, 5)
     metrics.attention_bytes("han", 4096)
-    values = scraped(metrics)
+    values = scraped(metrics.page())
     for stage in ("preprocess", "queue", "batch", "compute", "encode"):
         assert values[f'limelight_stage_duration_seconds_count{{model="han",stage="{stage}"}}'] == 1
     assert values['limelight_batch_rows_sum{model="han"}'] == 4
@@ -78,48 +86,98 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
     assert values[info] == 1
 
 
-def test_metrics_are_served_and_a_taken_port_is_one_clear_line() -> None:
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
     metrics = Metrics()
     metrics.rejected(Rejection.DEADLINE, 2)
-    server = MetricsServer(metrics, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.port}/metrics"
-    try:
-        text = urllib.request.urlopen(url, timeout=10).read().decode()
-        assert re.search(r'^limelight_rejected_total\{reason="deadline"\} 2\.0$', text, re.MULTILINE)
-        with pytest.raises(LimelightError, match="metrics cannot be served on 127"):
-            MetricsServer(metrics, "127.0.0.1", server.port)
-    finally:
-        server.stop()
+    server = MetricsServer(metrics.page, "127.0.0.1", 0)
+    yield server
+    server.stop()
+
+
+def get(server: MetricsServer, path: str = "/metrics", **fields: str) -> Any:
+    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", headers=fields)
+    return urllib.request.urlopen(request, timeout=10)
+
+
+def test_metrics_are_served_until_the_port_is_closed() -> None:
+    server = MetricsServer(Metrics().page, "127.0.0.1", 0)
+    with get(server) as response:
+        assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert scraped(response.read())['limelight_rejected_total{reason="deadline"}'] == 0
+    server.stop()
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(url, timeout=2)
+        get(server)
 
 
-def test_several_processes_are_summed_up(tmp_path: Path) -> None:
-    program = textwrap.dedent(
-        """
-        import sys
-        from prometheus_client import generate_latest
-        from service.engine.observer import Stage
-        from service.metrics import Metrics
-        metrics = Metrics()
-        metrics.model("han", 1, ready=True, digest="d", provider="p")
+def test_a_page_is_compressed_for_who_takes_that(server: MetricsServer) -> None:
+    with get(server) as plain, get(server, **{"Accept-Encoding": "deflate, gzip"}) as packed:
+        assert packed.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in plain.headers
+        assert gzip.decompress(packed.read()) == plain.read()
+
+
+def test_a_taken_port_is_one_clear_line(server: MetricsServer) -> None:
+    with pytest.raises(LimelightError, match="metrics cannot be served on 127"):
+        MetricsServer(Metrics().page, "127.0.0.1", server.port)
+
+
+def test_other_pages_and_methods_are_refused(server: MetricsServer) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        get(server, "/secrets")
+    assert refused.value.code == 404
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", data=b"x", timeout=10)
+    assert refused.value.code == 405
+
+
+def test_connections_that_say_nothing_and_endless_requests_keep_nobody_out(server: MetricsServer) -> None:
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(200)]
+        assert get(server).status == 200
+        assert threading.active_count() == threads
+        silent[0].settimeout(10)
+        assert silent[0].recv(1) == b""  # the oldest made room
+        endless = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        with pytest.raises(OSError):
+            for _ in range(1000):
+                endless.sendall(b"GET /metrics HTTP/1.1\r\nx: " + b"y" * 65536)
+        assert get(server).status == 200
+
+
+def test_a_model_that_is_gone_is_in_no_line() -> None:
+    metrics = Metrics()
+    for version in (1, 2):
+        metrics.model("han", version, ready=True, digest="abc", provider="CPUExecutionProvider")
+    metrics.model("other", 1, ready=True, digest="abc", provider="CPUExecutionProvider")
+    metrics.stage("han", Stage.COMPUTE, 0.01)
+    metrics.batch("han", 4, 100, 28)
+    metrics.attention_bytes("han", 4096)
+    before = metrics.page()
+    metrics.gone("han", 1, last=False)
+    values = scraped(metrics.page())
+    assert not [name for name in values if 'version="1"' in name and "han" in name]
+    assert values['limelight_stage_duration_seconds_count{model="han",stage="compute"}'] == 1
+    metrics.gone("han", 2, last=True)
+    page = metrics.page()
+    assert b"han" in before and b"han" not in page.replace(b"handled", b"").replace(b"handling", b"")
+    assert scraped(page)['limelight_model_ready{model="other",version="1"}'] == 1
+
+
+def test_several_processes_are_summed_up_and_levels_are_those_of_the_living() -> None:
+    mine, other, ended = Metrics(), Metrics(), Metrics()
+    for metrics in (other, ended):
+        metrics.model("han", 1, ready=metrics is other, digest="d", provider="p")
         metrics.batch("han", 2, 10, 0)
         metrics.stage("han", Stage.COMPUTE, 0.5)
-        if sys.argv[1] == "print":
-            print(generate_latest(metrics.exposed()).decode())
-        """
-    )
-    environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PATH": ""}
-    root = Path(__file__).parents[2]
-    for argument in ("quiet", "print"):
-        run = subprocess.run(
-            [sys.executable, "-c", program, argument],
-            env=environment,
-            cwd=root,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert run.returncode == 0, run.stderr
-    assert 'limelight_tokens_total{kind="real",model="han"} 20.0' in run.stdout
-    assert 'limelight_stage_duration_seconds_count{model="han",stage="compute"} 2.0' in run.stdout
+        metrics.in_flight("han", 3)
+    mine.model("han", 1, ready=True, digest="d", provider="p")
+    mine.in_flight("han", 1)
+    values = scraped(mine.joint_page([pickle.loads(pickle.dumps(other.snapshot()))], [ended.snapshot()]))
+    assert values['limelight_tokens_total{kind="real",model="han"}'] == 20
+    assert values['limelight_stage_duration_seconds_count{model="han",stage="compute"}'] == 2
+    assert values['limelight_stage_duration_seconds_sum{model="han",stage="compute"}'] == 1
+    assert values['limelight_stage_duration_seconds_bucket{le="0.5",model="han",stage="compute"}'] == 2
+    assert values['limelight_stage_duration_seconds_bucket{le="0.25",model="han",stage="compute"}'] == 0
+    assert values['limelight_inflight_requests{model="han"}'] == 4
+    assert values['limelight_model_ready{model="han",version="1"}'] == 1

@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -20,8 +22,9 @@ from service.settings import Settings, available_cores
 
 logger = logging.getLogger(__name__)
 
-# What callers wrote is repeated to them up to here.
+# What callers wrote is repeated to them up to here, and what there is listed.
 _LONGEST_NAME = 64
+_MOST_LISTED = 20
 
 
 class State(Enum):
@@ -47,20 +50,34 @@ class VersionStatus:
     model: Model | None = None
 
 
+@dataclass
+class _Users:
+    """The calls that use a model. none: set once the last one ended."""
+
+    count: int = 0
+    none: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class Repository:
-    """Models by name and version. Loading runs in threads; everything else is for the event loop."""
+    """Models by name and version. Loading runs in threads; everything else is for the event loop.
+
+    What calls look up is kept, not searched: nothing that a call does takes longer for there being more models.
+    """
 
     def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
         self._settings = settings
         self._provider = provider
         self._observer = observer or NullObserver()
-        self._statuses: dict[tuple[str, int], VersionStatus] = {}
-        self._models: dict[tuple[str, int], Model] = {}
+        self._versions: dict[str, dict[int, VersionStatus]] = {}
+        self._default: dict[str, VersionStatus] = {}  # what version 0 is
+        self._listed: tuple[VersionStatus, ...] | None = None
+        self._users: dict[Model, _Users] = {}
+        self._forgetting: list[Callable[[Model], Awaitable[None]]] = []
 
     @property
     def is_ready(self) -> bool:
         """True when some model can answer."""
-        return bool(self._models)
+        return any(status.state is State.READY for status in self._default.values())
 
     async def load(self) -> None:
         """Scan the folder, then read, load and check every version, several at a time.
@@ -71,15 +88,59 @@ class Repository:
         """
         folders = await asyncio.to_thread(scan, Path(self._settings.repository))
         for name, version in folders:
-            self._statuses[name, version] = VersionStatus(name, version, State.LOADING)
-        loop = asyncio.get_running_loop()
+            self._keep(VersionStatus(name, version, State.LOADING))
         with ThreadPoolExecutor(max(2, available_cores()), "load") as pool:
+            await asyncio.gather(*(self._load_in(pool, *key, folder) for key, folder in folders.items()))
 
-            async def load_one(name: str, version: int, folder: Path) -> None:
-                loaded = await loop.run_in_executor(pool, self._load, name, version, folder)
-                self._keep(name, version, loaded)
+    async def load_version(self, name: str, version: int) -> VersionStatus:
+        """Read, load and check one version, which was not there when the folder was scanned, or was unloaded since.
 
-            await asyncio.gather(*(load_one(*key, folder) for key, folder in folders.items()))
+        Raises: ModelNotFoundError where the folder has none; ModelUnavailableError where it is loading or loaded.
+        """
+        if version in self._versions.get(name, {}):
+            raise ModelUnavailableError(f"{name} version {version} is there already")
+        folder = (await asyncio.to_thread(scan, Path(self._settings.repository))).get((name, version))
+        if folder is None:
+            raise ModelNotFoundError(f"the repository has no model {_short(name)} with a version {version}")
+        self._keep(VersionStatus(name, version, State.LOADING))
+        await self._load_in(None, name, version, folder)
+        return self.status(name, version)
+
+    async def unload(self, name: str, version: int) -> None:
+        """Take one version out: no call finds it any more, those that use it finish, and then all of it is freed.
+
+        Raises: ModelNotFoundError; ModelUnavailableError while it is being loaded.
+        """
+        status = self.status(name, version)
+        if status.state is State.LOADING:
+            raise ModelUnavailableError(f"{name} version {status.version} is still being loaded")
+        self._drop(status)
+        if status.model is not None:
+            await self._free(status.model)
+        if status.version not in self._versions.get(name, {}):  # unless it was loaded again meanwhile
+            self._observer.gone(name, status.version, last=name not in self._versions)
+        logger.info("%s version %d is unloaded", name, status.version)
+
+    def on_unload(self, forget: Callable[[Model], Awaitable[None]]) -> None:
+        """Have something told of each model that nobody uses any more, so that it lets go of it."""
+        self._forgetting.append(forget)
+
+    @contextmanager
+    def use(self, name: str, version: int = 0) -> Iterator[Model]:
+        """Find a model that can answer and keep it for the length of a block; it is not freed before.
+
+        Raises: what `resolve` raises.
+        """
+        model = self.resolve(name, version)
+        users = self._users.setdefault(model, _Users())
+        users.count += 1
+        try:
+            yield model
+        finally:
+            users.count -= 1
+            if not users.count:
+                del self._users[model]
+                users.none.set()
 
     def resolve(self, name: str, version: int = 0) -> Model:
         """Find a model that can answer; version 0 is the highest that loaded.
@@ -99,25 +160,59 @@ class Repository:
 
         Raises: ModelNotFoundError naming what there is.
         """
-        versions = {key[1]: self._status(*key) for key in self._statuses if key[0] == name}
+        versions = self._versions.get(name)
+        if versions is None:
+            raise ModelNotFoundError(f"there is no model {_short(name)}; there are: {_some(self._versions)}")
+        status = versions.get(version) if version else self._default[name]
+        if status is None:
+            raise ModelNotFoundError(f"{name} has no version {version}; there are: {_some(versions)}")
+        return status
+
+    def statuses(self) -> tuple[VersionStatus, ...]:
+        """Tell about every version, in order of name, then version; the same object until something changes."""
+        if self._listed is None:
+            ordered = (self._versions[name] for name in sorted(self._versions))
+            self._listed = tuple(versions[version] for versions in ordered for version in sorted(versions))
+        return self._listed
+
+    def _keep(self, status: VersionStatus) -> None:
+        self._versions.setdefault(status.name, {})[status.version] = status
+        self._settle(status.name)
+
+    def _drop(self, status: VersionStatus) -> None:
+        del self._versions[status.name][status.version]
+        self._settle(status.name)
+
+    def _settle(self, name: str) -> None:
+        """Settle which version of a model is its default, after a change."""
+        self._listed = None
+        versions = self._versions[name]
         if not versions:
-            names = ", ".join(sorted({key[0] for key in self._statuses})) or "none"
-            raise ModelNotFoundError(f"there is no model {name[:_LONGEST_NAME]!r}; there are: {names}")
-        if version == 0:
-            return next((each for each in versions.values() if each.is_default), versions[max(versions)])
-        if version not in versions:
-            there = ", ".join(map(str, sorted(versions)))
-            raise ModelNotFoundError(f"{name} has no version {version}; there are: {there}")
-        return versions[version]
+            del self._versions[name], self._default[name]
+            return
+        default = max((each.version for each in versions.values() if each.model is not None), default=0)
+        for version, status in versions.items():
+            if status.is_default is not (version == default):
+                versions[version] = replace(status, is_default=version == default)
+        self._default[name] = versions[default or max(versions)]
 
-    def statuses(self) -> list[VersionStatus]:
-        """Tell about every version, in order of name, then version."""
-        return [self._status(*key) for key in sorted(self._statuses)]
+    async def _free(self, model: Model) -> None:
+        users = self._users.get(model)
+        if users is not None:
+            await users.none.wait()
+        for forget in self._forgetting:
+            await forget(model)
 
-    def _status(self, name: str, version: int) -> VersionStatus:
-        status = self._statuses[name, version]
-        default = max((key[1] for key in self._models if key[0] == name), default=0)
-        return replace(status, is_default=version == default)
+    async def _load_in(self, pool: ThreadPoolExecutor | None, name: str, version: int, folder: Path) -> None:
+        loop = asyncio.get_running_loop()
+        loaded = await loop.run_in_executor(pool, self._load, name, version, folder)
+        digest = ""
+        if isinstance(loaded, str):
+            self._keep(VersionStatus(name, version, State.FAILED, loaded))
+        else:
+            self._keep(VersionStatus(name, version, State.READY, model=loaded))
+            digest = loaded.digest
+        self._observer.model(name, version, ready=bool(digest), digest=digest, provider=self._provider.name)
 
     def _load(self, name: str, version: int, path: Path) -> Model | str:
         """In a thread: load and check one version; gives why not where it is refused."""
@@ -134,16 +229,6 @@ class Repository:
             return "it could not be loaded; the server's log says why"
         logger.info("%s version %d is ready after %.2f s", name, version, time.monotonic() - started)
         return model
-
-    def _keep(self, name: str, version: int, loaded: Model | str) -> None:
-        provider = self._provider.name
-        if isinstance(loaded, str):
-            self._statuses[name, version] = VersionStatus(name, version, State.FAILED, loaded)
-            self._observer.model(name, version, ready=False, digest="", provider=provider)
-        else:
-            self._models[name, version] = loaded
-            self._statuses[name, version] = VersionStatus(name, version, State.READY, model=loaded)
-            self._observer.model(name, version, ready=True, digest=loaded.digest, provider=provider)
 
 
 def scan(repository: Path) -> dict[tuple[str, int], Path]:
@@ -163,3 +248,14 @@ def scan(repository: Path) -> dict[tuple[str, int], Path]:
     except OSError as error:
         raise BundleError(f"the repository cannot be read: {error.strerror}") from error
     return folders
+
+
+def _short(name: str) -> str:
+    return repr(name[:_LONGEST_NAME])
+
+
+def _some(there: Iterable[object]) -> str:
+    """List what there is, as far as it is of use in a message."""
+    found = sorted(there)  # type: ignore[type-var]
+    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    return (", ".join(map(str, found[:_MOST_LISTED])) or "none") + more

@@ -96,6 +96,8 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
         answering = Answering(settings, repository, engine, metrics, answers)
         stack.callback(answering.close)
+        repository.on_unload(engine.forget)
+        repository.on_unload(answering.forget)
         service = attention_service(answering, Listing(settings, repository), metrics, requests)
         port = _listen(server, settings, service, health)
         await server.start()

@@ -16,6 +16,7 @@ from service.errors import DeadlineError, ModelUnavailableError, WrongModelError
 from service.settings import Settings
 
 _Told = TypeVar("_Told")
+_PAUSE = 0.01
 _LATE = "the deadline passed before the answer was there"
 
 
@@ -54,9 +55,10 @@ class Engine:
         """
         self._lanes.check(model, rows, deadline, before)
 
-    def forget(self, model: Model) -> None:
-        """Forget a model of which nothing waits or runs."""
-        self._lanes.forget(model)
+    async def forget(self, model: Model) -> None:
+        """Let go of a model that nobody asks any more; what an abandoned call left running is waited for."""
+        while not self._lanes.forget(model):
+            await asyncio.sleep(_PAUSE)
 
     async def answer(self, model: Model, query: Query, finish: Callable[[int, Answer], _Told]) -> list[_Told]:
         """Answer each row of a query, in order. Cancelling the awaiting task cancels the rows.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -96,16 +96,17 @@ class Forward(Observed):
         self._model = bundle.description.name
         self._observer = observer
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
-        self._graphs = [
+        graphs = tuple(
             (sessions[graph.name], Feeds(bundle, graph), bound_maps(bundle, graph.name, tensors))
             for graph in bundle.graphs
-        ]
+        )
         self._joined = joined_dimensions(tensors.values())
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
             raise BundleError(f"the graph {bundle.graphs[0].name} does not put out {sorted(missing)}")
-        # Bounded: which maps are asked for is up to callers.
-        self._runs = lru_cache(maxsize=128)(self._choose)
+        # Bounded: which maps are asked for is up to callers. A cache of a method would be a cycle, and keep the weights
+        # of a model that is unloaded until the next collection.
+        self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
 
     def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
         """Give what rows of one batch have in common: the graphs that run, and the optional tensors."""
@@ -158,19 +159,24 @@ class Forward(Observed):
             for place, job in enumerate(jobs)
         ]
 
-    def _choose(self, maps: frozenset[MapKey]) -> tuple[_Run, ...]:
-        """Choose the graphs to run: the first that has everything, else the first one and those that have the rest."""
-        names = {each.name for each in self._outputs}
-        for session, feeds, bound in self._graphs:
-            if maps <= set(bound) and names <= set(session.outputs):
-                return (_make_run(session, feeds, self._outputs, bound, maps),)
-        runs, rest = [], set(maps)
-        for number, (session, feeds, bound) in enumerate(self._graphs):
-            here = rest & set(bound)
-            if here or number == 0:
-                runs.append(_make_run(session, feeds, () if number else self._outputs, bound, here))
-                rest -= here
-        return tuple(runs)
+
+def _choose(
+    graphs: Sequence[tuple[Session, Feeds, Mapping[MapKey, BoundMap]]],
+    outputs: tuple[model_pb2.OutputDescription, ...],
+    maps: frozenset[MapKey],
+) -> tuple[_Run, ...]:
+    """Choose the graphs to run: the first that has everything, else the first one and those that have the rest."""
+    names = {each.name for each in outputs}
+    for session, feeds, bound in graphs:
+        if maps <= set(bound) and names <= set(session.outputs):
+            return (_make_run(session, feeds, outputs, bound, maps),)
+    runs, rest = [], set(maps)
+    for number, (session, feeds, bound) in enumerate(graphs):
+        here = rest & set(bound)
+        if here or number == 0:
+            runs.append(_make_run(session, feeds, () if number else outputs, bound, here))
+            rest -= here
+    return tuple(runs)
 
 
 def _make_run(

@@ -103,10 +103,10 @@ class Lanes:
             self._observer.rejected(Rejection.CANCELLED, removed)
             self._finish(removed)
 
-    def forget(self, model: Model) -> None:
-        """Forget a model of which nothing waits or runs."""
+    def forget(self, model: Model) -> bool:
+        """Let go of a model, unless rows of it wait or run; gives whether nothing of it is left."""
         with self._changed:
-            self._queue.forget(model)
+            return self._queue.forget(model)
 
     async def stop(self, grace: float) -> None:
         """Admit no more, wait until all is done or `grace` seconds are over, and end the threads."""
@@ -158,6 +158,7 @@ class Lanes:
                     self._turn(work)
             except BaseException:  # whatever a library throws: the lane goes on
                 logger.critical("a lane failed on %s", work.model.name, exc_info=True)
+            del work  # a lane that waits keeps no model
 
     def _run_batch(self, work: Work) -> None:
         before = time.monotonic()

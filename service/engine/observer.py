@@ -55,6 +55,9 @@ class Observer(Protocol):
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
         """A version of a model was loaded, or refused (then without a digest)."""
 
+    def gone(self, name: str, version: int, *, last: bool) -> None:
+        """A version of a model was unloaded, or what was known of one that was refused; last: of that name."""
+
 
 class Observed:
     """What tells an observer of its stages."""
@@ -87,4 +90,7 @@ class NullObserver:
         """Ignore it."""
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
+        """Ignore it."""
+
+    def gone(self, name: str, version: int, *, last: bool) -> None:
         """Ignore it."""

@@ -147,10 +147,12 @@ class RowQueue:
         self._left(line, removed)
         return len(removed)
 
-    def forget(self, model: Model) -> None:
-        """Forget a model of which nothing waits or runs."""
-        self._lines.pop(model, None)
-        self._busy.pop(model, None)
+    def forget(self, model: Model) -> bool:
+        """Let go of a model, unless rows of it wait or run; gives whether nothing of it is left."""
+        line = self._lines.get(model)
+        if line is not None and not line.is_busy:
+            del self._lines[model]
+        return model not in self._lines
 
     def take(self, now: float) -> tuple[Work | None, list[tuple[Model, Job]]]:
         """Take what one lane does next, of the model that has had least; and the rows that need no answer any more."""

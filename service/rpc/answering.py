@@ -3,9 +3,8 @@
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import cast
-from weakref import WeakKeyDictionary
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.attention.options import Options
@@ -58,11 +57,15 @@ class Answering:
         self._held = held
         self._preparation = Preparation(settings.preprocess_threads or available_cores())
         self._preparing: Counter[Model] = Counter()
-        self._views: WeakKeyDictionary[Model, ModelView] = WeakKeyDictionary()
+        self._views: dict[Model, ModelView] = {}
 
     def close(self) -> None:
         """Stop the threads."""
         self._preparation.close()
+
+    async def forget(self, model: Model) -> None:
+        """Let go of a model that nobody asks any more."""
+        self._views.pop(model, None)
 
     async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
@@ -100,7 +103,9 @@ class Answering:
         self._metrics.attention_bytes(call.model, stream.weights)
 
     def _view(self, wanted: values_pb2.Model, call: Call) -> ModelView:
-        model = self._repository.resolve(wanted.name, wanted.version)
+        held = ExitStack()
+        model = held.enter_context(self._repository.use(wanted.name, wanted.version))
+        call.when_sent(held.close)
         call.model, call.version = model.name, model.version
         view = self._views.get(model)
         if view is None:

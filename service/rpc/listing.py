@@ -18,10 +18,16 @@ class Listing:
     def __init__(self, settings: Settings, repository: Repository) -> None:
         self._settings = settings
         self._repository = repository
+        self._listed: tuple[VersionStatus, ...] | None = None
+        self._response = b""
 
-    async def list_models(self, request: service_pb2.ListModelsRequest, call: Call) -> service_pb2.ListModelsResponse:
-        """List every version, those that failed to load too."""
-        return service_pb2.ListModelsResponse(models=map(_status, self._repository.statuses()))
+    async def list_models(self, request: service_pb2.ListModelsRequest, call: Call) -> bytes:
+        """List every version, those that failed to load too; the answer is kept until something changes."""
+        listed = self._repository.statuses()
+        if listed is not self._listed:
+            response = service_pb2.ListModelsResponse(models=map(_status, listed))
+            self._listed, self._response = listed, response.SerializeToString()
+        return self._response
 
     async def get_model(self, request: service_pb2.GetModelRequest, call: Call) -> service_pb2.GetModelResponse:
         """Describe one version; of one that failed, say why.

@@ -128,6 +128,7 @@ class Preparation:
                     continue
                 task = heapq.heappop(self._waiting)[2]
                 if task.over:
+                    del task
                     continue
                 place = task.started
                 task.started += 1
@@ -137,18 +138,21 @@ class Preparation:
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
-            task, place = taken
-            instances = task.instances
-            if instances.deadline is not None and instances.deadline <= time.monotonic():
-                self._fail(task, DeadlineError("the deadline passed before the instances were prepared"))
-                continue
-            before = time.monotonic()
-            try:
-                prepared = instances.prepare(place)
-            except Exception as error:
-                self._fail(task, error)
-                continue
-            self._done(task, place, prepared, time.monotonic() - before)
+            self._prepare(*taken)
+            del taken  # a thread that waits keeps nothing of a call, nor its model
+
+    def _prepare(self, task: _Task, place: int) -> None:
+        instances = task.instances
+        if instances.deadline is not None and instances.deadline <= time.monotonic():
+            self._fail(task, DeadlineError("the deadline passed before the instances were prepared"))
+            return
+        before = time.monotonic()
+        try:
+            prepared = instances.prepare(place)
+        except Exception as error:
+            self._fail(task, error)
+            return
+        self._done(task, place, prepared, time.monotonic() - before)
 
     def _done(self, task: _Task, place: int, prepared: Any, seconds: float) -> None:
         instances = task.instances

@@ -1,7 +1,9 @@
 """A real server on a real socket, beside the test that calls it."""
 
 import asyncio
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +30,24 @@ class Running:
     def on_loop(self, function: Callable[[], None]) -> None:
         """Run something on the server's event loop, later."""
         self.loop.call_soon_threadsafe(function)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+        return port
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait until something holds; False where it does not in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 @contextmanager

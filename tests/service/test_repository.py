@@ -99,6 +99,17 @@ def test_what_is_not_there_names_what_is(tmp_path: Path) -> None:
     assert len(refused.value.message) < 200
 
 
+def test_of_many_models_and_versions_a_message_names_some(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"model-{number:02d}" / "1").mkdir(parents=True)
+        (tmp_path / "model-00" / str(number + 1)).mkdir(exist_ok=True)
+    repository = load(tmp_path)
+    with pytest.raises(ModelNotFoundError, match=r"model-00, model-01, .*model-19 and 10 more$"):
+        repository.resolve("nothing")
+    with pytest.raises(ModelNotFoundError, match=r"there are: 1, 2, .*20 and 10 more$"):
+        repository.resolve("model-00", 99)
+
+
 def test_an_empty_repository_is_not_ready(tmp_path: Path) -> None:
     repository = load(tmp_path)
     assert not repository.is_ready

@@ -4,13 +4,12 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from bundle.errors import LimelightError
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.engine.sessions import Session
 from tests.service import bundles
-from tests.service.serving import Running, attend, predict, refusal, serving, text
+from tests.service.serving import Running, attend, eventually, free_port, predict, refusal, serving, text
 
 ROOT = Path(__file__).parents[2]
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -41,26 +40,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port: int = trial.getsockname()[1]
-        return port
-
-
 def scrape(port: int) -> dict[str, float]:
     data = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
     lines = (line.rsplit(" ", 1) for line in data.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, value in lines}
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_calls_show_in_the_metrics(repository: Path) -> None:

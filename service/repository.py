@@ -70,8 +70,8 @@ class Repository:
         self._observer = observer or NullObserver()
         self._versions: dict[str, dict[int, VersionStatus]] = {}
         self._default: dict[str, VersionStatus] = {}  # what version 0 is
-        self._listed: tuple[VersionStatus, ...] | None = None
         self._users: dict[Model, _Users] = {}
+        self.changes = 0  # of anything that `statuses` tells
         self._forgetting: list[Callable[[Model], Awaitable[None]]] = []
 
     @property
@@ -168,12 +168,10 @@ class Repository:
             raise ModelNotFoundError(f"{name} has no version {version}; there are: {_some(versions)}")
         return status
 
-    def statuses(self) -> tuple[VersionStatus, ...]:
-        """Tell about every version, in order of name, then version; the same object until something changes."""
-        if self._listed is None:
-            ordered = (self._versions[name] for name in sorted(self._versions))
-            self._listed = tuple(versions[version] for versions in ordered for version in sorted(versions))
-        return self._listed
+    def statuses(self) -> list[VersionStatus]:
+        """Tell about every version, in order of name, then version."""
+        ordered = (self._versions[name] for name in sorted(self._versions))
+        return [versions[version] for versions in ordered for version in sorted(versions)]
 
     def _keep(self, status: VersionStatus) -> None:
         self._versions.setdefault(status.name, {})[status.version] = status
@@ -185,7 +183,7 @@ class Repository:
 
     def _settle(self, name: str) -> None:
         """Settle which version of a model is its default, after a change."""
-        self._listed = None
+        self.changes += 1
         versions = self._versions[name]
         if not versions:
             del self._versions[name], self._default[name]

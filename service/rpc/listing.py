@@ -10,6 +10,7 @@ _STATES = {
     State.READY: service_pb2.MODEL_STATE_READY,
     State.FAILED: service_pb2.MODEL_STATE_FAILED,
 }
+_Entry = tuple[str, int, State, str, bool, str]
 
 
 class Listing:
@@ -18,15 +19,23 @@ class Listing:
     def __init__(self, settings: Settings, repository: Repository) -> None:
         self._settings = settings
         self._repository = repository
-        self._listed: tuple[VersionStatus, ...] | None = None
+        self._changes = -1
+        self._entries: dict[_Entry, bytes] = {}
         self._response = b""
 
     async def list_models(self, request: service_pb2.ListModelsRequest, call: Call) -> bytes:
-        """List every version, those that failed to load too; the answer is kept until something changes."""
-        listed = self._repository.statuses()
-        if listed is not self._listed:
-            response = service_pb2.ListModelsResponse(models=map(_status, listed))
-            self._listed, self._response = listed, response.SerializeToString()
+        """List every version, those that failed to load too. The answer is kept until something changes, and then what
+        it says of the others: messages of one entry each, one after the other, are a message of all.
+        """
+        if self._changes != self._repository.changes:
+            known, statuses = self._entries, self._repository.statuses()
+            keys = [_entry(status) for status in statuses]
+            self._entries = {
+                key: known.get(key) or service_pb2.ListModelsResponse(models=[_status(status)]).SerializeToString()
+                for key, status in zip(keys, statuses, strict=True)
+            }
+            self._response = b"".join(self._entries.values())
+            self._changes = self._repository.changes
         return self._response
 
     async def get_model(self, request: service_pb2.GetModelRequest, call: Call) -> service_pb2.GetModelResponse:
@@ -48,6 +57,12 @@ class Listing:
                 for provider, nodes in graph.nodes.items():
                     message.nodes.add(provider=provider, nodes=nodes)
         return response
+
+
+def _entry(status: VersionStatus) -> _Entry:
+    """Give what decides an entry, without the model itself, which is to be freed when it is unloaded."""
+    digest = "" if status.model is None else status.model.digest
+    return status.name, status.version, status.state, status.reason, status.is_default, digest
 
 
 def _status(status: VersionStatus) -> service_pb2.ModelStatus:

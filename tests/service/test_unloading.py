@@ -74,6 +74,7 @@ def test_a_hundred_models_come_and_go_and_nothing_of_them_is_left(running: Runni
             assert on_loop(running, repository.load_version(name, 1)).is_default
             running.stub.Predict(predict(name, text("the cat")))
             running.stub.Attend(attend(name, text("a dog ran")))
+            assert len(running.stub.ListModels(service_pb2.ListModelsRequest()).models) > 1
         assert all(f'model="{name}"' in scrape(running) for name in names)
         with no_collection():  # weights have to go at once, not when the interpreter happens to look for cycles
             for name in names:

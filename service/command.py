@@ -1,7 +1,7 @@
 """`limelight serve`. Light to import: what runs the server is imported when it runs."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -14,6 +14,7 @@ from service.settings import Settings, SettingsError, load_settings
 
 if TYPE_CHECKING:
     from service.server import Server
+    from service.workers import Announced
 
 
 def serve(**flags: Any) -> None:
@@ -34,28 +35,46 @@ def serve(**flags: Any) -> None:
         raise CommandError("which models? Give --repository DIR", status=2)
     if not Path(settings.repository).is_dir():
         raise CommandError(f"the repository {settings.repository} is no folder")
-    run(settings)
+    if settings.workers > 1:
+        run_workers(settings)
+    else:
+        run(settings)
 
 
-def print_address(server: "Server") -> None:
+def print_address(server: "Server | Announced") -> None:
     """Say in one line where calls are answered."""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
     print(f"limelight: serving on {server.address}{metrics}", flush=True)
 
 
 def run(settings: Settings, announce: Callable[["Server"], None] = print_address) -> None:
-    """Serve until a signal; `announce` is called once calls are answered.
+    """Serve with this process until a signal; `announce` is called once calls are answered.
 
     Raises: CommandError in one line where the server cannot start.
     """
+    from service.server import serve as serve_alone
+
+    _run(settings, serve_alone(settings, announce))
+
+
+def run_workers(settings: Settings) -> None:
+    """Serve with several processes until a signal.
+
+    Raises: CommandError in one line where they cannot start.
+    """
+    from service.workers import serve as serve_together
+
+    _run(settings, serve_together(settings, print_address))
+
+
+def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
     from service.logs import configure_logs
-    from service.server import serve as serve_forever
 
     configure_logs(settings.log_level)
     try:
-        asyncio.run(serve_forever(settings, announce))
+        asyncio.run(serving)
     except LimelightError as error:
         raise CommandError(error.message) from error
 

@@ -30,7 +30,8 @@ def demo(
         raise CommandError(
             "the demo models are not here: run it in a checkout of the project, or give --repository DIR"
         )
-    flags = {"repository": str(repository), "port": port, "metrics_port": metrics_port, "log_level": "warning"}
+    flags = {"repository": str(repository), "port": port, "metrics_port": metrics_port}
+    flags |= {"workers": 1, "log_level": "warning"}
     try:
         settings = load_settings(flags)
     except SettingsError as error:

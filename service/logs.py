@@ -15,7 +15,14 @@ _requests = logging.getLogger("limelight.requests")
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON; a mapping logged as `extra={"fields": …}` becomes members of its own."""
+    """Writes a record as one line of JSON; a mapping logged as `extra={"fields": …}` becomes members of its own.
+
+    worker: the number of the process among several, which every line then has.
+    """
+
+    def __init__(self, worker: int | None = None) -> None:
+        super().__init__()
+        self._every: dict[str, Any] = {} if worker is None else {"worker": worker}
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record."""
@@ -25,6 +32,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "logger": record.name,
+            **self._every,
         }
         fields: Mapping[str, Any] | None = getattr(record, "fields", None)
         if fields:
@@ -34,10 +42,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def configure_logs(level: str, stream: TextIO | None = None) -> None:
-    """Send every log of the process to a stream (standard error), from `level` up."""
+def configure_logs(level: str, stream: TextIO | None = None, *, worker: int | None = None) -> None:
+    """Send every log of the process to a stream (standard error), from `level` up. worker: its number among several."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter())
+    handler.setFormatter(JsonFormatter(worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

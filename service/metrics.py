@@ -64,6 +64,8 @@ class Metrics:
         self._info = own.gauge(
             "limelight_model_info", "1 for each version that answers.", ("model", "version", "digest", "provider"), max
         )
+        self._workers = own.gauge("limelight_workers", "Processes that answer, where there are several.", ())
+        self._worker_ends = own.counter("limelight_worker_ends_total", "Processes that ended unasked.", ())
         for reason in Rejection:
             self._rejected.child(reason.value)
 
@@ -112,6 +114,15 @@ class Metrics:
         else:
             self._registry.remove(model=name, version=str(version))
 
+    def workers(self, answering: int) -> None:
+        """So many processes of several answer now."""
+        self._workers.child().set(answering)
+        self._worker_ends.child()
+
+    def worker_ended(self) -> None:
+        """A process of several ended unasked."""
+        self._worker_ends.child().add()
+
     def snapshot(self) -> Snapshot:
         """Read everything, to be sent to another process."""
         return self._registry.snapshot()
@@ -123,3 +134,7 @@ class Metrics:
     def joint_page(self, running: Sequence[Snapshot], ended: Sequence[Snapshot]) -> bytes:
         """Write one page of what this process and others have counted; of those that ended, only what adds up."""
         return self._registry.page(self._registry.joined([self.snapshot(), *running], ended))
+
+    def added_up(self, ended: Sequence[Snapshot]) -> Snapshot:
+        """Make one of what processes that ended have counted."""
+        return self._registry.joined((), ended)

@@ -18,7 +18,7 @@ from service.engine.observer import NullObserver, Observer
 from service.engine.providers import Provider
 from service.engine.selftest import check_samples
 from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
-from service.settings import Settings, available_cores
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Repository:
         folders = await asyncio.to_thread(scan, Path(self._settings.repository))
         for name, version in folders:
             self._keep(VersionStatus(name, version, State.LOADING))
-        with ThreadPoolExecutor(max(2, available_cores()), "load") as pool:
+        with ThreadPoolExecutor(max(2, self._settings.core_count), "load") as pool:
             await asyncio.gather(*(self._load_in(pool, *key, folder) for key, folder in folders.items()))
 
     async def load_version(self, name: str, version: int) -> VersionStatus:

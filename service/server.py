@@ -5,9 +5,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 _TOGETHER = 8  # the largest requests that are held at the same time
 _MINUTE = 60_000
 _OPTIONS = (
-    ("grpc.so_reuseport", 0),  # two servers on one port would each get a part of the calls, and neither would notice
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
     ("grpc.max_concurrent_streams", 1024),
     ("grpc.max_metadata_size", 16 * 1024),
@@ -41,6 +40,15 @@ _OPTIONS = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", _MINUTE // 6),
 )
+
+
+@dataclass(frozen=True)
+class Member:
+    """A server that is one of several processes on one port. late: others answer already, so it listens once its models
+    are loaded, and not before.
+    """
+
+    late: bool
 
 
 class Server:
@@ -58,13 +66,16 @@ class Server:
     @property
     def address(self) -> str:
         """Where it listens, as clients take it."""
-        return _address(self.settings.host, self.port)
+        return address_of(self.settings.host, self.port)
 
     @property
     def metrics_url(self) -> str:
         """Where metrics are; empty where none are served."""
-        address = _address(self.settings.metrics_host, self.metrics_port)
-        return f"http://{address}/metrics" if self.metrics_port else ""
+        return metrics_url_of(self.settings.metrics_host, self.metrics_port)
+
+    def open(self) -> None:
+        """Report ready, if any model is."""
+        self._health.set(self.repository.is_ready)
 
     async def drain(self) -> None:
         """Report not ready, and give load balancers time to notice; calls are answered all the while."""
@@ -73,14 +84,18 @@ class Server:
 
 
 @asynccontextmanager
-async def running_server(settings: Settings) -> AsyncIterator[Server]:
-    """Run a server for the length of a block. Inside, it is ready if any model is; leaving finishes what is in flight.
+async def running_server(
+    settings: Settings, *, metrics: Metrics | None = None, member: Member | None = None
+) -> AsyncIterator[Server]:
+    """Run a server for the length of a block. Inside, its models are loaded; leaving finishes what is in flight.
 
+    Alone, it is then ready if any model is; a member of several says so once it is told to (`open`).
     Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes)
-        metrics, health = Metrics(), Health((SERVICE,))
+        cores = settings.core_count
+        provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes, cores=cores)
+        metrics, health = metrics or Metrics(), Health((SERVICE,))
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
@@ -90,7 +105,6 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
-        server = grpc.aio.server(options=(*_OPTIONS, ("grpc.max_receive_message_length", settings.max_request_bytes)))
         requests = Budget(_TOGETHER * settings.max_request_bytes, "requests", metrics)
         held = settings.max_held_bytes or available_memory() // 4
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
@@ -99,13 +113,16 @@ async def running_server(settings: Settings) -> AsyncIterator[Server]:
         repository.on_unload(engine.forget)
         repository.on_unload(answering.forget)
         service = attention_service(answering, Listing(settings, repository), metrics, requests)
-        port = _listen(server, settings, service, health)
-        await server.start()
-        stack.push_async_callback(server.stop, settings.grace_seconds)
-        stack.callback(health.stop)
-        await repository.load()
-        health.set(repository.is_ready)
-        yield Server(settings, port, metrics_port, repository, health)
+        late = member is not None and member.late
+        if late:
+            await repository.load()
+        port = await _listening(settings, service, health, stack, shared=member is not None)
+        if not late:
+            await repository.load()
+        server = Server(settings, port, metrics_port, repository, health)
+        if member is None:
+            server.open()
+        yield server
 
 
 async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
@@ -114,53 +131,85 @@ async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
     A second signal exits at once.
     announce: called once the models are loaded and calls are answered.
     """
-    signalled = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if signalled.is_set():
-            os._exit(1)
-        signalled.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
     # The tokenizers library would use every core for one document, cores that are the lanes'.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    try:
+    with stop_signals() as signalled:
         async with running_server(settings) as server:
             announce(server)
             await signalled.wait()
             logger.info("stopping")
             await server.drain()
+
+
+@contextmanager
+def stop_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio.Event]:
+    """Give an event that SIGTERM and SIGINT set; a second signal exits at once. at_once: what is done before that."""
+    signalled = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if signalled.is_set():
+            at_once()
+            os._exit(1)
+        signalled.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield signalled
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
 
 
-def _listen(server: Any, settings: Settings, service: grpc.GenericRpcHandler, health: Health) -> int:
+async def _listening(
+    settings: Settings, service: grpc.GenericRpcHandler, health: Health, stack: AsyncExitStack, *, shared: bool
+) -> int:
+    """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
+    server = grpc.aio.server(
+        options=(
+            *_OPTIONS,
+            # Two servers on one port would each get a part of the calls, and neither would notice.
+            ("grpc.so_reuseport", int(shared)),
+            ("grpc.max_receive_message_length", settings.max_request_bytes),
+        )
+    )
     server.add_generic_rpc_handlers((service,))
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
-    address = _address(settings.host, settings.port)
-    _check_free(settings.host, settings.port)
+    address = address_of(settings.host, settings.port)
+    if not shared:
+        check_free(settings.host, settings.port)
     try:
         port: int = server.add_insecure_port(address)
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
+    await server.start()
+    stack.push_async_callback(server.stop, settings.grace_seconds)
+    stack.callback(health.stop)
     return port
 
 
-def _check_free(host: str, port: int) -> None:
-    """Try the address first: gRPC's own failure is a page of C++ that says less."""
+def check_free(host: str, port: int) -> None:
+    """Try the address first: gRPC's own failure is a page of C++ that says less.
+
+    Raises: LimelightError where it cannot be listened on.
+    """
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(place)
     except OSError as error:
-        raise LimelightError(f"cannot listen on {_address(host, port)}: {error.strerror}") from error
+        raise LimelightError(f"cannot listen on {address_of(host, port)}: {error.strerror}") from error
 
 
-def _address(host: str, port: int) -> str:
+def address_of(host: str, port: int) -> str:
+    """Write an address as clients take it."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def metrics_url_of(host: str, port: int) -> str:
+    """Write where metrics are; empty where none are served."""
+    return f"http://{address_of(host, port)}/metrics" if port else ""

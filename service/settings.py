@@ -47,7 +47,18 @@ class Settings:
     provider: str = _setting(
         "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
     )
-    lanes: int = _setting(0, "Batches that run at the same time; 0 for one a core.", minimum=0, maximum=1024)
+    workers: int = _setting(
+        1,
+        "Processes that answer on the one port, each with every model: small models on a CPU.",
+        minimum=1,
+        maximum=256,
+    )
+    cores: int = _setting(
+        0, "Cores to use, of all workers together; 0 for all that the process may use.", minimum=0, maximum=4096
+    )
+    lanes: int = _setting(
+        0, "Batches that run at the same time (in each worker); 0 for one a core.", minimum=0, maximum=1024
+    )
     queue_rows: int = _setting(1024, "Instances that may wait, of all calls together.", minimum=1, maximum=10**6)
     max_instances: int = _setting(256, "Instances that one call may hold.", minimum=1, maximum=10**6)
     max_batch_rows: int = _setting(0, "Instances in a batch; 0 for what suits the provider.", minimum=0, maximum=10**5)
@@ -75,6 +86,11 @@ class Settings:
     )
     preprocess_threads: int = _setting(0, "Threads that prepare inputs; 0 for one a core.", minimum=0, maximum=1024)
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
+
+    @property
+    def core_count(self) -> int:
+        """How many cores to use: those asked for, or all that this process may use."""
+        return self.cores or available_cores()
 
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back."""
@@ -112,6 +128,11 @@ def load_settings(
         raise SettingsError(
             f"max_instances is {settings.max_instances}, more than queue_rows ({settings.queue_rows}): such a call "
             "could never be admitted"
+        )
+    if settings.workers > 1 and settings.provider != "cpu":
+        raise SettingsError(
+            f"workers is {settings.workers} and provider is {settings.provider}: several workers are for the CPU; "
+            "give --provider cpu as well"
         )
     return settings
 

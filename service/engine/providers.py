@@ -48,10 +48,11 @@ class Provider:
         return [(self.name, self.options), CPU] if self.is_cuda else [CPU]
 
 
-def choose_provider(wanted: str, *, lanes: int = 0) -> Provider:
+def choose_provider(wanted: str, *, lanes: int = 0, cores: int = 0) -> Provider:
     """Choose the provider that `--provider` asks for; `auto` is CUDA where a session on it can be made.
 
     lanes: 0 for one a core on the CPU, and two on CUDA, so that one batch is put together while another runs.
+    cores: 0 for all that this process may use.
     Raises: ProviderError where CUDA is asked for and cannot be had, or the runtime is not installed exactly once.
     """
     if wanted != "cpu":
@@ -66,7 +67,7 @@ def choose_provider(wanted: str, *, lanes: int = 0) -> Provider:
     else:
         runtime()
         logger.info("provider: %s", CPU)
-    cores = available_cores()
+    cores = cores or available_cores()
     lanes = lanes or cores
     return Provider(CPU, lanes, lanes, cores)
 

@@ -32,7 +32,7 @@ from service.rpc.prepare import (
 )
 from service.rpc.requests import attention_options, class_count, generation_settings, output_names
 from service.rpc.view import ModelView
-from service.settings import Settings, available_cores
+from service.settings import Settings
 
 _Request = service_pb2.PredictRequest | service_pb2.AttendRequest | service_pb2.GenerateRequest
 # Handing work to a thread costs about as much as tokenizing a paragraph. Below this size the event loop does it itself,
@@ -55,7 +55,7 @@ class Answering:
         self._engine = engine
         self._metrics = metrics
         self._held = held
-        self._preparation = Preparation(settings.preprocess_threads or available_cores())
+        self._preparation = Preparation(settings.preprocess_threads or settings.core_count)
         self._preparing: Counter[Model] = Counter()
         self._views: dict[Model, ModelView] = {}
 

@@ -1,14 +1,9 @@
 """A server as a whole: starting, being scraped and logged, refusing what it cannot take, stopping in order."""
 
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -24,6 +19,7 @@ from bundle.errors import LimelightError
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.engine.sessions import Session
 from tests.service import bundles
+from tests.service.processes import process, scrape, started
 from tests.service.serving import Running, attend, eventually, free_port, predict, refusal, serving, text
 
 ROOT = Path(__file__).parents[2]
@@ -38,12 +34,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bundles.echo(folder)
     bundles.echo(folder, "endless", max_new_tokens=100_000, endless=True)
     return folder
-
-
-def scrape(port: int) -> dict[str, float]:
-    data = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
-    lines = (line.rsplit(" ", 1) for line in data.splitlines() if not line.startswith("#"))
-    return {name: float(value) for name, value in lines}
 
 
 def test_calls_show_in_the_metrics(repository: Path) -> None:
@@ -206,46 +196,6 @@ def test_a_taken_port_and_a_repository_that_is_not_there_are_clear_errors(reposi
             pass
     with pytest.raises(LimelightError, match="repository"), serving(tmp_path / "nowhere"):
         pass
-
-
-# A job in the background ignores SIGINT, and its children with it.
-_SERVE = """
-import signal, sys
-from limelight.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.exit(main())
-"""
-
-
-@contextmanager
-def process(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run `limelight serve` in a process of its own; the list gets its log lines."""
-    command = [sys.executable, "-c", _SERVE, "serve", *flags]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
-    running = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
-    logged: list[str] = []
-    assert running.stderr is not None
-    reader = threading.Thread(target=logged.extend, args=(running.stderr,))
-    reader.start()
-    try:
-        yield running, logged
-    finally:
-        running.kill()
-        running.wait()
-        reader.join()
-        assert running.stdout is not None
-        running.stdout.close()
-        running.stderr.close()
-
-
-def started(running: subprocess.Popen[str]) -> str:
-    """Wait until a process serves; its address."""
-    assert running.stdout is not None
-    found = re.search(r"serving on (127\.0\.0\.1:\d+)", running.stdout.readline())
-    assert found
-    return found[1]
 
 
 def test_a_stopping_server_says_so_finishes_what_it_has_and_exits_with_0(repository: Path) -> None:

@@ -1,0 +1,60 @@
+"""A worker: a process of its own that answers calls on a port that it shares with others."""
+
+import asyncio
+import os
+import signal
+import socket
+
+from bundle.errors import LimelightError
+from service.channel import Begin, Channel, Count, Counted, Failed, Loaded, Open, Stop
+from service.logs import configure_logs
+from service.metrics import Metrics
+from service.server import Member, Server, running_server
+
+_INTERRUPTED = 1
+
+
+def main(descriptor: int) -> None:
+    """Serve until told to stop, or until the process that started this one is gone. descriptor: of the channel."""
+    asyncio.run(_work(socket.socket(fileno=descriptor)))
+
+
+async def _work(end: socket.socket) -> None:
+    channel = await Channel.over(end)
+    begin = await channel.receive()
+    if not isinstance(begin, Begin):
+        return
+    configure_logs(begin.settings.log_level, worker=begin.number)
+    metrics, stop = Metrics(), asyncio.Event()
+    loaded: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, _stop, stop, loaded)
+    listening = asyncio.create_task(_listen(channel, metrics, stop, loaded))
+    try:
+        async with running_server(begin.settings, metrics=metrics, member=Member(late=begin.late)) as server:
+            loaded.set_result(server)
+            channel.send(Loaded())
+            await stop.wait()
+            await server.drain()
+    except LimelightError as error:
+        channel.send(Failed(error.message))
+        await channel.sent()
+    finally:
+        listening.cancel()
+
+
+async def _listen(channel: Channel, metrics: Metrics, stop: asyncio.Event, loaded: "asyncio.Future[Server]") -> None:
+    """Do what is told; a channel that ends tells to stop."""
+    while (message := await channel.receive()) is not None and not isinstance(message, Stop):
+        if isinstance(message, Open):
+            (await loaded).open()
+        elif isinstance(message, Count):
+            channel.send(Counted(await asyncio.to_thread(metrics.snapshot)))
+    _stop(stop, loaded)
+
+
+def _stop(stop: asyncio.Event, loaded: "asyncio.Future[Server]") -> None:
+    """Stop in order; where nothing is served yet there is nothing to keep in order."""
+    if not loaded.done():
+        os._exit(_INTERRUPTED)
+    stop.set()

@@ -1,0 +1,251 @@
+"""Several processes that answer on one port, and the one that starts them, counts for them and stops them in order.
+
+A process of Python runs one thread of it at a time: small models are answered faster by several, each with every model
+and a share of the cores. The kernel gives each connection to one of them. The first process answers nothing itself.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bundle.errors import LimelightError
+from service.channel import Begin, Channel, Count, Counted, Failed, Loaded, Open, Stop
+from service.exposition import Snapshot
+from service.metrics import Metrics
+from service.metrics_server import MetricsServer
+from service.server import address_of, check_free, metrics_url_of, stop_signals
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before a worker that keeps ending is started again
+_STEADY = 60.0  # a worker that lived so long ended by accident
+_MARGIN = 10.0  # what a worker gets beyond drain and grace
+_COUNTING = 1.0  # what a worker gets to tell what it counted; after that, what it told last is taken
+
+
+@dataclass(frozen=True)
+class Announced:
+    """Where calls are answered, and where metrics are (empty: nowhere)."""
+
+    address: str
+    metrics_url: str
+
+
+async def serve(settings: Settings, announce: Callable[[Announced], None]) -> None:
+    """Serve with several workers until SIGTERM or SIGINT, then have each stop in order. A second signal exits at once.
+
+    announce: called once every worker has its models and answers.
+    Raises: LimelightError where a port is taken, or a worker cannot serve.
+    """
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as for one process; workers inherit it
+    async with AsyncExitStack() as stack:
+        port = stack.enter_context(_reserved(settings.host, settings.port))
+        workers = Workers(replace(settings, port=port), Metrics())
+        signalled = stack.enter_context(stop_signals(at_once=workers.kill))
+        metrics_port = 0
+        if settings.metrics_port:
+            exposed = MetricsServer(workers.page, settings.metrics_host, settings.metrics_port)
+            stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page that is being written needs this loop
+            metrics_port = exposed.port
+        stack.push_async_callback(workers.stop)
+        if await workers.start(signalled):
+            announce(Announced(address_of(settings.host, port), metrics_url_of(settings.metrics_host, metrics_port)))
+            await signalled.wait()
+            logger.info("stopping")
+
+
+@dataclass(eq=False)
+class _Worker:
+    """A worker's process. snapshot: what it told last of what it counted."""
+
+    number: int
+    process: asyncio.subprocess.Process
+    channel: Channel
+    loaded: bool = False
+    failure: str = ""
+    snapshot: Snapshot | None = None
+    counted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Workers:
+    """The workers of one server. All methods but `page` are for the event loop of whoever made it.
+
+    settings: those of the whole server; each worker gets its share of the cores.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        share = max(1, settings.core_count // settings.workers)
+        self._settings = replace(settings, cores=share, metrics_port=0, workers=1)
+        self._count_of_workers = settings.workers
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[int, _Worker] = {}
+        self._ended: list[Snapshot] = []
+        self._opened = False
+        self._stopping = asyncio.Event()
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._keeping: list[asyncio.Task[None]] = []
+
+    async def start(self, signalled: asyncio.Event) -> bool:
+        """Start all workers and wait until all have loaded their models, then open them; False where a signal is first.
+
+        Raises: LimelightError where one of them cannot serve.
+        """
+        self._keeping = [asyncio.create_task(self._keep(number)) for number in range(self._count_of_workers)]
+        signal_came = asyncio.create_task(signalled.wait())
+        first: list[asyncio.Future[Any]] = [self._started, signal_came]
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        signal_came.cancel()
+        if self._started.done():
+            self._started.result()
+        return self._opened
+
+    async def stop(self) -> None:
+        """Have every worker stop in order, at the same time, and wait until they have; kill what does not."""
+        self._stopping.set()
+        for worker in self._running.values():
+            worker.channel.send(Stop())
+        patience = self._settings.drain_seconds + self._settings.grace_seconds + _MARGIN
+        if self._keeping:
+            _, late = await asyncio.wait(self._keeping, timeout=patience)
+            if late:
+                logger.error("%d workers did not stop in time and are killed", len(late))
+                self.kill()
+                await asyncio.wait(late)
+        if not self._started.done():
+            self._started.cancel()
+
+    def kill(self) -> None:
+        """End every worker at once."""
+        for worker in self._running.values():
+            with contextlib.suppress(ProcessLookupError):
+                worker.process.kill()
+
+    def page(self) -> bytes:
+        """Write the metrics of all workers together; for a thread of its own."""
+        snapshots = asyncio.run_coroutine_threadsafe(self._counted(), self._loop).result()
+        return self._metrics.joint_page(snapshots, self._ended)
+
+    async def _counted(self) -> list[Snapshot]:
+        workers = list(self._running.values())
+        for worker in workers:
+            worker.counted.clear()
+            worker.channel.send(Count())
+        if workers:
+            await asyncio.wait([asyncio.ensure_future(each.counted.wait()) for each in workers], timeout=_COUNTING)
+        return [each.snapshot for each in workers if each.snapshot is not None]
+
+    async def _keep(self, number: int) -> None:
+        """Keep one worker running until all are to stop."""
+        pause = _SHORTEST_PAUSE
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            ended = await self._run(number)
+            if self._stopping.is_set():
+                return
+            self._metrics.worker_ended()
+            if not self._opened:
+                if not self._started.done():
+                    self._started.set_exception(LimelightError(ended))
+                return
+            logger.error("%s; another takes its place", ended)
+            pause = _SHORTEST_PAUSE if time.monotonic() - began > _STEADY else min(2 * pause, _LONGEST_PAUSE)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _run(self, number: int) -> str:
+        """Run one worker to its end; gives how it ended."""
+        try:
+            worker = await _spawn(number)
+        except OSError as error:
+            return f"worker {number} cannot be started: {error.strerror}"
+        self._running[number] = worker
+        worker.channel.send(Begin(number, self._settings, late=self._opened))
+        if self._stopping.is_set():
+            worker.channel.send(Stop())
+        while (message := await worker.channel.receive()) is not None:
+            if isinstance(message, Loaded):
+                worker.loaded = True
+                self._open()
+            elif isinstance(message, Counted):
+                worker.snapshot = message.snapshot
+                worker.counted.set()
+            elif isinstance(message, Failed):
+                worker.failure = message.message
+        worker.channel.close()
+        status = await worker.process.wait()
+        del self._running[number]
+        worker.counted.set()
+        self._metrics.workers(sum(each.loaded for each in self._running.values()))
+        if worker.snapshot is not None:
+            self._ended = [self._metrics.added_up([*self._ended, worker.snapshot])]
+        return worker.failure or f"worker {number} (process {worker.process.pid}) {_ended(status)}"
+
+    def _open(self) -> None:
+        """Once every worker has its models: let them all say that they are ready; later, whoever has them."""
+        loaded = [each for each in self._running.values() if each.loaded]
+        self._metrics.workers(len(loaded))
+        if self._opened or len(loaded) == self._count_of_workers:
+            self._opened = True
+            for worker in loaded:
+                worker.channel.send(Open())
+            if not self._started.done():
+                self._started.set_result(None)
+
+
+async def _spawn(number: int) -> _Worker:
+    """Start a worker's process: a new interpreter, since nothing of gRPC or a runtime survives a fork.
+
+    It is in a process group of its own, so that Ctrl-C on a terminal reaches only the process that stops all in order.
+    """
+    ours, theirs = socket.socketpair()
+    program = f"import sys; sys.path[:] = {sys.path!r}; from service.worker import main; main({theirs.fileno()})"
+    try:
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", program),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+            )
+    except OSError:
+        ours.close()
+        raise
+    return _Worker(number, process, await Channel.over(ours))
+
+
+def _ended(status: int) -> str:
+    return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+
+
+@contextmanager
+def _reserved(host: str, port: int) -> Iterator[int]:
+    """Hold an address for workers that share it, against every other server; gives the port.
+
+    Raises: LimelightError where it cannot be listened on.
+    """
+    check_free(host, port)
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        held = socket.socket(family, kind, protocol)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            held.bind(place)
+        except OSError:  # connections of an earlier server linger there
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.bind(place)
+    except OSError as error:
+        raise LimelightError(f"cannot listen on {address_of(host, port)}: {error.strerror}") from error
+    with held:
+        yield held.getsockname()[1]

@@ -1,0 +1,83 @@
+"""`limelight serve` in processes of its own, as a test starts, watches and scrapes it."""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Read a page of metrics."""
+    data = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    lines = (line.rsplit(" ", 1) for line in data.splitlines() if not line.startswith("#"))
+    return {name: float(value) for name, value in lines}
+
+
+# A job in the background ignores SIGINT, and its children with it: a test says which of both it wants.
+_SERVE = """
+import signal, sys
+from limelight.cli import main
+signal.signal(signal.SIGINT, {handler})
+sys.exit(main())
+"""
+
+
+@contextmanager
+def process(*flags: str, background: bool = False) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run `limelight serve` in a process of its own; the list gets its log lines. background: as a shell's job."""
+    handler = "signal.SIG_IGN" if background else "signal.default_int_handler"
+    command = [sys.executable, "-c", _SERVE.format(handler=handler), "serve", *flags]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
+    running = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
+    logged: list[str] = []
+    assert running.stderr is not None
+    reader = threading.Thread(target=logged.extend, args=(running.stderr,))
+    reader.start()
+    try:
+        yield running, logged
+    finally:
+        running.kill()
+        running.wait()
+        reader.join()
+        assert running.stdout is not None
+        running.stdout.close()
+        running.stderr.close()
+
+
+def started(running: subprocess.Popen[str]) -> str:
+    """Wait until a process serves; its address."""
+    assert running.stdout is not None
+    found = re.search(r"serving on (127\.0\.0\.1:\d+)", running.stdout.readline())
+    assert found
+    return found[1]
+
+
+def children(parent: int) -> list[int]:
+    """The processes that a process started and that are there still, oldest first."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            after = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(after[1]) == parent and after[0] != "Z":
+            found.append(int(folder.name))
+    return sorted(found)
+
+
+def alive(pid: int) -> bool:
+    """True while a process runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -56,6 +56,7 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again, from what
 	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile \
 	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
 	$(BIN)/python -m tests.attention.evidence
+	$(BIN)/python -m tests.service.settings_table
 
 clean:  ## Removes what the targets made.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -25,7 +25,7 @@ from service.rpc.call import SERVICE
 from service.rpc.health import Health
 from service.rpc.listing import Listing
 from service.rpc.servicer import attention_service
-from service.settings import Settings, available_memory
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ async def running_server(
         await engine.start()
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         requests = Budget(_TOGETHER * settings.max_request_bytes, "requests", metrics)
-        held = settings.max_held_bytes or available_memory() // 4
+        held = settings.held_bytes
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
         answering = Answering(settings, repository, engine, metrics, answers)
         stack.callback(answering.close)

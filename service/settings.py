@@ -92,6 +92,11 @@ class Settings:
         """How many cores to use: those asked for, or all that this process may use."""
         return self.cores or available_cores()
 
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes calls may hold: those set, or a quarter of the memory that this process may have."""
+        return self.max_held_bytes or available_memory() // 4
+
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back."""
         lines = []

@@ -81,12 +81,17 @@ class _Worker:
 class Workers:
     """The workers of one server. All methods but `page` are for the event loop of whoever made it.
 
-    settings: those of the whole server; each worker gets its share of the cores.
+    settings: those of the whole server; each worker gets its share of cores and memory.
     """
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
-        share = max(1, settings.core_count // settings.workers)
-        self._settings = replace(settings, cores=share, metrics_port=0, workers=1)
+        self._settings = replace(
+            settings,
+            cores=max(1, settings.core_count // settings.workers),
+            max_held_bytes=settings.held_bytes // settings.workers,
+            metrics_port=0,
+            workers=1,
+        )
         self._count_of_workers = settings.workers
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service import settings as module
 from service.settings import Settings, SettingsError, load_settings
+from tests.service.settings_table import PAGE, with_table
 
 
 @pytest.fixture
@@ -110,3 +111,15 @@ def test_memory_is_cut_to_the_limit_of_the_address_space() -> None:
 
 def test_defaults_pass_their_own_checks() -> None:
     assert load_settings({}, environment={}) == Settings()
+
+
+def test_the_docs_have_every_setting_as_it_is() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_table(page), "run python -m tests.service.settings_table"
+
+
+def test_workers_are_for_the_cpu_and_cores_can_be_fewer_than_there_are() -> None:
+    with pytest.raises(SettingsError, match=r"workers is 2 and provider is auto: .* give --provider cpu"):
+        load_settings({"workers": 2}, environment={})
+    assert load_settings({"workers": 2, "provider": "cpu", "cores": 3}, environment={}).core_count == 3
+    assert load_settings({}, environment={}).core_count == module.available_cores()

@@ -1,5 +1,6 @@
 """Sessions over one copy of the weights answer as those that have their own, and leave no file behind."""
 
+import gc
 import tempfile
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def test_narrow_and_wide_sessions_answer_alike(
     folders: dict[str, BundleFolder], scratch: Path, monkeypatch: pytest.MonkeyPatch, smallest: int
 ) -> None:
     expected = answers(folders["tiny"])[0]
+    monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
     monkeypatch.setattr(sessions, "SMALLEST", smallest)
     for found in answers(folders["tiny"]):
         for one, other in zip(found, expected, strict=True):
@@ -45,8 +47,25 @@ def test_where_weights_cannot_be_saved_each_model_has_one_session(
     folders: dict[str, BundleFolder], scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = answers(folders["tiny"])[0]
+    monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
     monkeypatch.setattr(sessions, "SMALLEST", 0)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch / "nowhere"))
     for found in answers(folders["tiny"]):
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def threads() -> int:
+    """The threads of this process, those of libraries included."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def test_a_small_graph_keeps_no_threads(folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, many = folders["tiny"], Provider("CPUExecutionProvider", 2, 2, cores=8)
+    gc.collect()  # sessions of other tests end here, not below
+    before = threads()
+    kept = [sessions.open_session(folder, folder.bundle.graphs[0], many)]
+    assert threads() == before
+    monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
+    kept.append(sessions.open_session(folder, folder.bundle.graphs[0], many))
+    assert threads() >= before + 7

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import shutil
 import urllib.request
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -88,6 +89,21 @@ def test_a_hundred_models_come_and_go_and_nothing_of_them_is_left(running: Runni
     assert not [name for name in names if f'model="{name}"' in page] and 'model="steady"' in page
     assert [each.name for each in repository.statuses()] == ["steady"]
     assert running.stub.Predict(predict("steady", text("the cat"))).predictions
+
+
+def test_a_model_that_was_only_checked_has_four_lines(running: Running, tmp_path: Path) -> None:
+    for make in (bundles.tiny, bundles.echo):
+        folder = make(tmp_path, "new")
+        on_loop(running, running.server.repository.load_version("new", 1))
+        lines = [line.partition("{")[0] for line in scrape(running).splitlines() if 'model="new"' in line]
+        assert sorted(lines) == [
+            "limelight_inflight_requests",
+            "limelight_model_info",
+            "limelight_model_ready",
+            "limelight_queue_depth",
+        ]
+        on_loop(running, running.server.repository.unload("new", 1))
+        shutil.rmtree(folder.path)
 
 
 def test_a_call_that_uses_a_model_finishes_and_no_other_finds_it(running: Running, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`limelight serve`. Light to import: what runs the server is imported when it runs."""
 
 import inspect
+import os
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from pathlib import Path
@@ -52,6 +53,7 @@ def run(settings: Settings, announce: Callable[["Server"], None] = print_address
 
     Raises: CommandError in one line where the server cannot start.
     """
+    _limit_libraries()
     from service.server import serve as serve_alone
 
     _run(settings, serve_alone(settings, announce))
@@ -62,9 +64,20 @@ def run_workers(settings: Settings) -> None:
 
     Raises: CommandError in one line where they cannot start.
     """
+    _limit_libraries()
     from service.workers import serve as serve_together
 
     _run(settings, serve_together(settings, print_address))
+
+
+def _limit_libraries() -> None:
+    """Have libraries compute on the thread that calls them, in this process and in workers.
+
+    They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,
+    when they are imported.
+    """
+    for variable, value in (("TOKENIZERS_PARALLELISM", "false"), ("OPENBLAS_NUM_THREADS", "1")):
+        os.environ.setdefault(variable, value)
 
 
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:

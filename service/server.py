@@ -132,8 +132,6 @@ async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
     A second signal exits at once.
     announce: called once the models are loaded and calls are answered.
     """
-    # The tokenizers library would use every core for one document, cores that are the lanes'.
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with stop_signals() as signalled:
         async with running_server(settings) as server:
             spare_loaded()

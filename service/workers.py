@@ -7,7 +7,6 @@ and a share of the cores. The kernel gives each connection to one of them. The f
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import subprocess
@@ -48,7 +47,6 @@ async def serve(settings: Settings, announce: Callable[[Announced], None]) -> No
     announce: called once every worker has its models and answers.
     Raises: LimelightError where a port is taken, or a worker cannot serve.
     """
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # as for one process; workers inherit it
     async with AsyncExitStack() as stack:
         port = stack.enter_context(_reserved(settings.host, settings.port))
         workers = Workers(replace(settings, port=port), Metrics())

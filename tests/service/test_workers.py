@@ -87,6 +87,9 @@ def test_every_worker_answers_the_same_and_metrics_are_of_all(together: Together
     answers = [stub.Predict(predict("tiny", text("the cat sat"), outputs=["logits"]), timeout=60) for stub in stubs]
     assert len({answer.predictions[0].outputs["logits"].data for answer in answers}) == 1
     assert eventually(lambda: set(together.answered_by()) == {0, 1})
+    for worker in children(together.process.pid):
+        # A product of matrices on a lane is that lane's, and takes no other core.
+        assert b"OPENBLAS_NUM_THREADS=1" in Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
     page = scrape(together.metrics)
     assert page[counted] == before + CONNECTIONS
     assert page[WORKERS] == 2

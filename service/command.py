@@ -1,6 +1,7 @@
 """`limelight serve`. Light to import: what runs the server is imported when it runs."""
 
 import inspect
+import os
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from pathlib import Path
@@ -52,6 +53,7 @@ def run(settings: Settings, announce: Callable[["Server"], None] = print_address
 
     Raises: CommandError in one line where the server cannot start.
     """
+    _leave_cores_to_lanes()
     from service.server import serve as serve_alone
 
     _run(settings, serve_alone(settings, announce))
@@ -62,9 +64,18 @@ def run_workers(settings: Settings) -> None:
 
     Raises: CommandError in one line where they cannot start.
     """
+    _leave_cores_to_lanes()
     from service.workers import serve as serve_together
 
     _run(settings, serve_together(settings, print_address))
+
+
+def _leave_cores_to_lanes() -> None:
+    """Keep NumPy's BLAS to the thread that calls it: it would have every core wait for a product of two small maps.
+
+    It looks at this once, when NumPy is imported.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:

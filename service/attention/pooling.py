@@ -25,13 +25,26 @@ def pool(weights: Floats, queries: Indices, keys: Indices, reduction: PoolReduct
         lengths = np.diff(bounds)
         if (lengths == 1).all():  # also where there is nothing at all along the axis
             continue
-        if reduction is PoolReduction.MAX:
-            weights = np.maximum.reduceat(weights, bounds[:-1], axis=axis)
-        else:
-            sums = np.add.reduceat(weights, bounds[:-1], axis=axis, dtype=np.float64)
-            shape = [-1 if place == axis else 1 for place in range(weights.ndim)]
-            weights = (sums / lengths.reshape(shape)).astype(np.float32)
+        # Whole slices at a time, the first entries of all ranges, then the second ones: ranges are nearly equally long.
+        take_in = np.maximum if reduction is PoolReduction.MAX else np.add
+        shortest = int(lengths.min())
+        pooled = _taken(weights, bounds[:-1], axis)
+        for place in range(1, shortest):
+            take_in(pooled, _taken(weights, bounds[:-1] + place, axis), out=pooled)
+        longer = np.flatnonzero(lengths > shortest)
+        if len(longer):
+            ranges_first = np.moveaxis(pooled, axis, 0)
+            rest = np.moveaxis(_taken(weights, bounds[longer] + shortest, axis), axis, 0)
+            ranges_first[longer] = take_in(ranges_first[longer], rest)
+        if reduction is PoolReduction.MEAN:
+            pooled /= lengths.astype(np.float32).reshape(-1, *(1,) * (weights.ndim - axis - 1))
+        weights = pooled
     return weights
+
+
+def _taken(weights: Floats, places: Indices, axis: int) -> Floats:
+    taken: Floats = weights.take(places, axis=axis)
+    return taken
 
 
 def pool_edges(

@@ -33,6 +33,11 @@ class IndexList:
         return np.array(self.indices, dtype=np.intp)
 
     @cached_property
+    def distinct(self) -> npt.NDArray[np.intp]:
+        """The indices, each once."""
+        return np.unique(self.array)
+
+    @cached_property
     def _found(self) -> dict[int, npt.NDArray[np.intp]]:
         """The indices on axes of some lengths."""
         return {}
@@ -91,12 +96,15 @@ def select_maps(
     if not selections:
         return tuple(SelectedMap(each, tuple(range(each.heads))) for each in offering)
     heads: dict[str, set[int]] = {}
+    # The lists of a selection are the same for all of its maps, and what is worked out of them is so once.
     queries: dict[str, list[IndexList] | None] = {}
     keys: dict[str, list[IndexList] | None] = {}
     for place, selection in enumerate(selections):
         path = f"{field}.selections[{place}]"
         matching = _matching(maps, selection, path)
         _check_offered(matching, selection, quantity, f"{field}.quantity")
+        of_queries = IndexList(f"{path}.queries", selection.queries)
+        of_keys = IndexList(f"{path}.keys", selection.keys)
         for each in matching:
             if not offers(each, quantity):
                 continue
@@ -105,8 +113,8 @@ def select_maps(
             every = range(each.heads)
             of_map = resolve(wanted, each.heads, f"heads of {each.name}").tolist() if selection.heads else every
             heads.setdefault(each.name, set()).update(of_map)
-            _add(queries, each.name, f"{path}.queries", selection.queries)
-            _add(keys, each.name, f"{path}.keys", selection.keys)
+            _add(queries, each.name, of_queries)
+            _add(keys, each.name, of_keys)
     return tuple(
         SelectedMap(each, tuple(sorted(heads[each.name])), _all_or(queries[each.name]), _all_or(keys[each.name]))
         for each in maps
@@ -218,16 +226,18 @@ def _last_layers(maps: Sequence[model_pb2.MapDescription]) -> Mapping[str, int]:
     return last
 
 
-def _add(to: dict[str, list[IndexList] | None], name: str, field: str, values: tuple[int, ...]) -> None:
+def _add(to: dict[str, list[IndexList] | None], name: str, wanted: IndexList) -> None:
     gathered = to.setdefault(name, [])
-    if not values:
+    if not wanted.indices:
         to[name] = None
     elif gathered is not None:
-        gathered.append(IndexList(field, values))
+        gathered.append(wanted)
 
 
 def _distinct(wanted: Sequence[IndexList] | None) -> int | None:
-    return None if wanted is None else len(np.unique(np.concatenate([each.array for each in wanted])))
+    if wanted is None:
+        return None
+    return len(wanted[0].distinct if len(wanted) == 1 else np.unique(np.concatenate([each.array for each in wanted])))
 
 
 def _all_or(wanted: list[IndexList] | None) -> tuple[IndexList, ...] | None:

@@ -44,13 +44,15 @@ class PreparedInstance:
     """One instance, ready for the engine.
 
     seed: what the caller sent. labels: the label sets that its answer refers to, serialised, as far as the inputs
-    decide them. computing: bytes that it holds from when it is computed until its maps are cut. nanoseconds: it took.
+    decide them. attention: bound of the bytes of its maps in the answer. computing: of what it holds from when it is
+    computed until its maps are cut and encoded. nanoseconds: it took.
     """
 
     instance: Instance
     row: Row
     seed: int | None
     labels: Mapping[str, bytes]
+    attention: int
     computing: int
     nanoseconds: int
 
@@ -79,8 +81,10 @@ def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOpti
         check_instance(options.plan, row.labels)
     labels = {name: view.label_bytes(row.labels[name]) for name in options.label_names if name in row.labels}
     seed = message.seed if message.HasField("seed") else None
-    computing = view.computing_bytes(row, options.generation, options.plan)
-    return PreparedInstance(instance, row, seed, labels, computing, time.perf_counter_ns() - started)
+    generation, plan = options.generation, options.plan
+    attention = 0 if plan is None else view.attention_bytes(row, view.steps(row, generation), plan)
+    computing = view.computing_bytes(row, generation, plan) + attention
+    return PreparedInstance(instance, row, seed, labels, attention, computing, time.perf_counter_ns() - started)
 
 
 def _check_interventions(view: ModelView, interventions: Sequence[values_pb2.Intervention], field: str) -> None:
@@ -107,7 +111,10 @@ def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options:
         total = predictions
         for each, count in zip(prepared, steps, strict=True):
             total += view.labels_size(names, each.labels, count) if names else 0
-            total += view.attention_bytes(each.row, count, plan) if plan is not None else 0
+            if plan is options.plan:
+                total += each.attention
+            elif plan is not None:
+                total += view.attention_bytes(each.row, count, plan)
         return total
 
     size = measure(options.plan)

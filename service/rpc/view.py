@@ -95,7 +95,7 @@ class ModelView:
         return total
 
     def computing_bytes(self, row: Row, generation: GenerationSettings, plan: AttentionPlan | None) -> int:
-        """Bound what a row holds from when its outputs and maps are computed until they are cut and encoded."""
+        """Bound what a row's outputs and whole maps take."""
         steps = self.steps(row, generation)
         total = sum(self._output_bytes(each, row, steps) for each in self._output_tensors.values())
         sequences = 1 if plan is None else plan.options.sequences
@@ -103,7 +103,7 @@ class ModelView:
             total += whole_bytes(plan, self.axis_sizes(row, steps))
         if self.model.generates:  # every beam's steps are kept, and put together for each sequence
             total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
-        return total if plan is None else total + self.attention_bytes(row, steps, plan)
+        return total
 
     def rows_at_once(self, row: Row) -> int:
         """Bound how many rows like this one a batch can have."""

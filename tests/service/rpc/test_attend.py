@@ -4,6 +4,7 @@ import math
 from io import BytesIO
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,7 +13,7 @@ from bundle.wire import instance_to_wire, to_array
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.service import bundles
 from tests.service.rpc.test_predict import by_hand
-from tests.service.serving import Running, attend, predict, text
+from tests.service.serving import Running, attend, predict, refusal, text
 
 SENTENCE = "the cat sat on a mat"
 
@@ -214,6 +215,20 @@ def test_the_maps_of_other_beams_come_with_their_own_steps(running: Running) -> 
         assert list(other.label_sets[0].ids) == tokens
     request.attention.sequences = 0
     assert not running.stub.Attend(request).results[0].other_sequences
+
+
+def test_a_step_that_the_output_lacks_is_told_with_its_field(running: Running) -> None:
+    names = ["decoder.0.cross"]
+    (short,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
+    steps = len(sequences(short.prediction)[0].token_ids)
+    request = attend("echo", *[text("the cat sat")] * 3, selections=[{"names": names, "queries": [0, steps]}])
+    with pytest.raises(grpc.RpcError) as caught:
+        running.stub.Attend(request)
+    told = refusal(caught.value)
+    assert (told.code, told.field) == ("INVALID_ARGUMENT", "attention.selections[0].queries[1]")
+    assert f"there are {steps} queries of decoder.0.cross" in told.message
+    request.attention.selections[0].queries[:] = [0, steps - 1]
+    assert len(running.stub.Attend(request).results) == 3
 
 
 FIRST_STEP = [{"groups": [{"name": "first", "indices": [0]}], "label_set": "output"}]

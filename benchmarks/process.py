@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import grpc
 
@@ -47,7 +48,7 @@ class Process:
         self._environment = {**os.environ, **(environment or {})}
         self.target = target
 
-    def __enter__(self) -> "Process":
+    def __enter__(self) -> Self:
         out = self._log.open("w") if self._log else subprocess.DEVNULL
         self._process = subprocess.Popen(
             self._command, stdout=out, stderr=subprocess.STDOUT, env=self._environment, cwd=ROOT, start_new_session=True

@@ -3,10 +3,11 @@
 import itertools
 import select
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.load.plan import OK, Outcome, Plan, arrivals, percentile
+from benchmarks.load.plan import DEADLINE_EXCEEDED, OK, Outcome, Plan, arrivals, percentile
 from benchmarks.load.processor import cpu_seconds, machine_seconds
 from benchmarks.load.wire import Connection, Ended, message
 
@@ -110,17 +111,24 @@ def closed(plan: Plan) -> Outcome:
 
 
 def open_loop(plan: Plan) -> Outcome:
-    """Send at random times, whatever was answered; latency counts from the time that was meant."""
+    """Send at random times, whatever was answered; latency counts from the time that was meant.
+
+    A call is given up when its deadline has passed since it was sent, as every client does.
+    """
     wires = _Wires(plan)
-    times = arrivals(plan.rate, plan.warm + plan.seconds, plan.seed)
+    total = plan.warm + plan.seconds
+    times = (
+        [n / plan.rate for n in range(int(total * plan.rate))] if plan.even else arrivals(plan.rate, total, plan.seed)
+    )
     origin = time.perf_counter()
     meant: dict[tuple[Connection, int], float] = {}
+    expiring: deque[tuple[float, tuple[Connection, int]]] = deque()
     latencies: dict[int, list[float]] = {}
     lags: list[float] = []
     retry, place = 0, 0
     before: _Clocks | None = None
     after: _Clocks | None = None
-    end = origin + plan.warm + plan.seconds
+    end = origin + total
     last = end + (plan.deadline or 30.0) + 1.0
     while (now := time.perf_counter()) < last and (now < end or meant):
         if before is None and now >= origin + plan.warm:
@@ -129,8 +137,17 @@ def open_loop(plan: Plan) -> Outcome:
             after = _Clocks.read(plan)
         while place < len(times) and origin + times[place] <= now:
             lags.append(time.perf_counter() - origin - times[place])
-            meant[wires.send()] = times[place]
+            call = wires.send()
+            meant[call] = times[place]
+            if plan.deadline is not None:
+                expiring.append((time.perf_counter() + plan.deadline, call))
             place += 1
+        while expiring and expiring[0][0] <= now:
+            _, call = expiring.popleft()
+            if (intended := meant.pop(call, None)) is not None:
+                call[0].cancel(call[1])
+                if intended >= plan.warm:
+                    latencies.setdefault(DEADLINE_EXCEEDED, []).append(now - origin - intended)
         due = origin + times[place] if place < len(times) else (end if now < end else now + 0.05)
         for wire, ended in wires.wait(min(due - time.perf_counter(), 0.05)):
             intended = meant.pop((wire, ended.stream))

@@ -13,8 +13,8 @@ class Plan:
     """A load: closed with `concurrency` callers, or open with `rate` calls a second at random times.
 
     messages: serialised requests, sent in turn. seconds: of the part that counts, after `warm` and, in a closed loop,
-    after as many answers as there are callers. deadline: of each call. pids: processes whose processor time is the
-    server's. cores: where the generator runs, anywhere if empty.
+    after as many answers as there are callers. even: at equal distances instead. deadline: of each call. pids:
+    processes whose processor time is the server's. cores: where the generator runs, anywhere if empty.
     """
 
     target: str
@@ -23,6 +23,7 @@ class Plan:
     seconds: float
     concurrency: int = 0
     rate: float = 0.0
+    even: bool = False
     warm: float = 0.3
     deadline: float | None = None
     connections: int = 8

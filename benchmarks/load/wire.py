@@ -17,6 +17,7 @@ MAX_MESSAGE = 60_000
 UNKNOWN, INTERNAL = 2, 13
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
+_CANCEL = 8
 _FRAME = 16_384
 _WINDOW = 2**31 - 1
 _BUFFER = 2**20
@@ -93,6 +94,14 @@ class Connection:
             self._put(stream, framed)
         self.flush()
         return stream
+
+    def cancel(self, stream: int) -> None:
+        """Give a call up, as a client does whose deadline has passed."""
+        if stream in self._open:
+            self._open.remove(stream)
+            if not any(waiting == stream for waiting, _ in self._waiting):
+                self._out += frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
+                self.flush()
 
     def flush(self) -> None:
         """Hand to the socket what it takes."""
@@ -175,7 +184,9 @@ class Connection:
         elif kind == _WINDOW_UPDATE and not stream:
             self._window += int.from_bytes(payload)
             while self._waiting and len(self._waiting[0][1]) <= self._window:
-                self._put(*self._waiting.popleft())
+                waiting, framed = self._waiting.popleft()
+                if waiting in self._open:
+                    self._put(waiting, framed)
         elif kind == _GOAWAY:
             raise ConnectionError(f"the server went away: {payload[8:]!r}")
 

@@ -9,21 +9,17 @@ A run that was cut short goes on where it stopped with --resume.
 """
 
 import argparse
-import platform
 import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import onnxruntime
-
+from benchmarks.kept import machine, place
 from benchmarks.performance_page import write_page
-from benchmarks.process import ROOT, cores
+from benchmarks.process import ROOT
 from benchmarks.serving.contest import Contest
 from benchmarks.serving.figures import Results
 from benchmarks.serving.tables import bars, tables
 
-KEPT = ROOT / "benchmarks" / "results" / "serving.json"
-TRIED = ROOT / "build" / "benchmarks-results" / "serving.json"
 SECTIONS = ("predict", "attend", "open", "tiny")
 
 
@@ -40,9 +36,8 @@ def main() -> None:
     from benchmarks.encoder import make_repository  # brings PyTorch, which nothing else here needs
 
     graph = make_repository(options.repository) / "model.onnx"
-    file = KEPT if options.keep else TRIED
-    machine = f"{cores()} cores, Python {platform.python_version()}, ONNX Runtime {onnxruntime.__version__}"
-    results = Results(machine, {"seconds": options.seconds, "rounds": options.rounds})
+    file = place("serving", keep=options.keep)
+    results = Results(machine(), {"seconds": options.seconds, "rounds": options.rounds})
     if options.resume and file.exists():
         results = Results.load(file)
     with ExitStack() as stack:

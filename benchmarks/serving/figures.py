@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from benchmarks.kept import write
 from benchmarks.load.plan import OK, Outcome, percentile
 from benchmarks.process import cores
 
@@ -76,8 +77,7 @@ class Results:
 
     def save(self, file: Path) -> None:
         """Keep them."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        write(file, asdict(self))
 
     @classmethod
     def load(cls, file: Path) -> "Results":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Question:
         return 8 + self.bytes_a_pair * sum(len(row) ** 2 for row in rows) / len(rows)
 
 
-def _options(**fields: object) -> attention_pb2.AttentionOptions:
+def _options(**fields: Any) -> attention_pb2.AttentionOptions:
     return attention_pb2.AttentionOptions(**fields)
 
 

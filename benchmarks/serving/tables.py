@@ -34,9 +34,10 @@ def tables(results: Results) -> list[str]:
 
 
 def bars(results: Results) -> list[str]:
-    """All bars of a run."""
+    """All bars of a run, of what it measured."""
     medians = Medians(results.figures)
-    return bar_table([*_predict_bars(medians), *_attend_bars(medians), *_open_bars(medians), *_other_bars(medians)])
+    every = [*_predict_bars(medians), *_attend_bars(medians), *_open_bars(medians), *_other_bars(medians)]
+    return bar_table(each for each in every if each.met is not None)
 
 
 def best_raw(medians: Medians, section: str, lengths: str, what: str, callers: int) -> Figure | None:
@@ -109,12 +110,14 @@ def _attend(medians: Medians) -> list[str]:
             f"{number(_spared(each), '.1f')} ({number(share, '.2f')})"
             for each, share in zip(found, shares, strict=True)
         ]
-        rows.append([f"Limelight: {question.name}", *cells, *(number(each and each.cpu, ".1f") for each in found)])
+        rows.append(
+            [f"Limelight: {question.name}", *cells, *(number(each.cpu if each else None, ".1f") for each in found)]
+        )
     peers = [medians.get("attend", lengths, ALL_MAPS.name, TRITON, load) for lengths in columns]
     raw = [best_raw(medians, "attend", lengths, ALL_MAPS.name, ATTEND_CALLERS) for lengths in columns]
     for name, found in ((f"{TRITON}: all maps", peers), ("runtime, the best way: all maps", raw)):
         cells = [number(_spared(each), ".1f") for each in found]
-        rows.append([name, *cells, *(number(each and each.cpu, ".1f") for each in found)])
+        rows.append([name, *cells, *(number(each.cpu if each else None, ".1f") for each in found)])
     head = [f"{load} at a time", "32 tokens (of Predict)", "128 tokens (of Predict)", "CPU ms, 32", "CPU ms, 128"]
     return [*table(head, rows), ""]
 

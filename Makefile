@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-models install-demo-models protocol-image test lint types docs clean
+.PHONY: help performance peers demo demo-models install-demo-models protocol-image test lint types docs clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -57,6 +57,18 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again, from what
 	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
 	$(BIN)/python -m tests.attention.evidence
 	$(BIN)/python -m tests.service.settings_table
+
+performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md, in half an hour; wants a quiet machine.
+	for each in serving idle held generation loop overload; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
+
+# Triton's python backend is built for NumPy 1. A server that cannot be installed here is left out, visibly, by the benchmarks.
+peers:  ## Installs the servers that Limelight is measured beside, in virtual environments of their own below build/.
+	$(PYTHON) -m venv build/peers
+	-build/peers/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'nvidia-pytriton==0.7.0' 'numpy<2' 'onnxruntime==$(shell sed -n s/^onnxruntime==//p constraints.txt)'
+	$(PYTHON) -m venv build/peers-mlserver
+	-build/peers-mlserver/bin/python -m pip install --quiet --disable-pip-version-check \
+	  'mlserver==1.7.1' 'onnxruntime==$(shell sed -n s/^onnxruntime==//p constraints.txt)'
 
 clean:  ## Removes what the targets made.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,6 @@
-"""The model that serving is measured with: a Transformer encoder of MiniLM's size, with random weights."""
+"""The models that serving is measured with: a Transformer encoder of MiniLM's size with random weights, the same
+without maps, and a tiny one whose computing is next to nothing.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,18 +25,28 @@ from models.cards.taxonomy import Taxonomy
 from models.network import Answer, Network
 
 NAME = "encoder"
+PLAIN = "encoder_without_maps"
+TINY = "tiny"
 VOCABULARY = 8_000
 LONGEST = 512
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes: 6 layers, 384 wide, 12 heads, as the encoder that most sentence embedders are made of."""
+    """Sizes: 6 layers, 384 wide, 12 heads, as most sentence embedders have; with maps or without."""
 
     layers: int = 6
     width: int = 384
     heads: int = 12
     inner: int = 1536
+    maps: bool = True
+
+
+MODELS = {
+    NAME: EncoderConfig(),
+    PLAIN: EncoderConfig(maps=False),
+    TINY: EncoderConfig(layers=1, width=32, heads=2, inner=64),
+}
 
 
 class EncoderLayer(nn.Module):
@@ -61,6 +73,7 @@ class Encoder(Network):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
+        self.has_maps = config.maps
         self.tokens = nn.Embedding(VOCABULARY, config.width)
         self.positions = nn.Embedding(LONGEST, config.width)
         self.norm = nn.LayerNorm(config.width)
@@ -74,12 +87,14 @@ class Encoder(Network):
         mask = masks.valid(token_mask).build(query=token_ids.shape[1], key=token_ids.shape[1])
         maps = {}
         for number, layer in enumerate(self.layers):
-            features, maps[f"encoder.{number}.self"] = layer(features, mask)
+            features, weights = layer(features, mask)
+            if self.has_maps:
+                maps[f"encoder.{number}.self"] = weights
         real = token_mask.unsqueeze(-1).to(features.dtype)
         return Answer({"logits": self.classes((features * real).sum(1) / real.sum(1))}, maps)
 
 
-def card(network: Encoder) -> Card:
+def card(network: Encoder, name: str = NAME) -> Card:
     """The description: the input is a tensor of token ids, so that only serving is measured and no tokenizer."""
     ids = TensorSpec(
         name="token_ids",
@@ -91,7 +106,7 @@ def card(network: Encoder) -> Card:
     )
     tokens = LabelSet(name="tokens", kind="tokens", input="token_ids", tensor="token_ids", dimension="token")
     return describe(
-        name=NAME,
+        name=name,
         title="Transformer encoder",
         summary="Random weights; made to measure serving.",
         inputs=[TensorInput(name="token_ids", summary="Ids of tokens.", tensor=ids)],
@@ -99,18 +114,20 @@ def card(network: Encoder) -> Card:
         maps={
             f"encoder.{number}.self": map_of(layer.get_submodule("attention"), "self", queries=tokens, keys=tokens)
             for number, layer in enumerate(network.layers)
+            if network.has_maps
         },
         taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
     )
 
 
 def make_repository(folder: Path) -> Path:
-    """Export the encoder into `folder` unless it is there; give its first version's folder."""
-    version = folder / NAME / "1"
-    if not (version / BUNDLE_FILE).is_file():
+    """Export the models into `folder`, those that are not there; give the folder of the encoder's first version."""
+    for name, config in MODELS.items():
+        if (folder / name / "1" / BUNDLE_FILE).is_file():
+            continue
         torch.manual_seed(0)
-        model = Encoder(EncoderConfig()).eval().requires_grad_(False)
+        model = Encoder(config).eval().requires_grad_(False)
         examples = tuple({"token_ids": TensorValue(torch.randint(1, VOCABULARY, (size,)).numpy())} for size in (5, 12))
-        trained = TrainedModel(model, card(model), examples, TrainingData(name="none", summary="Random weights."), ())
-        export_model(trained, folder, version=1)
-    return version
+        data = TrainingData(name="none", summary="Random weights.")
+        export_model(TrainedModel(model, card(model, name), examples, data, ()), folder, version=1)
+    return folder / NAME / "1"

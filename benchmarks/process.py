@@ -1,17 +1,23 @@
-"""A server in a process of its own, and what it costs."""
+"""A server in processes of its own, and what it costs."""
 
 import os
-import re
+import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-_START_SECONDS = 60.0
+from benchmarks.load.processor import family
+
+ROOT = Path(__file__).resolve().parents[1]
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
 
 
 def cores() -> int:
@@ -19,49 +25,88 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-class ServerProcess:
-    """`limelight serve` on a free port, from entering to leaving."""
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
 
-    def __init__(self, repository: Path, *flags: str) -> None:
-        self._command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
-        self._command += ["--port", "0", "--metrics-port", "0", "--log-level", "warning", *flags]
-        self.target = ""
 
-    def __enter__(self) -> "ServerProcess":
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if found := re.search(r"127\.0\.0\.1:(\d+)", line):
-                self.target = f"127.0.0.1:{found.group(1)}"
-                break
-        else:
-            raise RuntimeError("the server did not start")
-        self._wait()
+class Process:
+    """A server's processes, from entering to leaving; `ready` is asked with its target until it says so."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        target: str,
+        ready: Callable[[grpc.Channel], bool],
+        *,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self._command, self._ready, self._log = list(command), ready, log
+        self._environment = {**os.environ, **(environment or {})}
+        self.target = target
+
+    def __enter__(self) -> Self:
+        out = self._log.open("w") if self._log else subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            self._command, stdout=out, stderr=subprocess.STDOUT, env=self._environment, cwd=ROOT, start_new_session=True
+        )
+        try:
+            self._wait()
+        except BaseException:
+            self._stop()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=30)
+        self._stop()
 
-    def cpu_seconds(self) -> float:
-        """Processor time that the server has used, of all its threads."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    @property
+    def pids(self) -> list[int]:
+        """Every process of the server."""
+        return family(self._process.pid)
+
+    def _stop(self) -> None:
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
 
     def _wait(self) -> None:
         end = time.monotonic() + _START_SECONDS
         with grpc.insecure_channel(self.target) as channel:
-            stub = health_pb2_grpc.HealthStub(channel)
-            while time.monotonic() < end:
+            while time.monotonic() < end and self._process.poll() is None:
                 try:
-                    if (
-                        stub.Check(health_pb2.HealthCheckRequest(), timeout=1).status
-                        == health_pb2.HealthCheckResponse.SERVING
-                    ):
+                    if self._ready(channel):
                         return
                 except grpc.RpcError:
                     pass
                 time.sleep(0.05)
-        raise RuntimeError("the server is not ready")
+        said = self._log.read_text(errors="replace")[-20000:] if self._log else ""
+        raise RuntimeError(f"{self._command[0]} is not ready\n{said}")
+
+
+class ServerProcess(Process):
+    """`limelight serve` on a free port."""
+
+    def __init__(self, repository: Path, *flags: str) -> None:
+        port = free_port()
+        command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
+        command += ["--port", str(port), "--metrics-port", "0", "--log-level", "warning", *flags]
+        super().__init__(command, f"127.0.0.1:{port}", healthy)
+
+
+def healthy(channel: grpc.Channel) -> bool:
+    """Ask grpc.health.v1 whether the server as a whole is serving."""
+    return bool(channel.unary_unary(HEALTH)(b"", timeout=1) == SERVING)
+
+
+HEALTH = "/grpc.health.v1.Health/Check"
+SERVING = b"\x08\x01"  # HealthCheckResponse{status: SERVING}

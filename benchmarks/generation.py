@@ -1,0 +1,160 @@
+"""Generations at the same time against one after another, and the first token of one while others run.
+
+    python -m benchmarks.generation                                       # the demo's model, a quarter of a minute
+    python -m benchmarks.generation --repository DIR --model NAME --text TEXT TEXT
+
+By turns: `--callers` sequences one after another, the same all at once, one alone and one in the midst of the others.
+--keep writes docs/performance.md.
+"""
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from benchmarks.demo_calls import DEMO, GENERATE, date_instance
+from benchmarks.kept import save
+from benchmarks.process import ServerProcess
+from benchmarks.tables import Bar, bar_table, table
+from limelight.v1 import service_pb2, values_pb2
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Medians. Rates in tokens a second; times in ms to the first token, alone and while the others write."""
+
+    model: str
+    callers: int
+    one_by_one: float
+    together: float
+    first_alone: float
+    first_among: float
+
+
+@dataclass(frozen=True)
+class _Written:
+    first: float
+    tokens: int
+
+
+async def _write(channel: grpc.aio.Channel, request: bytes) -> _Written:
+    """Take one sequence from the server: seconds to the first token, and how many came."""
+    begin, first, tokens = time.perf_counter(), 0.0, 0
+    call = channel.unary_stream(GENERATE, response_deserializer=service_pb2.GenerateResponse.FromString)
+    async for event in call(request):
+        if event.WhichOneof("event") == "token":
+            first = first or time.perf_counter() - begin
+            tokens += 1
+    return _Written(first, tokens)
+
+
+async def _rounds(target: str, requests: Sequence[bytes], rounds: int) -> tuple[list[float], ...]:
+    one_by_one, together, alone, among = (list[float]() for _ in range(4))
+    async with grpc.aio.insecure_channel(target) as channel:
+        await asyncio.gather(*(_write(channel, each) for each in requests))
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            written = [await _write(channel, each) for each in requests]
+            one_by_one.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
+            alone += [each.first for each in written]
+            begin = time.perf_counter()
+            written = await asyncio.gather(*(_write(channel, each) for each in requests))
+            together.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
+            among += await _among(channel, requests)
+    return one_by_one, together, alone, among
+
+
+async def _among(channel: grpc.aio.Channel, requests: Sequence[bytes]) -> list[float]:
+    """First tokens of newcomers, in seconds, while all the other callers write without a pause."""
+    over = asyncio.Event()
+
+    async def busy(request: bytes) -> None:
+        while not over.is_set():
+            await _write(channel, request)
+
+    others = [asyncio.create_task(busy(each)) for each in requests[1:]]
+    found = []
+    for place in range(8):
+        await asyncio.sleep(0.01 + 0.003 * place)  # anywhere in what the others do
+        found.append((await _write(channel, requests[0])).first)
+    over.set()
+    await asyncio.gather(*others)
+    return found
+
+
+def measure(target: str, model: str, requests: Sequence[bytes], rounds: int) -> Generated:
+    """Measure a model by turns."""
+    one_by_one, together, alone, among = map(statistics.median, asyncio.run(_rounds(target, requests, rounds)))
+    return Generated(model, len(requests), one_by_one, together, alone * 1e3, among * 1e3)
+
+
+def tables(rows: Sequence[Generated]) -> list[str]:
+    """The table of a run."""
+    head = [
+        "model",
+        "at a time",
+        "tokens/s one by one",
+        "together",
+        "÷",
+        "first token alone, ms",
+        "among the others, ms",
+        "÷",
+    ]
+    return table(
+        head,
+        (
+            [
+                each.model,
+                str(each.callers),
+                f"{each.one_by_one:.0f}",
+                f"{each.together:.0f}",
+                f"{each.together / each.one_by_one:.2f}",
+                f"{each.first_alone:.1f}",
+                f"{each.first_among:.1f}",
+                f"{each.first_among / each.first_alone:.2f}",
+            ]
+            for each in rows
+        ),
+    )
+
+
+def bars(rows: Sequence[Generated]) -> list[str]:
+    """What the run is held to."""
+
+    def found() -> Iterator[Bar]:
+        for each in rows:
+            yield Bar(f"{each.model}: together ÷ one by one", each.together / each.one_by_one, 3.0)
+            yield Bar(f"{each.model}: first token among others ÷ alone", each.first_among / each.first_alone, 2.0, True)
+
+    return bar_table(found())
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--callers", type=int, default=16)
+    parser.add_argument("--repository", type=Path, default=DEMO)
+    parser.add_argument("--model", default="bahdanau")
+    parser.add_argument("--text", nargs="+", help="what is sent, in turn, as the input `text`; dates for the demo")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    options = parser.parse_args()
+    instances = [date_instance(number) for number in range(options.callers)]
+    if options.text:
+        texts = [options.text[number % len(options.text)] for number in range(options.callers)]
+        instances = [values_pb2.Instance(inputs={"text": values_pb2.Value(text=each)}) for each in texts]
+    model = values_pb2.Model(name=options.model)
+    requests = [service_pb2.GenerateRequest(model=model, instance=each).SerializeToString() for each in instances]
+    with ServerProcess(options.repository) as server:
+        rows = [measure(server.target, options.model, requests, options.rounds)]
+    print("\n".join([*tables(rows), "", *bars(rows)]))
+    save("generation", rows, keep=options.keep)
+
+
+if __name__ == "__main__":
+    main()

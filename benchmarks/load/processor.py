@@ -1,0 +1,44 @@
+"""Processor time and memory of other processes, from /proc."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Processor time that processes have used, of all their threads; those that ended do not count."""
+    total = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / _TICK
+
+
+def machine_seconds() -> float:
+    """Processor time that the whole machine has been busy, or kept from us by its host."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
+    user, nice, system, _, _, irq, softirq, steal = map(int, fields)
+    return (user + nice + system + irq + softirq + steal) / _TICK
+
+
+def family(pid: int) -> list[int]:
+    """The process and all that descend from it."""
+    found = [pid]
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in (thread / "children").read_text().split():
+            found += family(int(child))
+    return found
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Memory that processes hold, what they share counted to equal parts."""
+    total = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        total += next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+    return total

@@ -1,0 +1,112 @@
+"""Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
+
+from benchmarks import generation, held, idle, kept, loop, overload
+from benchmarks.process import ROOT
+from benchmarks.serving import tables as serving
+from benchmarks.serving.contest import AGAIN, DISTURBED
+from benchmarks.serving.figures import Results
+
+PAGE = ROOT / "docs" / "performance.md"
+
+
+def write_page() -> None:
+    """Write the page from everything that was kept."""
+    PAGE.write_text("\n".join(page()) + "\n", encoding="utf-8")
+
+
+def page() -> list[str]:
+    """All sections whose figures are there."""
+    lines = HEADER.splitlines()
+    if (file := kept.KEPT / "serving.json").exists():
+        results = Results.load(file)
+        said = SERVING.format(machine=results.machine, disturbed=DISTURBED, again=AGAIN, **results.settings)
+        lines += [*said.splitlines(), *serving.tables(results), "### Bars", "", *serving.bars(results), ""]
+    machine, rows = kept.load("idle", idle.Idle)
+    if rows:
+        lines += [*IDLE.format(machine=machine).splitlines(), *idle.tables(rows), "", *idle.bars(rows), ""]
+    machine, models = kept.load("held", held.Held)
+    if models:
+        lines += [*HELD.format(machine=machine).splitlines(), *held.tables(models), "", *held.bars(models), ""]
+    machine, written = kept.load("generation", generation.Generated)
+    if written:
+        said = GENERATION.format(machine=machine)
+        lines += [*said.splitlines(), *generation.tables(written), "", *generation.bars(written), ""]
+    if (file := kept.KEPT / "overload.json").exists():
+        found = overload.Results.load(file)
+        said = OVERLOAD.format(machine=found.machine, **found.settings)
+        lines += [*said.splitlines(), *overload.tables(found), "", *overload.bars(found), ""]
+    machine, waited = kept.load("loop", loop.Waited)
+    if waited:
+        lines += [*LOOP.format(machine=machine).splitlines(), *loop.tables(waited), "", *loop.bars(waited), ""]
+    return lines + GPU.splitlines()
+
+
+HEADER = """# Performance
+
+Written by `python -m benchmarks.performance_page` from `benchmarks/results`. Do not edit. `make performance` measures
+everything anew.
+
+"""
+
+SERVING = """## Serving beside the runtime and other servers
+
+`python -m benchmarks.serving --keep`, on {machine}; medians of {rounds:g} rounds of {seconds:g} s a measurement, all by
+turns.
+
+The model is a Transformer encoder of 6 layers, 384 wide, with 12 heads and random weights; the input is token ids, the
+answer two logits, and for Attend weights of every layer and head. Every server runs the same graph on ONNX Runtime.
+*Runtime, the best way* drives it without a server, with no more rows under way than there are callers, in lanes ×
+threads and in batches of those that wait, of the nearest lengths. Triton is its own core with the **python backend**,
+tuned anew for each load: instances {{1, cores}} × delay {{0, 2 ms}}, the best counts. MLServer runs a row a run on
+threads. One load generator, in a process of its own, serves all. It shares the servers' cores: its processor time is
+given back in *requests a second* (what the server would have answered with the whole machine), and its share is said. A
+measurement beside which other programs took more than {disturbed:.0%} of the machine is made again, up to {again}
+times.
+
+"""
+
+IDLE = """## One call on an idle server
+
+`python -m benchmarks.idle --keep`, on {machine}: one call at a time, by turns with the runtime alone on every core.
+Where the time goes is the answers' own account; *the rest* is transport, threads and wake-ups, and the caller.
+
+"""
+
+HELD = """## Memory of maps that nobody asks for
+
+`python -m benchmarks.held --keep`, on {machine}: the encoder, and the same exported without maps.
+
+"""
+
+GENERATION = """## Generation
+
+`python -m benchmarks.generation --keep`, on {machine}: sequences one after another and all at once, and the first token
+of a newcomer while all the others write.
+
+"""
+
+OVERLOAD = """## Overload
+
+`python -m benchmarks.overload --keep`, on {machine}: an open loop of {seconds:g} s at a multiple of the capacity that a
+closed loop showed, with a deadline of 1 s a call; *goodput* is answers in time. Documents of 300 words, pictures of
+256 × 256 pixels, and generations of the demo models. Capacity and goodput are with the generator's processor time given
+back; its share, that of other programs, and how late it sent (*lag*, 99 %) are said. Memory is looked at again
+{after:g} s later.
+
+"""
+
+LOOP = """## What a call waits for
+
+`python -m benchmarks.loop --keep`, on {machine}: health is asked for every 5 ms while four callers send the worst that
+a request may ask.
+
+"""
+
+GPU = """## On a GPU
+
+`python -m benchmarks.gpu` proves the CUDA path, and prints parity and throughput of every bundle, on a machine that has
+a GPU. No figures are here yet: it has not run on one."""
+
+
+if __name__ == "__main__":
+    write_page()

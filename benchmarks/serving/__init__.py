@@ -1,0 +1,1 @@
+"""Serving beside its peers: `python -m benchmarks.serving`."""

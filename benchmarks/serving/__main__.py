@@ -1,0 +1,63 @@
+"""Limelight beside ONNX Runtime alone, Triton and MLServer, in one run, by turns.
+
+    make peers                                # once: the peers, in virtual environments of their own
+    python -m benchmarks.serving              # everything, about 12 minutes on two cores; prints tables and bars
+    python -m benchmarks.serving --keep       # and writes benchmarks/results/serving.json and docs/performance.md
+    python -m benchmarks.serving --seconds 0.7 --rounds 1 --sections predict attend
+
+A run that was cut short goes on where it stopped with --resume.
+"""
+
+import argparse
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.kept import machine, place
+from benchmarks.performance_page import write_page
+from benchmarks.process import ROOT
+from benchmarks.serving.contest import Contest
+from benchmarks.serving.figures import Results
+from benchmarks.serving.tables import bars, tables
+
+SECTIONS = ("predict", "attend", "open", "tiny")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement; twice that in open loops")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--repository", type=Path, default=ROOT / "build" / "benchmarks")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--resume", action="store_true", help="go on with a run that was cut short")
+    options = parser.parse_args()
+    from benchmarks.encoder import make_repository  # brings PyTorch, which nothing else here needs
+
+    graph = make_repository(options.repository) / "model.onnx"
+    file = place("serving", keep=options.keep)
+    results = Results(machine(), {"seconds": options.seconds, "rounds": options.rounds})
+    if options.resume and file.exists():
+        results = Results.load(file)
+    with ExitStack() as stack:
+        contest = Contest(stack, options.repository, graph, results, options.seconds)
+        for name, why in results.absent.items():
+            print(f"{name} is absent: {why}")
+        for number in range(options.rounds):
+            for section in options.sections:
+                part = f"{number} {section}"
+                if part in results.done:
+                    continue
+                begin = time.monotonic()
+                results.figures += contest.sections()[section]()
+                results.done.append(part)
+                results.save(file)
+                print(f"round {number + 1}, {section}: {time.monotonic() - begin:.0f} s", flush=True)
+    print("\n".join(["", *tables(results), "", *bars(results)]))
+    if options.keep:
+        write_page()
+
+
+if __name__ == "__main__":
+    main()

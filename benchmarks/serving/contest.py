@@ -1,0 +1,207 @@
+"""The measurements: all servers are up all the while and take turns, so that a busy machine slows every one."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from benchmarks.load.generator import LoadError, run_clean
+from benchmarks.load.plan import Outcome, Plan
+from benchmarks.peers import kserve, mlserver, triton
+from benchmarks.peers.echo import ECHO, Echo
+from benchmarks.process import Process, ServerProcess, cores
+from benchmarks.serving.figures import Figure, Results, of_outcome
+from benchmarks.serving.inputs import (
+    ALL_MAPS,
+    ATTENDED,
+    LENGTHS,
+    PREDICT_IT,
+    PREDICT_PLAIN,
+    PREDICT_TINY,
+    TINY_LENGTH,
+    Asked,
+    asked,
+    infer_requests,
+)
+from benchmarks.serving.raw import run_raw, ways
+
+LIMELIGHT, TRITON, MLSERVER, RAW, BARE_ECHO = "Limelight", "Triton (python backend)", "MLServer", "runtime", "bare echo"
+CALLERS = (1, 8, 32, 64)
+ATTEND_CALLERS = 16
+SHARES = (50, 70, 90)
+DISTURBED, AGAIN = 0.15, 2
+_TRIAL_SECONDS = 0.8
+
+
+_Found = TypeVar("_Found")
+
+
+class Contest:
+    """Servers that are up, and the sections of a round."""
+
+    def __init__(self, stack: ExitStack, repository: Path, graph: Path, results: Results, seconds: float) -> None:
+        self._graph, self._results, self._seconds = graph, results, seconds
+        self._limelight = stack.enter_context(ServerProcess(repository))
+        self._echo = stack.enter_context(Echo())
+        self._tritons: dict[str, triton.Triton] = {}
+        self._mlserver: Process | None = None
+        missing = {TRITON: triton.missing(), MLSERVER: mlserver.missing()}
+        results.absent = {name: why for name, why in missing.items() if why}
+        if TRITON not in results.absent:
+            for tuning in triton.tunings():
+                server = triton.Triton("encoder", graph, tuning)
+                stack.enter_context(server)
+                self._tritons[str(tuning)] = server
+        if MLSERVER not in results.absent:
+            self._mlserver = stack.enter_context(mlserver.MLServer("encoder", graph))
+
+    def sections(self) -> dict[str, Callable[[], Iterator[Figure]]]:
+        """What a round consists of."""
+        return {
+            "predict": self._predict,
+            "attend": self._attend,
+            "open": self._open,
+            "tiny": self._tiny,
+        }
+
+    def _predict(self) -> Iterator[Figure]:
+        for lengths in LENGTHS:
+            it = asked(PREDICT_IT, lengths)
+            reached = 0
+            for callers in CALLERS:
+                yield from self._raw("predict", it, reached, callers)
+                reached = callers
+                yield self._ours("predict", it, callers)
+                yield from self._triton("predict", it, callers)
+                if self._mlserver and callers == 8:
+                    plan = self._closed(self._mlserver, kserve.INFER, infer_requests(it.rows, maps=False), callers)
+                    yield of_outcome("predict", lengths, it.question.name, MLSERVER, str(callers), _measured(plan))
+
+    def _attend(self) -> Iterator[Figure]:
+        for lengths in ("32", "128"):
+            for question in (PREDICT_IT, PREDICT_PLAIN, *ATTENDED):
+                yield self._ours("attend", asked(question, lengths), ATTEND_CALLERS)
+            whole = asked(ALL_MAPS, lengths)
+            yield from self._triton("attend", whole, ATTEND_CALLERS)
+            yield from self._raw("attend", whole, 0, ATTEND_CALLERS)
+
+    def _open(self) -> Iterator[Figure]:
+        for lengths in LENGTHS:
+            it = asked(PREDICT_IT, lengths)
+            for share in SHARES:
+                for who in (LIMELIGHT, TRITON):
+                    if who == TRITON and not self._tritons:
+                        continue
+                    rate = share / 100 * self._capacity(who, it)
+                    server, note = self._server(who, it, 32)
+                    messages = self._messages(who, it)
+                    method = it.question.method if who == LIMELIGHT else kserve.INFER
+                    plan = Plan(
+                        server.target, method, messages, 2 * self._seconds, rate=rate, warm=0.5, pids=server.pids
+                    )
+                    outcome = _measured(plan)
+                    yield of_outcome("open", lengths, it.question.name, who, f"{share} %", outcome, note)
+
+    def _tiny(self) -> Iterator[Figure]:
+        it = asked(PREDICT_TINY, TINY_LENGTH)
+        messages = [it.question.serialise(row) for row in it.rows]
+        for callers in (1, 32):
+            yield self._ours("tiny", it, callers)
+            plan = self._closed(self._echo, ECHO, messages, callers)
+            yield of_outcome("tiny", TINY_LENGTH, it.question.name, BARE_ECHO, str(callers), _measured(plan))
+
+    def _raw(self, section: str, it: Asked, over: int, callers: int) -> Iterator[Figure]:
+        """Every way of the runtime that takes more than `over` callers and at most `callers`."""
+        for way in ways(mixed=it.lengths == "mixed"):
+            if not over < way.callers <= callers:
+                continue
+            ran = _quiet(
+                partial(run_raw, self._graph, it.rows, way, self._seconds, maps=it.maps), lambda found: found.others
+            )
+            yield Figure(
+                section=section,
+                lengths=it.lengths,
+                what=it.question.name,
+                who=f"{RAW}, {way}",
+                load=str(way.callers),
+                rate=ran.rate,
+                spared=ran.rate,
+                p50=ran.p50 * 1e3,
+                p99=0.0,
+                cpu=ran.cpu * 1e3,
+                others=ran.others,
+            )
+
+    def _ours(self, section: str, it: Asked, callers: int) -> Figure:
+        outcome = _measured(self._closed(self._limelight, it.question.method, self._messages(LIMELIGHT, it), callers))
+        _check_size(outcome, it)
+        return of_outcome(section, it.lengths, it.question.name, LIMELIGHT, str(callers), outcome)
+
+    def _triton(self, section: str, it: Asked, callers: int) -> Iterator[Figure]:
+        if not self._tritons:
+            return
+        server, tuning = self._server(TRITON, it, callers)
+        outcome = _measured(self._closed(server, kserve.INFER, self._messages(TRITON, it), callers))
+        _check_size(outcome, it)
+        yield of_outcome(section, it.lengths, it.question.name, TRITON, str(callers), outcome, tuning)
+
+    def _server(self, who: str, it: Asked, callers: int) -> tuple[Process, str]:
+        if who == LIMELIGHT:
+            return self._limelight, ""
+        tuning = self._tune(it, callers)
+        return self._tritons[tuning], tuning
+
+    def _tune(self, it: Asked, callers: int) -> str:
+        """The tuning of Triton that is the fastest here: tried once a run, each for a moment."""
+        key = f"{it.question.name}, {it.lengths}, {min(callers, 32)}"
+        if key not in self._results.tunings:
+            rates = {}
+            for tuning, server in self._tritons.items():
+                plan = self._closed(server, kserve.INFER, self._messages(TRITON, it), min(callers, 32), _TRIAL_SECONDS)
+                rates[tuning] = run_clean(plan).rate
+            self._results.tunings[key] = max(rates, key=lambda tuning: rates[tuning])
+        return self._results.tunings[key]
+
+    def _capacity(self, who: str, it: Asked) -> float:
+        """The best rate that this server showed for this in a closed loop, in the last round."""
+        rates = [
+            each.rate
+            for each in self._results.figures
+            if (each.section, each.lengths, each.who) == ("predict", it.lengths, who) and each.load in ("8", "32")
+        ]
+        if rates:
+            return max(rates[-2:])
+        server, _ = self._server(who, it, 32)
+        method = it.question.method if who == LIMELIGHT else kserve.INFER
+        return run_clean(self._closed(server, method, self._messages(who, it), 32)).rate
+
+    def _messages(self, who: str, it: Asked) -> list[bytes]:
+        if who == LIMELIGHT:
+            return [it.question.serialise(row) for row in it.rows]
+        return infer_requests(it.rows, maps=it.maps)
+
+    def _closed(
+        self, server: Process, method: str, messages: list[bytes], callers: int, seconds: float | None = None
+    ) -> Plan:
+        return Plan(server.target, method, messages, seconds or self._seconds, concurrency=callers, pids=server.pids)
+
+
+def _measured(plan: Plan) -> Outcome:
+    """Run a plan whose calls must all be answered, until it is undisturbed."""
+    return _quiet(partial(run_clean, plan), lambda found: found.others / found.seconds / cores())
+
+
+def _quiet(measure: Callable[[], _Found], others: Callable[[_Found], float]) -> _Found:
+    """Measure again while other programs take too much of the machine; the least disturbed counts."""
+    found = [measure()]
+    while others(found[-1]) > DISTURBED and len(found) <= AGAIN:
+        found.append(measure())
+    return min(found, key=others)
+
+
+def _check_size(outcome: Outcome, it: Asked) -> None:
+    """Refuse a measurement of answers that are smaller than what was asked for."""
+    least = it.question.least_bytes(it.rows)
+    if outcome.done and outcome.received / outcome.done < 0.5 * least:
+        raise LoadError(f"{it.question.name}: answers of {outcome.received / outcome.done:.0f} bytes, not {least:.0f}")

@@ -180,10 +180,10 @@ class Lanes:
             rows = work.pool.rows
             if rows:
                 happened += work.pool.step(work.wide)
+            self._tell(happened)  # before another lane has the pool: a row's tokens are told in order
         finally:
             after = time.monotonic()
             self._finished(work, between - before, rows, after - between, _steps(happened))
-        self._tell(happened)
 
     def _finished(
         self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()

@@ -333,6 +333,21 @@ async def test_generate_tells_steps_then_the_answer_that_answer_gives(
 
 
 @on_loop
+async def test_tokens_come_in_order_however_long_it_takes_to_tell_one(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    def told(step: Step) -> int:
+        time.sleep(0.03 if step.index % 2 == 0 else 0)
+        return step.index
+
+    query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
+    async with running(2) as engine:
+        indices = [each async for each in engine.generate(models["echo"], query, told, lambda answer: -1)]
+    assert indices == [*range(len(indices) - 1), -1]
+    assert len(indices) > 3
+
+
+@on_loop
 async def test_sampling_without_a_seed_draws_afresh_and_the_seed_told_draws_the_same_again(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:

@@ -15,11 +15,11 @@ FEATURES: Mapping[str, _Used] = {
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
     "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
-    "prefill": lambda bundle: bool(bundle.generation.prefill),
+    "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
 }
 # Those that this release reads.
-KNOWN = frozenset({"joined-tensors", "graphs", "edge-maps", "positions"})
+KNOWN = frozenset({"joined-tensors", "graphs", "edge-maps", "positions", "prefill"})
 
 
 def used_features(bundle: bundle_pb2.Bundle) -> list[str]:

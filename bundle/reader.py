@@ -103,7 +103,7 @@ def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
                         f"the map {each.name} is bound to {output!r}, which {binding.graph} does not put out"
                     )
     if bundle.HasField("generation"):
-        for name in filter(None, (bundle.generation.encoder, bundle.generation.step)):
+        for name in filter(None, (bundle.generation.encoder, bundle.generation.step, bundle.generation.prefill)):
             if name not in graphs:
                 raise BundleError(f"generation refers to the graph {name!r}, which is not there")
 

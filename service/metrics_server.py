@@ -1,7 +1,6 @@
 """The port that metrics are served on: a page over HTTP, with nothing that a scraper could hold on to."""
 
 import asyncio
-import contextlib
 import logging
 import socket
 import threading
@@ -66,16 +65,17 @@ class MetricsServer:
             del self._open[oldest]
             oldest.transport.abort()
         self._open[writer] = None
-        gone = (TimeoutError, EOFError, asyncio.LimitOverrunError, OSError)
+        writer.transport.set_write_buffer_limits(0)  # what is drained has left
         try:
-            with contextlib.suppress(*gone):
-                async with asyncio.timeout(_PATIENCE):
-                    writer.write(self._response(await reader.readuntil(b"\r\n\r\n")))
-                    writer.close()
-                    await writer.wait_closed()
+            async with asyncio.timeout(_PATIENCE):
+                writer.write(self._response(await reader.readuntil(b"\r\n\r\n")))
+                await writer.drain()
+        except (TimeoutError, EOFError, asyncio.LimitOverrunError, OSError):
+            writer.transport.abort()
+        else:
+            writer.close()
         finally:
             self._open.pop(writer, None)
-            writer.transport.abort()
 
     def _response(self, request: bytes) -> bytes:
         first, *fields = request.decode("latin-1").split("\r\n")

@@ -27,16 +27,19 @@ def arguments(maps: Sequence[AttentionMap], names: str = "*") -> dict[str, Any]:
     chosen = [each for each in maps if fnmatchcase(each.name, names)]
     if not chosen:
         raise ValueError(f"no map matches {names!r}; there are {', '.join(each.name for each in maps) or 'none'}")
-    decoder = [each for each in chosen if _is_square(each) and each.key.kind == "output_steps"]
-    encoder = [each for each in chosen if _is_square(each) and each.key.kind != "output_steps"]
-    cross = [each for each in chosen if not _is_square(each)]
+    decoder = [each for each in chosen if each.key.kind == "input_steps"]
+    encoder = [each for each in chosen if _is_square(each)]
+    cross = [each for each in chosen if not _is_square(each) and each.key.kind != "input_steps"]
+    for each in decoder:
+        if each.weights.shape[1] != each.weights.shape[2]:
+            raise ValueError(f"{each.name!r} looks at a prompt too, which bertviz cannot draw; choose by name")
     if encoder and not decoder and not cross:
         return {"attention": _layers(encoder), "tokens": list(encoder[0].key.labels)}
     drawn: dict[str, Any] = {}
     if encoder:
         drawn |= {"encoder_attention": _layers(encoder), "encoder_tokens": list(encoder[0].key.labels)}
     if decoder:
-        drawn |= {"decoder_attention": _layers(decoder), "decoder_tokens": list(decoder[0].key.labels)}
+        drawn |= {"decoder_attention": _layers(decoder), "decoder_tokens": list(decoder[0].query.labels)}
     if cross:
         drawn["cross_attention"] = _layers(cross)
         _same_tokens(drawn, "encoder_tokens", list(cross[0].key.labels), cross[0])

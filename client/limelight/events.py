@@ -67,7 +67,7 @@ class EventReader:
     def __init__(self, instance: values_pb2.Instance) -> None:
         self._instance = instance
         self._label_sets: dict[str, LabelSet] = {}
-        self._tokens: list[str] = []
+        self._told = False
 
     def read(self, message: service_pb2.GenerateResponse) -> GenerationEvent:
         """The next event. Raises: ValueError for a message that makes no sense."""
@@ -76,33 +76,34 @@ class EventReader:
             start = message.start
             self._label_sets = read_label_sets(start.label_sets, self._instance)
             seed = start.seed if start.HasField("seed") else None
-            return GenerationStart(MappingProxyType(self._label_sets), start.truncated, seed)
+            return GenerationStart(MappingProxyType(dict(self._label_sets)), start.truncated, seed)
         if kind == "token":
             token = message.token
-            self._tokens.append(token.text)
             maps = tuple(self._token_map(each, token) for each in token.maps)
+            put_out = plain("", "output_steps", [token.text], ids=[token.id], special=[not token.text])
+            self._told = True
+            self._put_in(put_out)
             return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
         if kind == "end":
             return self._end(message.end)
         raise ValueError("an event of a kind that this client does not know")
 
     def _token_map(self, message: attention_pb2.AttentionMap, token: service_pb2.GeneratedToken) -> AttentionMap:
-        """One token's row of a map. Its query is the token; output steps that it attends to are those so far."""
-        label_sets = dict(self._label_sets)
+        """One token's row of a map. Its query is the token; input steps that it attends to are those so far."""
         query = LabelSet(message.query_labels, "output_steps", (token.text,), indices=(token.index,))
-        if message.key_labels not in label_sets:
-            steps = self._tokens
-            if not message.keys and not message.HasField("query_index"):
-                # Those before this token, and it itself where the map looks at it.
-                steps = steps[: message.weights.shape[2] if len(message.weights.shape) > 2 else 0]
-            label_sets[message.key_labels] = plain(message.key_labels, "output_steps", steps)
-        return read_map(message, label_sets, query=query)
+        return read_map(message, self._label_sets, query=query)
+
+    def _put_in(self, labels: LabelSet) -> None:
+        """Let the input steps have what was put out so far; labels: of the output steps from the first that is new."""
+        for name, each in self._label_sets.items():
+            if each.kind == "input_steps":
+                self._label_sets[name] = each.extended(labels)
 
     def _end(self, message: service_pb2.GenerationEnd) -> GenerationEnd:
-        label_sets, steps = dict(self._label_sets), None
-        if message.HasField("label_set"):
-            steps = read_label_set(message.label_set)
-            label_sets[steps.name] = steps
+        steps = read_label_set(message.label_set) if message.HasField("label_set") else None
+        if steps is not None and not self._told:  # beam search tells no tokens
+            self._put_in(steps.take(range(len(steps) - 1)))
+        label_sets = self._label_sets | ({} if steps is None else {steps.name: steps})
         return GenerationEnd(
             sequences=tuple(read_sequence(sequence) for sequence in message.sequences),
             output_steps=steps,

@@ -72,7 +72,8 @@ class LabelSet:
 
     name: str
     kind: str
-    """"tokens", "sentences", "grid", "nodes", "output_steps", "hops", "classes", "groups", "ranges", "one"…"""
+    """"tokens", "sentences", "grid", "nodes", "output_steps", "input_steps", "hops", "classes", "groups", "ranges",
+    "one"…"""
     labels: tuple[str, ...]
     """Of a token the piece of the text that it stands for, of a special one its name in the vocabulary."""
     starts: Integers = field(default_factory=_empty)
@@ -140,17 +141,30 @@ class LabelSet:
             **{name: column[places] if len(column) else column for name, column in columns.items()},
         )
 
+    def extended(self, others: "LabelSet") -> "LabelSet":
+        """These entries and others behind them. Columns that not both have are left out."""
+        columns: dict[str, Any] = {name: _EMPTY[name] for name in _COLUMNS}
+        for name in _COLUMNS:
+            mine, more = getattr(self, name), getattr(others, name)
+            if len(mine) == len(self) and len(more) == len(others):
+                columns[name] = np.concatenate([mine, more])
+        special = np.concatenate([self.special, others.special])
+        return replace(self, labels=self.labels + others.labels, **{**columns, "flags": special})
+
     def _numbers(self) -> NDArray[np.int64]:
         """Each entry's number in the whole set."""
         return np.arange(len(self)) if self.indices is None else np.array(self.indices, np.int64)
 
 
 _COLUMNS = ("starts", "ends", "ids", "parents", "flags", "input_indices")
+_EMPTY = {name: _empty() for name in _COLUMNS}
 
 
-def plain(name: str, kind: str, labels: Sequence[str]) -> LabelSet:
-    """A label set of names alone."""
-    return LabelSet(name, kind, tuple(labels))
+def plain(
+    name: str, kind: str, labels: Sequence[str], *, ids: Sequence[int] = (), special: Sequence[bool] = ()
+) -> LabelSet:
+    """A label set of names, and of what else is known of tokens."""
+    return LabelSet(name, kind, tuple(labels), ids=np.array(ids, np.int64), flags=np.array(special, np.bool_))
 
 
 def read_label_sets(

@@ -1,7 +1,9 @@
-"""The graphs of a model that generates, and how a row begins, chooses and is answered; nothing here knows of others."""
+"""The graphs of a model that generates, and how a row begins and chooses; nothing here knows of other rows' steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from bundle.errors import BundleError
 from bundle.maps import MapWeights, bound_maps
@@ -19,23 +21,28 @@ from service.engine.trace import Tracer
 from service.engine.types import GenerationSettings, MapKey, Strategy
 from service.engine.writing import Writer
 
+_NOTHING = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True)
 class Begun:
     """A row that was encoded.
 
     outputs, maps: what the encoder put out for its answer. sizes: of every axis that varies among the inputs of the
-    step graph.
+    step graph. entries: of its caches, so far. token: that goes in first.
     """
 
     job: Job
     outputs: Mapping[str, Array]
     maps: Mapping[MapKey, MapWeights]
     sizes: Mapping[str, int]
+    entries: int
+    token: int
 
 
 class Decoder:
-    """An encoder graph (where there is one) that runs once a row, and a step graph that runs once a token.
+    """An encoder graph and one that reads a prompt, which run once a row where they are there, and a step graph, which
+    runs once a token.
 
     Raises: BundleError where the generation refers to inputs or outputs that the graphs lack.
     """
@@ -44,14 +51,18 @@ class Decoder:
         self.generation = generation = bundle.generation
         graphs = {each.name: each for each in bundle.graphs}
         encoder, step = graphs.get(generation.encoder), graphs[generation.step]
-        check_states(generation, step, encoder)
+        prefill = graphs.get(generation.prefill)
+        check_states(generation, step, encoder, prefill)
         _check_generation(generation, step)
         driven = {generation.token_input, generation.positions_input, generation.lengths_input}
         driven |= {each.input for each in generation.states}
         encoded = frozenset(encoder.outputs) if encoder else frozenset[str]()
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+        if generation.prompt_tensor not in ("", *tensors):
+            raise BundleError(f"generation takes {generation.prompt_tensor!r} for the prompt, which no input has")
         self._constant = encoded & (set(step.inputs) - driven)
         self._encoder = sessions[encoder.name] if encoder else None
+        self._prefill = sessions[prefill.name] if prefill else None
         self.step = sessions[step.name]
         self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
         self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
@@ -73,7 +84,7 @@ class Decoder:
         self.tracer = Tracer(bundle, step, tensors, encoded=encoded)
         self.carried = (generation.scores_output, *(each.output for each in generation.states))
         self.writer = Writer(bundle, detokenizer)
-        self.graph = "+".join(each.name for each in (self._encoder, self.step) if each)
+        self.graph = "+".join(each.name for each in (self._encoder, self._prefill, self.step) if each)
 
     def group(self, row: Row) -> tuple[object, object]:
         """Give what rows that share a step have in common: the optional tensors that the graphs take."""
@@ -84,7 +95,7 @@ class Decoder:
         return settings.draws and self.generation.target_tensor not in row.tensors
 
     def encode(self, jobs: Sequence[Job], *, wide: bool = False) -> tuple[dict[str, Array], list[Begun]]:
-        """Run the encoder for rows of one group, all at once.
+        """Run the encoder for rows of one group, and read their prompts, all at once.
 
         Returns: what the step graph takes of it, [row, …], and the rows.
         """
@@ -97,6 +108,7 @@ class Decoder:
             encoded = dict(zip(fetched, self._encoder.run(fetched, feeds, wide=wide), strict=True))
         arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
         arrays |= {name: encoded[output] for name, output in self._initial.items()}
+        arrays |= self._read_prompts(jobs, arrays, wide=wide)
         sizes = self._observed(arrays)
         return arrays, [self._begun(job, place, encoded, sizes) for place, job in enumerate(jobs)]
 
@@ -116,6 +128,28 @@ class Decoder:
             return SingleSearch(sampler(settings, job.seed), ending)
         return SingleSearch(greedy, ending)
 
+    def _read_prompts(self, jobs: Sequence[Job], arrays: Mapping[str, Array], *, wide: bool) -> dict[str, Array]:
+        """Fill the caches with all of each prompt but its last token; shorter ones are padded, and padding comes after
+        whatever looks back.
+        """
+        generation = self.generation
+        longest = max(len(self._prompt(job)) for job in jobs)
+        if self._prefill is None or not longest:
+            return {}
+        tokens = np.full((len(jobs), longest), generation.begin_token, np.int64)
+        for row, job in zip(tokens, jobs, strict=True):
+            prompt = self._prompt(job)
+            row[1 : len(prompt)] = prompt[:-1]
+        positions = np.broadcast_to(np.arange(longest), tokens.shape)
+        given = {**arrays, generation.token_input: tokens, generation.positions_input: positions}
+        outputs = [each.output for each in generation.states]
+        read = self._prefill.run(outputs, {name: given[name] for name in self._prefill.inputs}, wide=wide)
+        return {each.input: array for each, array in zip(generation.states, read, strict=True)}
+
+    def _prompt(self, job: Job) -> Array:
+        """Give a row's prompt, INT64 [token]; nothing where the model has none."""
+        return job.row.tensors.get(self.generation.prompt_tensor, _NOTHING)
+
     def _begun(self, job: Job, place: int, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Begun:
         outputs = {
             each.name: cut_output(encoded[each.name][place], each.dimensions, job.row.sizes).copy()
@@ -126,7 +160,10 @@ class Decoder:
             for key, bound in self._encoder_maps.items()
             if key in job.call.query.maps
         }
-        return Begun(job, outputs, maps, {name: job.row.sizes.get(name, size) for name, size in sizes.items()})
+        own = {name: job.row.sizes.get(name, size) for name, size in sizes.items()}
+        prompt = self._prompt(job)
+        token = int(prompt[-1]) if len(prompt) else self.generation.begin_token
+        return Begun(job, outputs, maps, own, len(prompt), token)
 
     def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Give the sizes that axes have in a batch, for those that nothing else tells of."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-from bundle.rows import Row
+from bundle.rows import Labels, Row
 from bundle.text import Detokenizer
 from bundle.v1 import bundle_pb2
 from service.engine.decoder import Decoder
@@ -41,6 +41,10 @@ class Generating(Observed):
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Tell whether tokens are drawn at random for a row."""
         return self.decoder.samples(row, generation)
+
+    def put_in(self, row: Row) -> dict[str, Labels]:
+        """Give the label sets of what goes into the model, as far as a row decides them before anything is put out."""
+        return self.decoder.writer.put_in(row)
 
     def pool(self) -> Pool:
         """Make a pool, without rows yet."""

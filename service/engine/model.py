@@ -8,7 +8,7 @@ from typing import Protocol
 
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
-from bundle.rows import Row, bound_tensors, tensor_descriptions
+from bundle.rows import Labels, Row, bound_tensors, tensor_descriptions
 from bundle.text import Detokenizer, read_tokenizer
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
@@ -106,6 +106,10 @@ class Model:
     def generates(self) -> bool:
         """True where it puts out tokens one by one."""
         return self.pool is not None
+
+    def put_in(self, row: Row) -> dict[str, Labels]:
+        """Give the label sets of what goes into a generating model, as they are before anything is put out."""
+        return self.runner.put_in(row) if isinstance(self.runner, Generating) else {}
 
     def seeded(self, query: Query) -> Query:
         """Settle the seeds of a query: None where a row draws nothing, and a fresh one where it samples without one.

@@ -191,7 +191,10 @@ def kept_inputs(
 
 
 def check_states(
-    generation: bundle_pb2.Generation, step: bundle_pb2.OnnxGraph, encoder: bundle_pb2.OnnxGraph | None
+    generation: bundle_pb2.Generation,
+    step: bundle_pb2.OnnxGraph,
+    encoder: bundle_pb2.OnnxGraph | None,
+    prefill: bundle_pb2.OnnxGraph | None,
 ) -> None:
     """Raise BundleError where a state refers to an input or output that the graphs lack, has no known type, or grows
     without the step graph knowing each row's length: rows of different lengths could not share a step.
@@ -207,6 +210,10 @@ def check_states(
             raise BundleError(f"the state {each.input!r} does not say how it begins")
         if each.HasField("growing_axis") and not (generation.lengths_input and kind == "zeros"):
             raise BundleError(f"the state {each.input!r} grows: it begins as zeros, and generation has a lengths_input")
+        if prefill and not (each.HasField("growing_axis") and each.output in prefill.outputs):
+            raise BundleError(f"the state {each.input!r} does not grow, or {prefill.name} does not begin it")
+    if bool(prefill) != bool(generation.prompt_tensor):
+        raise BundleError("generation has a prefill graph, or a prompt, but not both")
     for name in filter(None, (generation.positions_input, generation.lengths_input)):
         if name not in step.inputs:
             raise BundleError(f"the graph {step.name} does not take {name!r}, which generation states")

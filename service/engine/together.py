@@ -81,8 +81,9 @@ class Together:
         first = self._slots.count
         for place, row in enumerate(rows):
             row.slots = [first + place]
-        longest = int(self._slots.lengths.max(initial=0))
-        self._slots.add(arrays, [0] * len(rows), self._needed([*self.rows, *rows], longest))
+        lengths = [each.entries for each in begun]
+        longest = max(int(self._slots.lengths.max(initial=0)), *lengths)
+        self._slots.add(arrays, lengths, self._needed([*self.rows, *rows], longest))
         self.rows += rows
         self._took(Stage.BATCH, encoded)
         happened: list[RowEvent] = []
@@ -130,11 +131,10 @@ class Together:
     def _feeds(self) -> dict[str, Array]:
         decoder, slots = self._decoder, self._slots
         generation = decoder.generation
-        tokens = np.full(slots.count, generation.begin_token, np.int64)
+        tokens = np.empty(slots.count, np.int64)
         for row in self.rows:
             for slot, each in zip(row.slots, row.live, strict=True):
-                if each.length:
-                    tokens[slot] = each.token
+                tokens[slot] = each.token if each.length else row.begun.token
         feeds = {generation.token_input: tokens, **slots.feeds()}
         for name in filter(None, (generation.positions_input, generation.lengths_input)):
             feeds[name] = slots.lengths
@@ -231,7 +231,7 @@ class Together:
         stop = query.generation.stop
         sequences = tuple(decoder.writer.sequence(each, row.search.score(each), stop) for each in best)
         decided = [
-            SequenceMaps(row.trace.sequence_maps(each), decoder.writer.labels(sequence))
+            SequenceMaps(row.trace.sequence_maps(each), decoder.writer.labels(job.row, sequence))
             for each, sequence in zip(best[: query.sequences], sequences, strict=False)
         ]
         return Answer(

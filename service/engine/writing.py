@@ -1,9 +1,10 @@
 """Turns tokens that a model put out into text, label sets and stop checks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
-from bundle.rows import Labels
+from bundle.rows import Labels, Row
 from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2
@@ -19,11 +20,18 @@ def sequence_description(description: model_pb2.ModelDescription) -> model_pb2.S
     return model_pb2.SequenceDescription()
 
 
+def input_steps(description: model_pb2.ModelDescription) -> list[model_pb2.LabelSetDescription]:
+    """Find the label sets of what goes into a model that generates."""
+    return [each for each in description.label_sets if each.kind == attention_pb2.LABEL_KIND_INPUT_STEPS]
+
+
 class Writer:
     """Writes the sequences of one model. Its label set of output steps is the one that its description names."""
 
     def __init__(self, bundle: bundle_pb2.Bundle, detokenizer: Detokenizer) -> None:
         self._label_set = sequence_description(bundle.description).label_set
+        self._input_sets = tuple(input_steps(bundle.description))
+        self._begin = bundle.generation.begin_token
         self._ends = frozenset({bundle.generation.begin_token, bundle.generation.end_token})
         self._detokenizer = detokenizer
         self._special = lru_cache(maxsize=65536)(self._stands_for_no_text)
@@ -57,10 +65,32 @@ class Writer:
         assert hypothesis.finish is not None
         return Sequence(token_ids, tuple(each.log_probability for each in chain), text, hypothesis.finish, score)
 
-    def labels(self, sequence: Sequence) -> dict[str, Labels]:
-        """Give the label set of the output steps: one token an entry, with its place in the sequence's text."""
-        if not self._label_set:
-            return {}
+    def labels(self, row: Row, sequence: Sequence) -> dict[str, Labels]:
+        """Give the label sets that a sequence decides: those of output and input steps."""
+        put_out = self._put_out(sequence)
+        steps = {self._label_set: put_out} if self._label_set else {}
+        return steps | {name: _joined(labels, put_out) for name, labels in self.put_in(row).items()}
+
+    def put_in(self, row: Row) -> dict[str, Labels]:
+        """Give the label sets of the input steps before anything is put out: the begin token, and the prompt's."""
+        found = {}
+        for each in self._input_sets:
+            ids = row.tensors[each.tensor].tolist() if each.tensor else []
+            known = next((one for one in row.labels.values() if ids and list(one.ids) == ids), None)
+            texts = map(self._detokenizer.token, ids) if known is None else known.texts
+            special = list(map(self._special, ids)) if known is None else known.special or [False] * len(ids)
+            found[each.name] = Labels(
+                each.name,
+                attention_pb2.LABEL_KIND_INPUT_STEPS,
+                1 + len(ids),
+                [self._detokenizer.token(self._begin), *texts],
+                ids=[self._begin, *ids],
+                special=[True, *special],
+            )
+        return found
+
+    def _put_out(self, sequence: Sequence) -> Labels:
+        """Label the output steps: one token an entry, with its place in the sequence's text."""
         stream, places = self._detokenizer.stream(), [0]
         for token in sequence.token_ids:
             places.append(min(places[-1] + len(stream.add(token)), len(sequence.text)))
@@ -72,7 +102,7 @@ class Writer:
             texts.append(self._detokenizer.token(token) if stands_for_no_text else piece.strip())
             starts.append(min(start, end))
             ends.append(end)
-        labels = Labels(
+        return Labels(
             self._label_set,
             attention_pb2.LABEL_KIND_OUTPUT_STEPS,
             len(texts),
@@ -82,7 +112,20 @@ class Writer:
             sequence.token_ids,
             special if any(special) else (),
         )
-        return {self._label_set: labels}
 
     def _stands_for_no_text(self, token_id: int) -> bool:
         return token_id in self._ends or not self._detokenizer.text([token_id])
+
+
+def _joined(before: Labels, put_out: Labels) -> Labels:
+    """Label what went in for each step of a whole sequence: of what was put out, the last token did not."""
+    more = max(put_out.size - 1, 0)
+    size = before.size + more if put_out.size else 0
+    special = [*before.special, *(put_out.special or [False] * more)[:more]]
+    return replace(
+        before,
+        size=size,
+        texts=[*before.texts, *put_out.texts[:more]][:size],
+        ids=[*before.ids, *put_out.ids[:more]][:size],
+        special=special[:size],
+    )

@@ -174,7 +174,7 @@ def _frame_sequence(
 ) -> tuple[Frame, int]:
     """Frame the maps of one further sequence, and the label sets that are its own; give the bytes of its weights."""
     applied = apply(_part_of(plan, other), other.maps, {**answer.labels, **other.labels})
-    made = [each for each in applied.labels.values() if each.parent == view.steps_label]
+    made = [each for each in applied.labels.values() if each.parent in view.growing]
     frame = Frame(SequenceAttention(sequence=number).SerializeToString())
     for each in (*other.labels.values(), *made):
         frame.put(SequenceAttention.LABEL_SETS_FIELD_NUMBER, labels_to_wire(each).SerializeToString())
@@ -208,6 +208,9 @@ class Stream:
         start = Frame(GenerationStart(truncated=self._prepared.row.truncated, seed=self._seed).SerializeToString())
         for labels in self._prepared.labels.values():
             start.put(GenerationStart.LABEL_SETS_FIELD_NUMBER, labels)
+        for name, put_in in self._view.model.put_in(self._prepared.row).items():
+            if name in self._options.label_names:
+                start.put(GenerationStart.LABEL_SETS_FIELD_NUMBER, labels_to_wire(put_in).SerializeToString())
         if self._options.plan is not None:
             for made in planned_labels(self._options.plan.key_groups):
                 start.put(GenerationStart.LABEL_SETS_FIELD_NUMBER, labels_to_wire(made).SerializeToString())

@@ -110,7 +110,7 @@ def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options:
         names = options.label_names if plan is options.plan else view.label_names(plan)
         total = predictions
         for each, count in zip(prepared, steps, strict=True):
-            total += view.labels_size(names, each.labels, count) if names else 0
+            total += view.labels_size(names, each.labels, each.row, count) if names else 0
             if plan is options.plan:
                 total += each.attention
             elif plan is not None:
@@ -161,13 +161,13 @@ def check_streamed(view: ModelView, options: CallOptions) -> None:
             field = f"attention.selections[{place}].queries"
             raise InputError(field, "do not apply to the maps of one token; use Attend")
     for each in options.plan.selected:
-        if each.keys is not None and each.description.key_labels == view.steps_label:
+        if each.keys is not None and each.description.key_labels in view.growing:
             raise InputError(
                 each.keys[0].field, f"do not apply to {each.description.name}, whose keys grow; use Attend"
             )
-    if view.steps_label in options.plan.key_groups:
-        field = options.plan.key_groups[view.steps_label].grouping.field
-        raise InputError(field, f"do not apply to {view.steps_label}, which grow; use Attend")
+    for name in view.growing.intersection(options.plan.key_groups):
+        field = options.plan.key_groups[name].grouping.field
+        raise InputError(field, f"do not apply to {name}, which grow; use Attend")
 
 
 def check_count(count: int, most: int) -> None:

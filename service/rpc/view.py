@@ -13,7 +13,7 @@ from service.attention.size import AxisSizes, attention_bytes, derived_label_byt
 from service.engine.model import Model
 from service.engine.shapes import places
 from service.engine.types import GenerationSettings, Strategy
-from service.engine.writing import sequence_description
+from service.engine.writing import input_steps, sequence_description
 from service.rpc.results import result_builders
 
 _FRAME = 512  # provenance, names and tags of one instance's answer
@@ -32,6 +32,8 @@ class ModelView:
         self.results = result_builders(description)
         sequence = sequence_description(description)
         self.steps_label = sequence.label_set
+        self._input_steps = {each.name: each.dimension for each in input_steps(description)}
+        self.growing = frozenset({self.steps_label, *self._input_steps})
         self.max_new_tokens = sequence.max_new_tokens
         self._parents = {each.name: each.parent for each in description.label_sets}
         self._result_labels = self._with_parents(each.label_set for each in self.results.values())
@@ -73,8 +75,7 @@ class ModelView:
     def axis_sizes(self, row: Row, steps: int) -> AxisSizes:
         """Give what decides the size of a row's maps, output steps bounded by `steps`."""
         sizes = {name: labels.size for name, labels in row.labels.items()}
-        if self.steps_label:
-            sizes[self.steps_label] = steps
+        sizes |= self._grown(row, steps)
         edges = {}
         for each in self.maps:
             dimension = self.model.edge_dimensions.get(each.name)
@@ -110,9 +111,10 @@ class ModelView:
         policy = self.model.policy
         return max(1, min(policy.max_rows, policy.max_tokens // max(1, places(self.model.shape(row.sizes)))))
 
-    def labels_size(self, names: Sequence[str], labels: Mapping[str, bytes], steps: int) -> int:
+    def labels_size(self, names: Sequence[str], labels: Mapping[str, bytes], row: Row, steps: int) -> int:
         """Bound the bytes of label sets from above; `labels` are those that are serialised already."""
-        return sum(len(labels[name]) + 8 if name in labels else steps * _TOKEN + 64 for name in names)
+        grown = self._grown(row, steps)
+        return sum(len(labels[name]) + 8 if name in labels else grown.get(name, steps) * _TOKEN + 64 for name in names)
 
     def attention_bytes(self, row: Row, steps: int, plan: AttentionPlan) -> int:
         """Bound the bytes of a row's maps, and of the label sets that groups and ranges make, from above."""
@@ -121,9 +123,15 @@ class ModelView:
         total = attention_bytes(plan, sizes) + derived
         others = plan.options.sequences - 1
         if others:
-            own = sequence_bytes(plan, sizes, self.steps_label) + steps * _TOKEN + derived + _SEQUENCE_FRAME
+            tokens = sum(self._grown(row, steps).values())
+            own = sequence_bytes(plan, sizes, self.steps_label) + tokens * _TOKEN + derived + _SEQUENCE_FRAME
             total += others * own
         return total
+
+    def _grown(self, row: Row, steps: int) -> dict[str, int]:
+        """Give the sizes of the label sets that grow with what is put out."""
+        sizes = {self.steps_label: steps} if self.steps_label else {}
+        return sizes | {name: row.sizes.get(prompt, 0) + steps for name, prompt in self._input_steps.items()}
 
     def _with_parents(self, referred: Iterable[str]) -> tuple[str, ...]:
         names: dict[str, None] = {}

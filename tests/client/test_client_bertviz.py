@@ -10,8 +10,13 @@ from limelight.maps import AttentionMap
 
 
 def make(name: str, weights: np.ndarray, query: str, key: str) -> AttentionMap:
+    kinds = {"output": "output_steps", "input": "input_steps"}
     axes = [
-        plain(side, "output_steps" if side == "output" else "tokens", [f"{side}{index}" for index in range(size)])
+        plain(
+            side,
+            kinds.get(side, "tokens"),
+            [f"{side}{index}" for index in range(size)],
+        )
         for side, size in zip((query, key), weights.shape[1:], strict=True)
     ]
     return AttentionMap(
@@ -33,7 +38,7 @@ def test_self_attention_is_a_list_of_layers_with_its_tokens(client: limelight.Cl
 def test_two_sequences_are_encoder_decoder_and_cross():
     maps = [
         make("encoder.0.self", np.zeros((2, 3, 3)), "source", "source"),
-        make("decoder.0.self", np.zeros((2, 2, 2)), "output", "output"),
+        make("decoder.0.self", np.zeros((2, 2, 2)), "output", "input"),
         make("decoder.0.cross", np.ones((2, 2, 3)), "output", "source"),
     ]
     drawn = bertviz.arguments(maps)

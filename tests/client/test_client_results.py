@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import limelight
-from limelight.events import EventReader, GeneratedToken
+from limelight.events import EventReader, GeneratedToken, GenerationEnd, GenerationStart
 from limelight.predictions import read_prediction
 from limelight.tensors import to_tensor
 from limelight.v1 import attention_pb2 as attention
@@ -87,27 +87,59 @@ def test_arrays_of_a_result_have_the_types_that_they_say():
 
 
 def token(index: int, text: str, **fields: object) -> service.GenerateResponse:
-    """A token with one row of a map over the output steps."""
-    labels = {"query_labels": "output", "key_labels": "output", "heads": [0], "queries": [index]}
+    """A token with one row of a map over the input steps."""
+    labels = {"query_labels": "output", "key_labels": "input", "heads": [0], "queries": [index]}
     row = attention.AttentionMap(name="decoder.self", **(labels | fields))  # type: ignore[arg-type]
     return service.GenerateResponse(token=service.GeneratedToken(index=index, text=text, maps=[row]))
 
 
-def test_the_keys_of_a_stream_can_be_the_tokens_so_far():
-    """Those before the token, or with it: the label set itself comes at the end."""
+def test_the_keys_of_a_stream_can_be_the_tokens_put_in_so_far():
+    """The begin token and the prompt, which the start tells, and then each token but the newest."""
     reader = EventReader(values_pb2.Instance())
+    put_in = attention.LabelSet(
+        name="input",
+        kind=attention.LABEL_KIND_INPUT_STEPS,
+        size=2,
+        texts=["<s>", "p"],
+        ids=[2, 9],
+        special=[True, False],
+    )
+    start = reader.read(service.GenerateResponse(start=service.GenerationStart(label_sets=[put_in])))
 
     def keys(index: int, text: str, *shape: int, **fields: object) -> tuple[str, ...]:
         event = reader.read(token(index, text, weights=to_tensor(np.ones(shape, np.float32)), **fields))
         assert isinstance(event, GeneratedToken)
         assert (event.maps[0].query.labels, event.maps[0].query.indices) == ((text,), (index,))
+        assert event.maps[0].key.kind == "input_steps"
         return event.maps[0].key.labels
 
-    assert keys(0, "a", 1, 1, 0) == ()
-    assert keys(1, "b", 1, 1, 1) == ("a",)
-    assert keys(2, "c", 1, 1, 3) == ("a", "b", "c")
-    edges = {"query_index": to_tensor(np.array([3], np.int32)), "key_index": to_tensor(np.array([1], np.int32))}
-    assert keys(3, "d", 1, 1, **edges) == ("a", "b", "c", "d")
-    assert keys(4, "e", 1, 1, 1, keys=[2]) == ("c",)
+    assert keys(0, "a", 1, 1, 2) == ("<s>", "p")
+    assert keys(1, "b", 1, 1, 3) == ("<s>", "p", "a")
+    edges = {"query_index": to_tensor(np.array([2], np.int32)), "key_index": to_tensor(np.array([1], np.int32))}
+    assert keys(2, "c", 1, 1, **edges) == ("<s>", "p", "a", "b")
+    assert keys(3, "", 1, 1, 1, keys=[2]) == ("a",)
     with pytest.raises(ValueError, match="weights"):
-        keys(5, "f", 1, 1, 7)
+        keys(4, "f", 1, 1, 7)
+    assert isinstance(start, GenerationStart) and start.label_sets["input"].labels == ("<s>", "p")
+
+
+def test_the_keys_of_the_best_beam_are_told_at_the_end():
+    reader = EventReader(values_pb2.Instance())
+    put_in = attention.LabelSet(name="input", kind="LABEL_KIND_INPUT_STEPS", size=1, texts=["<s>"], ids=[2])
+    reader.read(service.GenerateResponse(start=service.GenerationStart(label_sets=[put_in])))
+    steps = attention.LabelSet(
+        name="output",
+        kind=attention.LABEL_KIND_OUTPUT_STEPS,
+        size=2,
+        texts=["a", "</s>"],
+        ids=[4, 3],
+        special=[False, True],
+    )
+    own = attention.AttentionMap(
+        name="decoder.self", query_labels="output", key_labels="input", heads=[0],
+        weights=to_tensor(np.ones((1, 2, 2), np.float32)),
+    )  # fmt: skip
+    end = reader.read(service.GenerateResponse(end=service.GenerationEnd(label_set=steps, maps=[own])))
+    assert isinstance(end, GenerationEnd)
+    assert (end.maps[0].key.labels, end.maps[0].key.ids.tolist()) == (("<s>", "a"), [2, 4])
+    assert end.maps[0].query.labels == ("a", "</s>")

@@ -482,6 +482,7 @@ agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past,
         [
             _labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
             _labels("output", apb.LABEL_KIND_OUTPUT_STEPS),
+            _labels("input", apb.LABEL_KIND_INPUT_STEPS),
         ]
     )
     _map(bundle, "encoder.0.self", apb.MAP_KIND_SELF, "tokens", "tokens")
@@ -489,7 +490,7 @@ agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past,
     _map(bundle, "decoder.0.cross", apb.MAP_KIND_CROSS, "output", "tokens", quantities=[apb.QUANTITY_SCORES])
     _bind(bundle, "decoder.0.cross", "step", "cross", "BATCH KEY")
     _bind(bundle, "decoder.0.cross", "step", "cross_scores", "BATCH KEY", apb.QUANTITY_SCORES)
-    _map(bundle, "decoder.0.self", apb.MAP_KIND_SELF, "output", "output")
+    _map(bundle, "decoder.0.self", apb.MAP_KIND_SELF, "output", "input")
     _bind(bundle, "decoder.0.self", "step", "own", "BATCH KEY")
     bundle.graphs.append(_onnx("encoder", "encoder.onnx", ["ids", "mask"], ["memory", "start", "own_source"]))
     bundle.graphs.append(

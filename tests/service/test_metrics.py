@@ -110,6 +110,21 @@ def test_metrics_are_served_until_the_port_is_closed() -> None:
         get(server)
 
 
+def test_a_large_page_goes_out_whole_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    page = b"x" * 8_000_000 + b"\n"
+    server = MetricsServer(lambda: page, "127.0.0.1", 0)
+    for _ in range(3):
+        with get(server) as response:
+            assert response.read() == page
+    with socket.create_connection(("127.0.0.1", server.port)) as impatient:
+        impatient.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        impatient.recv(1000)
+    with get(server) as response:
+        assert response.read() == page
+    server.stop()
+    assert not caplog.records
+
+
 def test_a_page_is_compressed_for_who_takes_that(server: MetricsServer) -> None:
     with get(server) as plain, get(server, **{"Accept-Encoding": "deflate, gzip"}) as packed:
         assert packed.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in plain.headers

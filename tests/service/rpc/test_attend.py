@@ -211,8 +211,9 @@ def test_the_maps_of_other_beams_come_with_their_own_steps(running: Running) -> 
         expected = bundles.echo_maps(ids, tokens)
         for one in other.maps:
             np.testing.assert_allclose(weights(one), expected[one.name].weights[:, :1], atol=1e-5)
-        assert [each.name for each in other.label_sets] == ["output", "output.query_groups"]
+        assert [each.name for each in other.label_sets] == ["output", "input", "output.query_groups"]
         assert list(other.label_sets[0].ids) == tokens
+        assert list(other.label_sets[1].ids) == [bundles.BEGIN, *tokens][:-1]
     request.attention.sequences = 0
     assert not running.stub.Attend(request).results[0].other_sequences
 
@@ -308,6 +309,11 @@ def test_attend_on_a_generating_model_has_a_query_for_each_token(running: Runnin
     assert list(own.weights.shape) == [1, len(sequence.token_ids), len(sequence.token_ids)]
     output = label_sets(result)["output"]
     assert list(output.ids) == list(sequence.token_ids)
+    put_in = label_sets(result)["input"]
+    assert (put_in.kind, own.key_labels) == (attention_pb2.LABEL_KIND_INPUT_STEPS, "input")
+    assert list(put_in.ids) == [bundles.BEGIN, *sequence.token_ids][:-1]
+    assert list(put_in.texts) == ["[BEGIN]", *output.texts][:-1]
+    assert put_in.special[0] and not any(put_in.special[1:])
 
 
 def test_generate_streams_a_start_a_message_a_token_and_an_end(running: Running) -> None:
@@ -315,7 +321,8 @@ def test_generate_streams_a_start_a_message_a_token_and_an_end(running: Running)
         model=values_pb2.Model(name="echo"), instance=text("the cat sat"), attention=attention_pb2.AttentionOptions()
     )
     start, *tokens, end = running.stub.Generate(request)
-    assert [each.name for each in start.start.label_sets] == ["tokens"]
+    assert [(each.name, each.size) for each in start.start.label_sets] == [("tokens", 3), ("input", 1)]
+    assert list(start.start.label_sets[1].ids) == [bundles.BEGIN]
     assert not start.start.HasField("seed")
     (result,) = running.stub.Attend(attend("echo", text("the cat sat"))).results
     (sequence,) = sequences(result.prediction)

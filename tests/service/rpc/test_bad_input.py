@@ -528,7 +528,7 @@ OF_GROWING_KEYS = attention_pb2.AttentionOptions(
                 ({"pool": {"size": 2}}, "attention.pool"),
                 ({"query_groups": [{"groups": [{"indices": [0]}], "label_set": "output"}]}, "attention.query_groups"),
                 ({"sequences": 2}, "attention.sequences"),
-                ({"key_groups": [{"groups": [{"indices": [0]}], "label_set": "output"}]}, "attention.key_groups[0]"),
+                ({"key_groups": [{"groups": [{"indices": [0]}], "label_set": "input"}]}, "attention.key_groups[0]"),
             )
         ),
     ],

@@ -3,7 +3,7 @@
 from benchmarks import generation, held, idle, kept, loop, overload
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
-from benchmarks.serving.contest import AGAIN, DISTURBED
+from benchmarks.serving.contest import DISTURBED
 from benchmarks.serving.figures import Results
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -19,7 +19,7 @@ def page() -> list[str]:
     lines = HEADER.splitlines()
     if (file := kept.KEPT / "serving.json").exists():
         results = Results.load(file)
-        said = SERVING.format(machine=results.machine, disturbed=DISTURBED, again=AGAIN, **results.settings)
+        said = SERVING.format(machine=results.machine, disturbed=DISTURBED, **results.settings)
         lines += [*said.splitlines(), *serving.tables(results), "### Bars", "", *serving.bars(results), ""]
     machine, rows = kept.load("idle", idle.Idle)
     if rows:
@@ -58,10 +58,11 @@ answer two logits, and for Attend weights of every layer and head. Every server 
 *Runtime, the best way* drives it without a server, with no more rows under way than there are callers, in lanes ×
 threads and in batches of those that wait, of the nearest lengths. Triton is its own core with the **python backend**,
 tuned anew for each load: instances {{1, cores}} × delay {{0, 2 ms}}, the best counts. MLServer runs a row a run on
-threads. One load generator, in a process of its own, serves all. It shares the servers' cores: its processor time is
-given back in *requests a second* (what the server would have answered with the whole machine), and its share is said. A
-measurement beside which other programs took more than {disturbed:.0%} of the machine is made again, up to {again}
-times.
+threads. One load generator, in a process of its own, serves all. Where it shares the servers' cores
+(it had {load_cores:g} of its own), its processor time is given back in *requests a second*, what the server would have
+answered with the whole machine, and its share is said. A
+measurement beside which other programs took more than {disturbed:.0%} of the machine is made again, up to {again:g}
+times; the generator runs with real-time priority where it may, as a caller elsewhere would.
 
 """
 

@@ -25,6 +25,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def set_aside(count: int) -> list[int]:
+    """Keep this process, and the servers that it starts, off the last `count` cores, and give those."""
+    every = sorted(os.sched_getaffinity(0))
+    if not 0 <= count < len(every):
+        raise ValueError(f"{count} of {len(every)} cores cannot be set aside")
+    os.sched_setaffinity(0, every[: len(every) - count])
+    return every[len(every) - count :]
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
     with socket.socket() as trial:

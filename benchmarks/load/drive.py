@@ -11,7 +11,7 @@ from benchmarks.load.plan import DEADLINE_EXCEEDED, OK, Outcome, Plan, arrivals,
 from benchmarks.load.processor import cpu_seconds, machine_seconds
 from benchmarks.load.wire import Connection, Ended, message
 
-_LONGEST_WARM = 5.0
+_LONGEST_WAIT = 5.0  # seconds, for the first answers
 _DRAIN = 1.0  # seconds that calls under way may take once a closed loop has ended
 
 
@@ -67,40 +67,54 @@ class _Clocks:
     def read(cls, plan: Plan) -> "_Clocks":
         return cls(cpu_seconds(plan.pids), time.process_time(), machine_seconds())
 
-    def since(self, before: "_Clocks") -> dict[str, float]:
-        """Give what went by, as `Outcome` has it."""
-        server, own, machine = self.server - before.server, self.own - before.own, self.machine - before.machine
-        return {"server_cpu": server, "generator_cpu": own, "others": max(0.0, machine - server - own)}
+    def since(self, before: "_Clocks") -> "_Clocks":
+        """Give what went by."""
+        return _Clocks(self.server - before.server, self.own - before.own, self.machine - before.machine)
+
+    @property
+    def others(self) -> float:
+        """What went by for nobody who is measured."""
+        return max(0.0, self.machine - self.server - self.own)
 
 
 def closed(plan: Plan) -> Outcome:
-    """Keep `plan.concurrency` calls under way."""
+    """Keep `plan.concurrency` calls under way.
+
+    Answers come in batches: what counts begins and ends right after one, and lasts until every caller had two answers,
+    within limits, so that a batch more or less does not decide.
+    """
     wires = _Wires(plan)
     begun = {wires.send(): time.perf_counter() for _ in range(plan.concurrency)}
     latencies: dict[int, list[float]] = {}
     retry, answered, start = 0, 0, time.perf_counter()
     opened, received, before = 0.0, 0, _Clocks.read(plan)
     while True:
-        now = time.perf_counter()
-        warm = now - start > plan.warm and (answered >= plan.concurrency or now - start > _LONGEST_WARM)
-        if warm and not opened:
-            opened, received, before = now, wires.received, _Clocks.read(plan)
-            latencies, retry = {}, 0
-        if opened and now - opened >= plan.seconds:
-            break
+        came = False
         for wire, ended in wires.wait(0.05):
             now = time.perf_counter()
             latencies.setdefault(ended.status, []).append(now - begun.pop((wire, ended.stream)))
             retry += ended.retry
+            came = True
             answered += 1
             begun[wires.send_on(wire)] = now
-    seconds = time.perf_counter() - opened
+        now = time.perf_counter()
+        if opened:
+            elapsed = now - opened
+            enough = came and elapsed >= plan.seconds and answered >= 2 * plan.concurrency
+            if enough or elapsed >= 2 * plan.seconds + _LONGEST_WAIT:
+                break
+        elif (came and now - start > plan.warm and answered >= plan.concurrency) or now - start > _LONGEST_WAIT:
+            opened, received, before = now, wires.received, _Clocks.read(plan)
+            latencies, retry, answered = {}, 0, 0
+    seconds, spent = time.perf_counter() - opened, _Clocks.read(plan).since(before)
     outcome = Outcome(
         seconds=seconds,
         latencies=latencies,
         retry=retry,
         received=wires.received - received,
-        **_Clocks.read(plan).since(before),
+        server_cpu=spent.server,
+        generator_cpu=spent.own,
+        others=spent.others,
     )
     until = time.perf_counter() + _DRAIN
     while begun and time.perf_counter() < until:
@@ -155,6 +169,7 @@ def open_loop(plan: Plan) -> Outcome:
                 latencies.setdefault(ended.status, []).append(time.perf_counter() - origin - intended)
                 retry += ended.retry
     after = after or _Clocks.read(plan)
+    spent = after.since(before or after)
     wires.close()
     return Outcome(
         seconds=plan.seconds,
@@ -163,7 +178,9 @@ def open_loop(plan: Plan) -> Outcome:
         lag=percentile(lags, 0.99),
         unanswered=sum(each >= plan.warm for each in meant.values()),
         received=wires.received,
-        **after.since(before or after),
+        server_cpu=spent.server,
+        generator_cpu=spent.own,
+        others=spent.others,
     )
 
 

@@ -51,8 +51,9 @@ def main() -> None:
     plan: Plan = pickle.load(sys.stdin.buffer)
     if plan.cores:
         os.sched_setaffinity(0, plan.cores)
-    with contextlib.suppress(PermissionError):  # so that it is not late where it shares cores with the server
-        os.setpriority(os.PRIO_PROCESS, 0, -10)
+    # A caller elsewhere would not wait for the server's threads to leave a core: nor does this one, where it may.
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     outcome = closed(plan) if plan.concurrency else open_loop(plan)
     pickle.dump(outcome, sys.stdout.buffer)
 

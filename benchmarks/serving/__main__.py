@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.kept import machine, place
 from benchmarks.performance_page import write_page
-from benchmarks.process import ROOT
+from benchmarks.process import ROOT, set_aside
 from benchmarks.serving.contest import Contest
 from benchmarks.serving.figures import Results
 from benchmarks.serving.tables import bars, tables
@@ -28,6 +28,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement; twice that in open loops")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--again", type=int, default=2, help="times that a disturbed measurement is made again")
+    parser.add_argument("--load-cores", type=int, default=0, help="cores for the generator alone; 0: it shares them")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--repository", type=Path, default=ROOT / "build" / "benchmarks")
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
@@ -37,11 +39,20 @@ def main() -> None:
 
     graph = make_repository(options.repository) / "model.onnx"
     file = place("serving", keep=options.keep)
-    results = Results(machine(), {"seconds": options.seconds, "rounds": options.rounds})
+    load_cores = set_aside(options.load_cores)
+    results = Results(
+        machine(),
+        {
+            "seconds": options.seconds,
+            "rounds": options.rounds,
+            "again": options.again,
+            "load_cores": options.load_cores,
+        },
+    )
     if options.resume and file.exists():
         results = Results.load(file)
     with ExitStack() as stack:
-        contest = Contest(stack, options.repository, graph, results, options.seconds)
+        contest = Contest(stack, options.repository, graph, results, load_cores)
         for name, why in results.absent.items():
             print(f"{name} is absent: {why}")
         for number in range(options.rounds):

@@ -1,10 +1,13 @@
 """The measurements: all servers are up all the while and take turns, so that a busy machine slows every one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+import grpc
+import numpy as np
 
 from benchmarks.load.generator import LoadError, run_clean
 from benchmarks.load.plan import Outcome, Plan
@@ -16,6 +19,7 @@ from benchmarks.serving.inputs import (
     ALL_MAPS,
     ATTENDED,
     LENGTHS,
+    PREDICT,
     PREDICT_IT,
     PREDICT_PLAIN,
     PREDICT_TINY,
@@ -24,13 +28,14 @@ from benchmarks.serving.inputs import (
     asked,
     infer_requests,
 )
-from benchmarks.serving.raw import run_raw, ways
+from benchmarks.serving.raw import run_raw, run_rows, session, ways
+from limelight.v1 import service_pb2
 
 LIMELIGHT, TRITON, MLSERVER, RAW, BARE_ECHO = "Limelight", "Triton (python backend)", "MLServer", "runtime", "bare echo"
 CALLERS = (1, 8, 32, 64)
 ATTEND_CALLERS = 16
 SHARES = (50, 70, 90)
-DISTURBED, AGAIN = 0.15, 2
+DISTURBED = 0.15  # the share of the machine that others may take before a measurement is made again
 _TRIAL_SECONDS = 0.8
 
 
@@ -40,8 +45,12 @@ _Found = TypeVar("_Found")
 class Contest:
     """Servers that are up, and the sections of a round."""
 
-    def __init__(self, stack: ExitStack, repository: Path, graph: Path, results: Results, seconds: float) -> None:
-        self._graph, self._results, self._seconds = graph, results, seconds
+    def __init__(
+        self, stack: ExitStack, repository: Path, graph: Path, results: Results, load_cores: Sequence[int]
+    ) -> None:
+        self._graph, self._results, self._load_cores = graph, results, load_cores
+        self._capacities: dict[tuple[str, str], float] = {}
+        self._seconds, self._again = results.settings["seconds"], int(results.settings["again"])
         self._limelight = stack.enter_context(ServerProcess(repository))
         self._echo = stack.enter_context(Echo())
         self._tritons: dict[str, triton.Triton] = {}
@@ -55,6 +64,23 @@ class Contest:
                 self._tritons[str(tuning)] = server
         if MLSERVER not in results.absent:
             self._mlserver = stack.enter_context(mlserver.MLServer("encoder", graph))
+        self._check_answers()
+
+    def _check_answers(self) -> None:
+        """Refuse servers that do not answer what the graph does. Raises: LoadError."""
+        row = asked(PREDICT_IT, "32").rows[0]
+        expected = run_rows(session(self._graph, 1, False), [row], ["logits"], {})[0]
+        with grpc.insecure_channel(self._limelight.target) as channel:
+            answer = service_pb2.PredictResponse.FromString(
+                channel.unary_unary(PREDICT)(PREDICT_IT.serialise(row), timeout=60)
+            )
+            _compare(LIMELIGHT, answer.predictions[0].outputs["logits"].data, expected)
+        peers = {f"{TRITON}, {tuning}": server for tuning, server in self._tritons.items()}
+        for name, server in (peers | ({MLSERVER: self._mlserver} if self._mlserver else {})).items():
+            with grpc.insecure_channel(server.target) as channel:
+                request = infer_requests([row], maps=False)[0]
+                # The raw contents of the only output are the last field.
+                _compare(name, channel.unary_unary(kserve.INFER)(request, timeout=60)[-expected.nbytes :], expected)
 
     def sections(self) -> dict[str, Callable[[], Iterator[Figure]]]:
         """What a round consists of."""
@@ -76,7 +102,9 @@ class Contest:
                 yield from self._triton("predict", it, callers)
                 if self._mlserver and callers == 8:
                     plan = self._closed(self._mlserver, kserve.INFER, infer_requests(it.rows, maps=False), callers)
-                    yield of_outcome("predict", lengths, it.question.name, MLSERVER, str(callers), _measured(plan))
+                    yield self._figure(
+                        "predict", lengths, it.question.name, MLSERVER, str(callers), self._measured(plan)
+                    )
 
     def _attend(self) -> Iterator[Figure]:
         for lengths in ("32", "128"):
@@ -98,10 +126,17 @@ class Contest:
                     messages = self._messages(who, it)
                     method = it.question.method if who == LIMELIGHT else kserve.INFER
                     plan = Plan(
-                        server.target, method, messages, 2 * self._seconds, rate=rate, warm=0.5, pids=server.pids
+                        server.target,
+                        method,
+                        messages,
+                        2 * self._seconds,
+                        rate=rate,
+                        warm=0.5,
+                        pids=server.pids,
+                        cores=self._load_cores,
                     )
-                    outcome = _measured(plan)
-                    yield of_outcome("open", lengths, it.question.name, who, f"{share} %", outcome, note)
+                    outcome = self._measured(plan)
+                    yield self._figure("open", lengths, it.question.name, who, f"{share} %", outcome, note)
 
     def _tiny(self) -> Iterator[Figure]:
         it = asked(PREDICT_TINY, TINY_LENGTH)
@@ -109,14 +144,14 @@ class Contest:
         for callers in (1, 32):
             yield self._ours("tiny", it, callers)
             plan = self._closed(self._echo, ECHO, messages, callers)
-            yield of_outcome("tiny", TINY_LENGTH, it.question.name, BARE_ECHO, str(callers), _measured(plan))
+            yield self._figure("tiny", TINY_LENGTH, it.question.name, BARE_ECHO, str(callers), self._measured(plan))
 
     def _raw(self, section: str, it: Asked, over: int, callers: int) -> Iterator[Figure]:
         """Every way of the runtime that takes more than `over` callers and at most `callers`."""
         for way in ways(mixed=it.lengths == "mixed"):
             if not over < way.callers <= callers:
                 continue
-            ran = _quiet(
+            ran = self._quiet(
                 partial(run_raw, self._graph, it.rows, way, self._seconds, maps=it.maps), lambda found: found.others
             )
             yield Figure(
@@ -134,17 +169,19 @@ class Contest:
             )
 
     def _ours(self, section: str, it: Asked, callers: int) -> Figure:
-        outcome = _measured(self._closed(self._limelight, it.question.method, self._messages(LIMELIGHT, it), callers))
+        outcome = self._measured(
+            self._closed(self._limelight, it.question.method, self._messages(LIMELIGHT, it), callers)
+        )
         _check_size(outcome, it)
-        return of_outcome(section, it.lengths, it.question.name, LIMELIGHT, str(callers), outcome)
+        return self._figure(section, it.lengths, it.question.name, LIMELIGHT, str(callers), outcome)
 
     def _triton(self, section: str, it: Asked, callers: int) -> Iterator[Figure]:
         if not self._tritons:
             return
         server, tuning = self._server(TRITON, it, callers)
-        outcome = _measured(self._closed(server, kserve.INFER, self._messages(TRITON, it), callers))
+        outcome = self._measured(self._closed(server, kserve.INFER, self._messages(TRITON, it), callers))
         _check_size(outcome, it)
-        yield of_outcome(section, it.lengths, it.question.name, TRITON, str(callers), outcome, tuning)
+        yield self._figure(section, it.lengths, it.question.name, TRITON, str(callers), outcome, tuning)
 
     def _server(self, who: str, it: Asked, callers: int) -> tuple[Process, str]:
         if who == LIMELIGHT:
@@ -164,7 +201,7 @@ class Contest:
         return self._results.tunings[key]
 
     def _capacity(self, who: str, it: Asked) -> float:
-        """The best rate that this server showed for this in a closed loop, in the last round."""
+        """The best rate that this server showed for this in a closed loop, in this round."""
         rates = [
             each.rate
             for each in self._results.figures
@@ -172,32 +209,51 @@ class Contest:
         ]
         if rates:
             return max(rates[-2:])
-        server, _ = self._server(who, it, 32)
-        method = it.question.method if who == LIMELIGHT else kserve.INFER
-        return run_clean(self._closed(server, method, self._messages(who, it), 32)).rate
+        if (who, it.lengths) not in self._capacities:
+            server, _ = self._server(who, it, 32)
+            method = it.question.method if who == LIMELIGHT else kserve.INFER
+            plan = self._closed(server, method, self._messages(who, it), 32)
+            self._capacities[who, it.lengths] = run_clean(plan).rate
+        return self._capacities[who, it.lengths]
 
     def _messages(self, who: str, it: Asked) -> list[bytes]:
         if who == LIMELIGHT:
             return [it.question.serialise(row) for row in it.rows]
         return infer_requests(it.rows, maps=it.maps)
 
+    def _figure(
+        self, section: str, lengths: str, what: str, who: str, load: str, outcome: Outcome, note: str = ""
+    ) -> Figure:
+        return of_outcome(section, lengths, what, who, load, outcome, note, apart=bool(self._load_cores))
+
+    def _measured(self, plan: Plan) -> Outcome:
+        """Run a plan whose calls must all be answered, until it is undisturbed."""
+        return self._quiet(partial(run_clean, plan), lambda found: found.others / found.seconds / cores())
+
+    def _quiet(self, measure: Callable[[], _Found], others: Callable[[_Found], float]) -> _Found:
+        """Measure again while other programs take too much of the machine; the least disturbed counts."""
+        found = [measure()]
+        while others(found[-1]) > DISTURBED and len(found) <= self._again:
+            found.append(measure())
+        return min(found, key=others)
+
     def _closed(
         self, server: Process, method: str, messages: list[bytes], callers: int, seconds: float | None = None
     ) -> Plan:
-        return Plan(server.target, method, messages, seconds or self._seconds, concurrency=callers, pids=server.pids)
+        return Plan(
+            server.target,
+            method,
+            messages,
+            seconds or self._seconds,
+            concurrency=callers,
+            pids=server.pids,
+            cores=self._load_cores,
+        )
 
 
-def _measured(plan: Plan) -> Outcome:
-    """Run a plan whose calls must all be answered, until it is undisturbed."""
-    return _quiet(partial(run_clean, plan), lambda found: found.others / found.seconds / cores())
-
-
-def _quiet(measure: Callable[[], _Found], others: Callable[[_Found], float]) -> _Found:
-    """Measure again while other programs take too much of the machine; the least disturbed counts."""
-    found = [measure()]
-    while others(found[-1]) > DISTURBED and len(found) <= AGAIN:
-        found.append(measure())
-    return min(found, key=others)
+def _compare(name: str, found: bytes, expected: np.ndarray) -> None:
+    if not np.allclose(np.frombuffer(found, np.float32), expected.ravel(), atol=1e-4):
+        raise LoadError(f"{name} answers {np.frombuffer(found, np.float32)}, not {expected.ravel()}")
 
 
 def _check_size(outcome: Outcome, it: Asked) -> None:

@@ -43,8 +43,10 @@ class Figure:
 _NUMBERS = ("rate", "spared", "p50", "p99", "cpu", "generator", "lag", "others")
 
 
-def of_outcome(section: str, lengths: str, what: str, who: str, load: str, outcome: Outcome, note: str = "") -> Figure:
-    """Take the figures from what came of a load."""
+def of_outcome(
+    section: str, lengths: str, what: str, who: str, load: str, outcome: Outcome, note: str = "", *, apart: bool = False
+) -> Figure:
+    """Take the figures from what came of a load; `apart` where the generator had cores of its own."""
     latencies, count = outcome.latencies.get(OK, []), cores()
     return Figure(
         section=section,
@@ -53,7 +55,7 @@ def of_outcome(section: str, lengths: str, what: str, who: str, load: str, outco
         who=who,
         load=load,
         rate=outcome.rate,
-        spared=outcome.rate_without_generator(count),
+        spared=outcome.rate if apart else outcome.rate_without_generator(count),
         p50=percentile(latencies, 0.5) * 1e3,
         p99=percentile(latencies, 0.99) * 1e3,
         cpu=outcome.server_cpu / max(1, outcome.done) * 1e3,

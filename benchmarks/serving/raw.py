@@ -69,13 +69,13 @@ def gates(runtime: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
 
 def run_rows(
     runtime: onnxruntime.InferenceSession, rows: Sequence[Ids], outputs: Sequence[str], more: dict[str, np.ndarray]
-) -> None:
+) -> list[np.ndarray]:
     """Run rows as one batch, padded to the longest."""
     longest = max(len(row) for row in rows)
     ids = np.zeros((len(rows), longest), dtype=np.int64)
     for place, row in zip(ids, rows, strict=True):
         place[: len(row)] = row
-    runtime.run(outputs, {"token_ids": ids, "token_mask": ids != 0, **more})
+    return list(runtime.run(outputs, {"token_ids": ids, "token_mask": ids != 0, **more}))
 
 
 class _Waiting:

@@ -3,8 +3,8 @@
 from benchmarks import generation, held, idle, kept, loop, overload
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
-from benchmarks.serving.contest import DISTURBED
 from benchmarks.serving.figures import Results
+from benchmarks.tables import DISTURBED
 
 PAGE = ROOT / "docs" / "performance.md"
 

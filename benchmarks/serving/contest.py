@@ -29,13 +29,13 @@ from benchmarks.serving.inputs import (
     infer_requests,
 )
 from benchmarks.serving.raw import run_raw, run_rows, session, ways
+from benchmarks.tables import DISTURBED
 from limelight.v1 import service_pb2
 
 LIMELIGHT, TRITON, MLSERVER, RAW, BARE_ECHO = "Limelight", "Triton (python backend)", "MLServer", "runtime", "bare echo"
 CALLERS = (1, 8, 32, 64)
 ATTEND_CALLERS = 16
 SHARES = (50, 70, 90)
-DISTURBED = 0.15  # the share of the machine that others may take before a measurement is made again
 _TRIAL_SECONDS = 0.8
 
 

@@ -1,6 +1,7 @@
 """The figures of serving as tables, and the bars that they are held to."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.serving.contest import ATTEND_CALLERS, BARE_ECHO, CALLERS, LIMELIGHT, MLSERVER, RAW, SHARES, TRITON
 from benchmarks.serving.figures import Figure, Medians, Results
@@ -16,6 +17,7 @@ from benchmarks.serving.inputs import (
     PREDICT_TINY,
     TINY_LENGTH,
     TOP_K,
+    Question,
 )
 from benchmarks.tables import Bar, bar_table, number, ratio, table
 
@@ -149,43 +151,53 @@ def _tiny(medians: Medians) -> list[str]:
     return [*table(["a model of about 50 µs", "1 at a time", "32 at a time"], rows), ""] if rows else []
 
 
+def _against(name: str, mine: Figure | None, other: Figure | None, goal: float) -> Bar:
+    """A ratio of rates."""
+    if mine is None or other is None:
+        return Bar(name, None, goal)
+    disturbed = max(mine.others, other.others)
+    return Bar(name, ratio(mine.spared, other.spared), goal, by_cpu=ratio(other.cpu, mine.cpu), disturbed=disturbed)
+
+
 def _predict_bars(medians: Medians) -> Iterator[Bar]:
     what = PREDICT_IT.name
     for lengths in LENGTHS:
         for callers in CALLERS[1:]:
-            mine = _spared(medians.get("predict", lengths, what, LIMELIGHT, str(callers)))
-            raw = _spared(best_raw(medians, "predict", lengths, what, callers))
-            peer = _spared(medians.get("predict", lengths, what, TRITON, str(callers)))
+            mine = medians.get("predict", lengths, what, LIMELIGHT, str(callers))
+            peer = medians.get("predict", lengths, what, TRITON, str(callers))
+            raw = best_raw(medians, "predict", lengths, what, callers)
             name = f"Predict, {_title(lengths)}, {callers} at a time"
-            yield Bar(f"{name} ÷ best raw way", ratio(mine, raw), 0.95)
-            yield Bar(f"{name} ÷ Triton", ratio(mine, peer), 1.2 if lengths == "mixed" else 1.05)
+            yield _against(f"{name} ÷ best raw way", mine, raw, 0.95)
+            yield _against(f"{name} ÷ Triton", mine, peer, 1.2 if lengths == "mixed" else 1.05)
 
 
 def _attend_bars(medians: Medians) -> Iterator[Bar]:
     load = str(ATTEND_CALLERS)
     for lengths in ("32", "128"):
 
-        def ours(name: str, lengths: str = lengths) -> float | None:
-            return _spared(medians.get("attend", lengths, name, LIMELIGHT, load))
+        def ours(question: Question, lengths: str = lengths) -> Figure | None:
+            return medians.get("attend", lengths, question.name, LIMELIGHT, load)
 
-        whole, predict = ours(ALL_MAPS.name), ours(PREDICT_IT.name)
-        peer = _spared(medians.get("attend", lengths, ALL_MAPS.name, TRITON, load))
-        raw = _spared(best_raw(medians, "attend", lengths, ALL_MAPS.name, ATTEND_CALLERS))
-        yield Bar(f"Attend, all maps, {lengths} tokens ÷ Triton", ratio(whole, peer), 1.1 if lengths == "128" else 1.0)
-        yield Bar(f"Attend, all maps, {lengths} tokens ÷ runtime fetching them", ratio(whole, raw), 0.85)
+        whole, predict = ours(ALL_MAPS), ours(PREDICT_IT)
+        peer = medians.get("attend", lengths, ALL_MAPS.name, TRITON, load)
+        raw = best_raw(medians, "attend", lengths, ALL_MAPS.name, ATTEND_CALLERS)
+        yield _against(f"Attend, all maps, {lengths} tokens ÷ Triton", whole, peer, 1.1 if lengths == "128" else 1.0)
+        yield _against(f"Attend, all maps, {lengths} tokens ÷ runtime fetching them", whole, raw, 0.85)
         if lengths == "128":
-            yield Bar("Attend, float16, 128 tokens ÷ Predict", ratio(ours(FLOAT16.name), predict), 0.9)
+            yield _against("Attend, float16, 128 tokens ÷ Predict", ours(FLOAT16), predict, 0.9)
         for question in (ONE_ROW, TOP_K, HEAD_MEAN):
-            yield Bar(f"{question.name}, {lengths} tokens ÷ Predict", ratio(ours(question.name), predict), 0.97)
-        plain = ours(PREDICT_PLAIN.name)
-        yield Bar(f"Predict, {lengths} tokens ÷ the same without maps in the graph", ratio(predict, plain), 0.98)
+            yield _against(f"{question.name}, {lengths} tokens ÷ Predict", ours(question), predict, 0.97)
+        name = f"Predict, {lengths} tokens ÷ the same without maps in the graph"
+        yield _against(name, predict, ours(PREDICT_PLAIN), 0.98)
 
 
 def _open_bars(medians: Medians) -> Iterator[Bar]:
     for lengths in LENGTHS:
         mine, peer = (medians.get("open", lengths, PREDICT_IT.name, who, "70 %") for who in (LIMELIGHT, TRITON))
-        value = ratio(mine.p99, peer.p99) if mine and peer else None
-        yield Bar(f"p99 at 70 % load, {_title(lengths)} ÷ Triton's", value, 1.0, at_most=True)
+        name = f"p99 at 70 % load, {_title(lengths)} ÷ Triton's"
+        if mine and peer:
+            disturbed = max(mine.others, peer.others)
+            yield Bar(name, ratio(mine.p99, peer.p99), 1.0, at_most=True, disturbed=disturbed)
 
 
 def _other_bars(medians: Medians) -> Iterator[Bar]:
@@ -200,4 +212,5 @@ def _other_bars(medians: Medians) -> Iterator[Bar]:
         value = ratio(mine.cpu, min(raw)) if mine and raw else None
         yield Bar(f"server CPU a Predict ÷ raw CPU a row, {lengths} tokens", value, goal, at_most=True)
     tiny, echo = (medians.get("tiny", TINY_LENGTH, PREDICT_TINY.name, who, "32") for who in (LIMELIGHT, BARE_ECHO))
-    yield Bar("tiny model ÷ bare echo, 32 at a time", ratio(_spared(tiny), _spared(echo)), 0.55)
+    bar = _against("tiny model ÷ bare echo, 32 at a time", tiny, echo, 0.55)
+    yield replace(bar, by_cpu=None)  # an event loop holds the echo up, not the cores

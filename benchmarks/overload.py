@@ -37,7 +37,8 @@ class Overloaded:
     """What came of one kind of call at one load. Rates a second, times in ms, memory in MiB.
 
     capacity and goodput are both with the generator's processor time given back. statuses: share of the calls by gRPC
-    status. refused: RESOURCE_EXHAUSTED; times of their answers. generator: its share of the machine.
+    status. refused: RESOURCE_EXHAUSTED; times of their answers. generator: its share of the machine. held: share of the
+    calls that the server's window for requests kept back.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Overloaded:
     memory_most: float
     generator: float
     lag: float
+    held: float
     others: float
     memory_after: float | None = None
 
@@ -142,6 +144,7 @@ def overload(server: ServerProcess, plan: Plan, kind: str, factor: float, most: 
         memory_most=memory.most / 2**20,
         generator=outcome.generator_cpu / outcome.seconds / cores(),
         lag=outcome.lag * 1e3,
+        held=outcome.held / total,
         others=outcome.others / outcome.seconds / cores(),
     )
 
@@ -191,7 +194,7 @@ def tables(results: Results) -> list[str]:
         "refused p50 / p99 ms",
         "with RetryInfo",
     ]
-    head += ["health p50 / p99 / worst ms", "memory before / most / after MiB", "generator, others", "lag ms"]
+    head += ["health p50 / p99 / worst ms", "memory before / most / after MiB", "generator, others", "lag ms, held"]
     rows = []
     for each in results.rows:
         statuses = ", ".join(f"{_STATUSES.get(name, name)} {share:.1%}" for name, share in each.statuses.items())
@@ -208,7 +211,7 @@ def tables(results: Results) -> list[str]:
                 f"{each.health_p50:.1f} / {each.health_p99:.1f} / {each.health_worst:.1f}",
                 f"{each.memory_before:.0f} / {each.memory_most:.0f} / {number(each.memory_after)}",
                 f"{each.generator:.0%}, {each.others:.0%}",
-                number(each.lag, ".1f"),
+                f"{each.lag:.1f}, {each.held:.1%}",
             ]
         )
     return table(head, rows)

@@ -91,7 +91,8 @@ OVERLOAD = """## Overload
 `python -m benchmarks.overload --keep`, on {machine}: an open loop of {seconds:g} s at a multiple of the capacity that a
 closed loop showed, with a deadline of 1 s a call; *goodput* is answers in time. Documents of 300 words, pictures of
 256 × 256 pixels, and generations of the demo models. Capacity and goodput are with the generator's processor time given
-back; its share, that of other programs, and how late it sent (*lag*, 99 %) are said. Memory is looked at again
+back; its share, that of other programs, and how late it sent (*lag*, 99 %; *held* by
+the server's window for requests) are said. Memory is looked at again
 {after:g} s later.
 
 """

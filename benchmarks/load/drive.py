@@ -50,6 +50,10 @@ class _Wires:
     def received(self) -> int:
         return sum(each.received for each in self._all)
 
+    @property
+    def held(self) -> int:
+        return sum(each.held for each in self._all)
+
     def close(self) -> None:
         for each in self._all:
             each.close()
@@ -178,6 +182,7 @@ def open_loop(plan: Plan) -> Outcome:
         lag=percentile(lags, 0.99),
         unanswered=sum(each >= plan.warm for each in meant.values()),
         received=wires.received,
+        held=wires.held,
         server_cpu=spent.server,
         generator_cpu=spent.own,
         others=spent.others,

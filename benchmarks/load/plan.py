@@ -38,7 +38,8 @@ class Outcome:
 
     latencies: by gRPC status; in an open loop from when a call was meant to be sent. lag: the 99th percentile of how
     late calls were sent. others: processor time of everything but server and generator. retry: calls that ended with
-    RetryInfo. unanswered: calls without an end. received: bytes of answers.
+    RetryInfo. unanswered: calls without an end. received: bytes of answers. held: calls that were sent later because the
+    server's window for requests was full.
     """
 
     seconds: float
@@ -50,6 +51,7 @@ class Outcome:
     others: float = 0.0
     unanswered: int = 0
     received: int = 0
+    held: int = 0
 
     @property
     def done(self) -> int:
@@ -104,4 +106,5 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
         others=max(0.0, outcomes[0].others - sum(each.generator_cpu for each in outcomes[1:])),
         unanswered=sum(each.unanswered for each in outcomes),
         received=sum(each.received for each in outcomes),
+        held=sum(each.held for each in outcomes),
     )

@@ -63,6 +63,7 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.received = 0
+        self.held = 0  # calls that the server's window kept back
         self._headers = _request_headers(target, method, timeout)
         self._next = 1
         self._window = 65_535
@@ -90,6 +91,7 @@ class Connection:
         self._open.add(stream)
         if self._waiting or len(framed) > self._window:
             self._waiting.append((stream, framed))
+            self.held += 1
         else:
             self._put(stream, framed)
         self.flush()

@@ -38,8 +38,8 @@ class Outcome:
 
     latencies: by gRPC status; in an open loop from when a call was meant to be sent. lag: the 99th percentile of how
     late calls were sent. others: processor time of everything but server and generator. retry: calls that ended with
-    RetryInfo. unanswered: calls without an end. received: bytes of answers. held: calls that were sent later because the
-    server's window for requests was full.
+    RetryInfo. unanswered: calls without an end. received: bytes of answers. held: calls sent later because the server's
+    window for requests was full.
     """
 
     seconds: float

@@ -50,9 +50,12 @@ def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer
     assert card.generation is not None
     steps = unrolled.tokens.shape[1]
     labels = dict(row.labels)
+    prompt = row.tensors.get(card.generation.prompt_tensor, ())
     for labelled in card.description.label_sets:
         if labelled.kind == attention_pb2.LABEL_KIND_OUTPUT_STEPS:
             labels[labelled.name] = Labels(labelled.name, labelled.kind, steps)
+        elif labelled.kind == attention_pb2.LABEL_KIND_INPUT_STEPS:
+            labels[labelled.name] = Labels(labelled.name, labelled.kind, len(prompt) + steps)
     written = Row(row.tensors, row.sizes, labels)
     outputs = {}
     for output in card.description.outputs:

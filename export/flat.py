@@ -1,7 +1,8 @@
 """Models as the exporter wants them: tensors by place in, a tuple of tensors out."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
@@ -32,34 +33,34 @@ class OnePass(nn.Module):
         return (*outputs, *pick(answer.maps, self._maps, "map"), *edges)
 
 
-class EncodeAndStep(nn.Module):
-    """A generating model's two parts side by side: what either takes are inputs of its own.
+@dataclass(frozen=True)
+class Part:
+    """One part of a generating model: from its inputs by name to its outputs, in order."""
+
+    run: Callable[[Mapping[str, Tensor]], list[Tensor]]
+    inputs: tuple[str, ...]
+
+
+class SideBySide(nn.Module):
+    """The parts of a generating model side by side: what each takes are inputs of its own.
 
     So the parts have nothing in common but their weights, and can be cut apart again.
     """
 
-    def __init__(
-        self,
-        model: GeneratingNetwork,
-        encode_inputs: Sequence[str],
-        encoded: Sequence[str],
-        step_inputs: Sequence[str],
-        states: Sequence[str],
-        maps: Sequence[str],
-    ) -> None:
+    def __init__(self, model: GeneratingNetwork, parts: Sequence[Part]) -> None:
         super().__init__()
         self.model = model
-        self._encode_inputs, self._encoded = tuple(encode_inputs), tuple(encoded)
-        self._step_inputs, self._states, self._maps = tuple(step_inputs), tuple(states), tuple(maps)
+        self._parts = tuple(parts)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Take the inputs of `encode`, the token, and the other inputs of `step`."""
-        count = len(self._encode_inputs)
-        encoded = self.model.encode(**dict(zip(self._encode_inputs, tensors[:count], strict=True)))
-        answer = self.model.step(tensors[count], **dict(zip(self._step_inputs, tensors[count + 1 :], strict=True)))
-        states = pick(answer.states, self._states, "state")
-        maps = pick(answer.maps, self._maps, "map")
-        return (*pick(encoded, self._encoded, "result of encode"), answer.scores, *states, *maps)
+        """Take the inputs of one part after those of the other; give their outputs in the same order."""
+        outputs: list[Tensor] = []
+        first = 0
+        for part in self._parts:
+            own = tensors[first : first + len(part.inputs)]
+            outputs += part.run(dict(zip(part.inputs, own, strict=True)))
+            first += len(own)
+        return tuple(outputs)
 
 
 def pick(tensors: Mapping[str, Tensor], names: Sequence[str], kind: str) -> list[Tensor]:

@@ -223,7 +223,7 @@ def _label_axis(card: Card, name: str) -> AxisSize:
         return 1
     if labels.names:
         return len(labels.names)
-    if labels.kind == attention_pb2.LABEL_KIND_OUTPUT_STEPS:
+    if labels.kind in (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS):
         return STEP
     for tensor in input_tensors(card):
         for dimension in tensor.description.dimensions:

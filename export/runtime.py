@@ -56,17 +56,22 @@ class RunningGraph:
 
 
 class RunningParts:
-    """The two graphs of a generating model."""
+    """The graphs of a generating model."""
 
     def __init__(self, graphs: Sequence[Graph], card: Card) -> None:
         assert card.generation is not None
         running = {graph.name: RunningGraph(graph) for graph in graphs}
         self._encoder = running.get(card.generation.encoder)
+        self._prefill = running.get(card.generation.prefill)
         self._step = running[card.generation.step]
 
     def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run the encoder, where there is one."""
         return self._encoder.run(tensors) if self._encoder else {}
+
+    def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Read many tokens, where there is a graph that does."""
+        return self._prefill.run(tensors) if self._prefill else {}
 
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run one step."""

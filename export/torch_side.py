@@ -12,7 +12,7 @@ from export.errors import ExportError
 from export.flat import accepted, pick
 from export.interface import check_rank, edge_indices, map_keys, map_port, output_ports
 from models.cards.card import Card
-from models.network import GeneratingNetwork, Network, StepAnswer
+from models.network import GeneratingNetwork, Network, PromptedNetwork, StepAnswer
 
 
 def for_export(model: Network) -> Network:
@@ -57,6 +57,17 @@ class TorchParts:
         with torch.no_grad():
             found = self.model.encode(**to_torch({name: tensors[name] for name in taken}))
         return {name: tensor.numpy() for name, tensor in found.items()}
+
+    def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """What is kept of many tokens."""
+        if not isinstance(self.model, PromptedNetwork):
+            raise ExportError("a card with a prompt belongs to a PromptedNetwork")
+        token, position = self.generation.token_input, self.generation.positions_input
+        given = to_torch({name: tensors[name] for name in (token, position)})
+        with torch.no_grad():
+            found = self.model.prefill(given[token], given[position])
+        states = [each.output for each in self.generation.states]
+        return _arrays(states, pick(found, states, "state"))
 
     def step(self, tensors: Mapping[str, Array], *, maps: Collection[str] | None = None) -> dict[str, Array]:
         """Scores, states and maps of one step, by the names that the graph has for them.

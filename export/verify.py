@@ -112,6 +112,8 @@ class _Generating:
         maps = {each.name for each in self._card.description.maps}
         for name, array in served.encoded.items():
             self._comparison.arrays(name, array, padded.encoded[name], case, is_map=name in maps)
+        for name, array in served.read.items():
+            self._comparison.arrays(name, array, padded.read[name], f"the prompts of {case}")
         for name, steps in served.states.items():
             for step, array in enumerate(steps):
                 self._comparison.arrays(name, array, padded.states[name][step], f"step {step} of {case}")

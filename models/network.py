@@ -27,7 +27,7 @@ class StepAnswer:
     """What one step of a generating model returns.
 
     scores: [batch, token], before softmax. states: by the `output` names of the card's generation.
-    maps: [batch, head, key(, feature)], without query axis.
+    maps: [batch, head, key(, feature)], without query axis. Of a state that grows, the new entry alone.
     """
 
     scores: Tensor
@@ -61,3 +61,19 @@ class GeneratingNetwork(Network):
     @abstractmethod
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         """One step: `token` [batch] int64, and by name the states, what `encode` gave, and input masks."""
+
+
+class PromptedNetwork(GeneratingNetwork):
+    """A model that continues a prompt: there is nothing to encode, the prompt is read by what puts out the rest.
+
+    What goes in: a begin token, the prompt, and what was put out so far.
+    """
+
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        return {}
+
+    @abstractmethod
+    def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
+        """Read many tokens at once, and their places, both [batch, token] int64: what is kept of them, by the `output`
+        names of the states, an entry a token.
+        """

@@ -14,7 +14,7 @@ from bundle.text import read_tokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Instance, TensorValue
 from bundle.wire import input_path
-from limelight.v1 import model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 
 
 class Preprocessor:
@@ -45,6 +45,9 @@ class Preprocessor:
         steps = {each.input: each.steps for each in bundle.preprocessing}
         for name in steps.keys() - {each.name for each in bundle.description.inputs}:
             raise BundleError(f"there is preprocessing of the input {name!r}, which the model does not have")
+        # Of input steps, the prompt is only a part: whoever runs the model knows the rest.
+        grown = attention_pb2.LABEL_KIND_INPUT_STEPS
+        known = [each for each in bundle.description.label_sets if each.kind != grown]
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
         self._tensors = tuple(tensors.values())
         self._inputs = {
@@ -52,7 +55,7 @@ class Preprocessor:
                 Setting(
                     each,
                     {tensor.name: tensors[tensor.name] for tensor in each.tensors},
-                    [labels for labels in bundle.description.label_sets if labels.input == each.name],
+                    [labels for labels in known if labels.input == each.name],
                     bundle.description.limits,
                     tokenizers,
                 ),

@@ -141,8 +141,13 @@ class TextInput(Input):
         return f"{self.prefix}_ids"
 
     @property
+    def mask(self) -> str:
+        """The tensor that is true at real places."""
+        return f"{self.prefix}_mask"
+
+    @property
     def tensors(self) -> Sequence[TensorSpec]:
-        return [self.tokenizer.ids(self.tensor, f"{self.prefix}_mask", {self.dimension: self.max_tokens})]
+        return [self.tokenizer.ids(self.tensor, self.mask, {self.dimension: self.max_tokens})]
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:

@@ -12,6 +12,7 @@ LabelKind = Literal[
     "grid",
     "nodes",
     "output_steps",
+    "input_steps",
     "hops",
     "classes",
     "representations",
@@ -68,6 +69,16 @@ def one(name: str) -> LabelSet:
 def output_steps(name: str = "output") -> LabelSet:
     """The tokens that a model puts out."""
     return LabelSet(name=name, kind="output_steps")
+
+
+def input_steps(name: str = "input", *, prompt: LabelSet | None = None) -> LabelSet:
+    """The tokens that go into a model which puts out others: a begin token, those of the prompt, those put out before.
+
+    prompt: the tokens of the input that is the prompt.
+    """
+    if prompt is None:
+        return LabelSet(name=name, kind="input_steps")
+    return LabelSet(name=name, kind="input_steps", input=prompt.input, tensor=prompt.tensor, dimension=prompt.dimension)
 
 
 def numbered(name: str, kind: LabelKind, what: str, count: int) -> LabelSet:

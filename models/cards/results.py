@@ -8,7 +8,7 @@ from typing import Literal
 from bundle.v1 import bundle_pb2
 from limelight.enums import number_of
 from limelight.v1 import model_pb2, values_pb2
-from models.cards.inputs import Tokenizer
+from models.cards.inputs import TextInput, Tokenizer
 from models.cards.labels import LabelSet
 
 
@@ -116,11 +116,27 @@ class Numbers(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What a decoder takes as `input` and gives back as `output`; the encoder's `start` comes first."""
+    """What a decoder takes as `input` and gives back as `output`; the encoder's `start` comes first.
+
+    cache: instead of a start, heads and size of what is kept of each token: `input` is [batch, head, token, size],
+    `output` the newest token's own [batch, head, 1, size].
+    """
 
     input: str
     output: str
-    start: str
+    start: str = ""
+    cache: tuple[int, int] | None = None
+
+    def describe(self) -> bundle_pb2.State:
+        """As a bundle has it."""
+        if self.cache is None:
+            return bundle_pb2.State(input=self.input, output=self.output, encoder_output=self.start)
+        heads, size = self.cache
+        axes = [model_pb2.Dimension(name="head", size=heads), model_pb2.Dimension(name="entry")]
+        zeros = model_pb2.TensorDescription(
+            data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=[*axes, model_pb2.Dimension(name="size", size=size)]
+        )
+        return bundle_pb2.State(input=self.input, output=self.output, zeros=zeros, growing_axis=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +144,8 @@ class Written(Result):
     """Tokens put out one by one: their scores, what goes from step to step, and where it begins and ends.
 
     steps: the label set of what is put out. target, target_tensor: the optional input that forces the output, and its
-    tensor.
+    tensor. position: what the decoder calls the place of the token that it takes, where it wants to know. prompt: the
+    input that goes in before anything is put out, read at once; a decoder without one has an encoder.
     """
 
     steps: LabelSet
@@ -141,6 +158,8 @@ class Written(Result):
     target_tensor: str = "target_ids"
     name: str = "text"
     scores: str = "scores"
+    position: str = ""
+    prompt: TextInput | None = None
 
     @property
     def task(self) -> model_pb2.Task:
@@ -178,19 +197,19 @@ class Written(Result):
 
     def generation(self) -> bundle_pb2.Generation:
         """How it is done step by step, as a bundle has it."""
-        states = [
-            bundle_pb2.State(input=each.input, output=each.output, encoder_output=each.start, batch_axis=0)
-            for each in self.states
-        ]
         return bundle_pb2.Generation(
-            encoder="encoder",
+            encoder="" if self.prompt else "encoder",
+            prefill="prefill" if self.prompt else "",
             step="step",
             token_input="token",
             scores_output=self.scores,
-            states=states,
+            states=[each.describe() for each in self.states],
             begin_token=self.begin,
             end_token=self.end,
             tokenizer=self.tokenizer.file,
             max_new_tokens=self.max_new_tokens,
             target_tensor=self.target_tensor,
+            positions_input=self.position,
+            lengths_input=self.position,
+            prompt_tensor=self.prompt.tensor if self.prompt else "",
         )

@@ -62,6 +62,11 @@ def pieces(texts: Iterable[str], *, vocabulary: int, output: bool) -> str:
     return _ending(tokenizer) if output else _plain(tokenizer)
 
 
+def reading(tokenizer: str) -> str:
+    """The same tokenizer for what somebody writes: no string stands for a special token."""
+    return _write({**json.loads(tokenizer), "added_tokens": []})
+
+
 def size(tokenizer: str) -> int:
     """Number of token ids."""
     return int(Tokenizer.from_str(tokenizer).get_vocab_size())

@@ -13,6 +13,7 @@ from models.cards.results import Written
 from models.data import tokenizers
 from models.data.dataset import Example
 from models.network import Answer, GeneratingNetwork, Network
+from models.tasks.stepping import Stepping
 from models.tasks.task import Batch, HeldOut, Task
 
 
@@ -65,16 +66,12 @@ def greedy(network: GeneratingNetwork, written: Written, tensors: Mapping[str, T
     tensors: inputs and masks, batch first; the target is not read.
     """
     inputs = {name: tensor for name, tensor in tensors.items() if name != written.target_tensor}
-    encoded = dict(network.encode(**inputs))
-    states = {state.input: encoded[state.start] for state in written.states}
-    batch = next(iter(inputs.values())).shape[0]
-    token = torch.full((batch,), written.begin)
-    ended = torch.zeros(batch, dtype=torch.bool)
+    stepping = Stepping(network, written, inputs)
+    ended = torch.zeros(len(stepping.token), dtype=torch.bool)
     steps: list[Tensor] = []
     while len(steps) < written.max_new_tokens and not ended.all():
-        answer = network.step(token, **{**inputs, **encoded, **states})
-        states = {state.input: answer.states[state.output] for state in written.states}
-        token = answer.scores.argmax(-1)
+        token = stepping.step().scores.argmax(-1)
+        stepping.token = token
         steps.append(token)
         ended |= token == written.end
     return [until(row, written.end) for row in torch.stack(steps, 1).tolist()]

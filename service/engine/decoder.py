@@ -108,7 +108,7 @@ class Decoder:
             encoded = dict(zip(fetched, self._encoder.run(fetched, feeds, wide=wide), strict=True))
         arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
         arrays |= {name: encoded[output] for name, output in self._initial.items()}
-        arrays |= self._read_prompts(jobs, arrays, wide=wide)
+        arrays |= self._read_prompts(jobs, wide=wide)
         sizes = self._observed(arrays)
         return arrays, [self._begun(job, place, encoded, sizes) for place, job in enumerate(jobs)]
 
@@ -128,7 +128,7 @@ class Decoder:
             return SingleSearch(sampler(settings, job.seed), ending)
         return SingleSearch(greedy, ending)
 
-    def _read_prompts(self, jobs: Sequence[Job], arrays: Mapping[str, Array], *, wide: bool) -> dict[str, Array]:
+    def _read_prompts(self, jobs: Sequence[Job], *, wide: bool) -> dict[str, Array]:
         """Fill the caches with all of each prompt but its last token; shorter ones are padded, and padding comes after
         whatever looks back.
         """
@@ -141,7 +141,7 @@ class Decoder:
             prompt = self._prompt(job)
             row[1 : len(prompt)] = prompt[:-1]
         positions = np.broadcast_to(np.arange(longest), tokens.shape)
-        given = {**arrays, generation.token_input: tokens, generation.positions_input: positions}
+        given = {generation.token_input: tokens, generation.positions_input: positions}
         outputs = [each.output for each in generation.states]
         read = self._prefill.run(outputs, {name: given[name] for name in self._prefill.inputs}, wide=wide)
         return {each.input: array for each, array in zip(generation.states, read, strict=True)}

@@ -212,6 +212,8 @@ def check_states(
             raise BundleError(f"the state {each.input!r} grows: it begins as zeros, and generation has a lengths_input")
         if prefill and not (each.HasField("growing_axis") and each.output in prefill.outputs):
             raise BundleError(f"the state {each.input!r} does not grow, or {prefill.name} does not begin it")
+    if prefill and set(prefill.inputs) - {generation.token_input, generation.positions_input}:
+        raise BundleError(f"the graph {prefill.name} takes more than tokens and their places")
     if bool(prefill) != bool(generation.prompt_tensor):
         raise BundleError("generation has a prefill graph, or a prompt, but not both")
     for name in filter(None, (generation.positions_input, generation.lengths_input)):

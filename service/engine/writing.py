@@ -76,16 +76,13 @@ class Writer:
         found = {}
         for each in self._input_sets:
             ids = row.tensors[each.tensor].tolist() if each.tensor else []
-            known = next((one for one in row.labels.values() if ids and list(one.ids) == ids), None)
-            texts = map(self._detokenizer.token, ids) if known is None else known.texts
-            special = list(map(self._special, ids)) if known is None else known.special or [False] * len(ids)
             found[each.name] = Labels(
                 each.name,
                 attention_pb2.LABEL_KIND_INPUT_STEPS,
                 1 + len(ids),
-                [self._detokenizer.token(self._begin), *texts],
+                [self._detokenizer.token(each) for each in (self._begin, *ids)],
                 ids=[self._begin, *ids],
-                special=[True, *special],
+                special=[self._special(each) for each in (self._begin, *ids)],
             )
         return found
 

@@ -24,10 +24,16 @@ from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
 from tests.export import tiny
-from tests.export.test_export_zoo import a_bahdanau, a_gat, a_han, a_vit
+from tests.export.test_export_zoo import a_bahdanau, a_gat, a_gpt, a_han, a_vit
 from tests.service.serving import serving
 
-MODELS: dict[str, Callable[[], TrainedModel]] = {"han": a_han, "bahdanau": a_bahdanau, "gat": a_gat, "vit": a_vit}
+MODELS: dict[str, Callable[[], TrainedModel]] = {
+    "han": a_han,
+    "bahdanau": a_bahdanau,
+    "gpt": a_gpt,
+    "gat": a_gat,
+    "vit": a_vit,
+}
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "han": documents.map(lambda text: {"document": Text(text)}),
     "bahdanau": sentences.map(lambda text: {"text": Text(text)}),
+    "gpt": sentences.map(lambda text: {"text": Text(text)}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
 }
@@ -223,15 +230,53 @@ def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:
     assert forced["decoder.cross"].weights.shape[2] == 3
 
 
-def test_a_stream_tells_what_the_whole_answer_tells(served: Served) -> None:
-    whole = served.client.attend("bahdanau", {"text": "a dog ran"})
-    events = list(
-        served.client.generate("bahdanau", {"text": "a dog ran"}, attention=limelight.Attention(maps=["decoder.cross"]))
-    )
+@pytest.mark.parametrize(("name", "map_name"), [("bahdanau", "decoder.cross"), ("gpt", "decoder.1.self")])
+def test_a_stream_tells_what_the_whole_answer_tells(name: str, map_name: str, served: Served) -> None:
+    whole = served.client.attend(name, {"text": "a dog ran"})
+    events = list(served.client.generate(name, {"text": "a dog ran"}, attention=limelight.Attention(maps=[map_name])))
     tokens = [event for event in events if isinstance(event, limelight.GeneratedToken)]
-    rows = np.concatenate([token.maps[0].weights for token in tokens], axis=1)
-    np.testing.assert_allclose(rows, whole["decoder.cross"].weights, atol=1e-5)
+    for place, token in enumerate(tokens):
+        (row,) = token.maps
+        assert row.key.labels == whole[map_name].key.labels[: len(row.key)]
+        expected = whole[map_name].weights[:, place : place + 1]
+        np.testing.assert_allclose(row.weights, expected[:, :, : len(row.key)], atol=1e-5)
+        assert not expected[:, :, len(row.key) :].any()
     assert "".join(token.delta for token in tokens) == whole.prediction.text == events[-1].text
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "gpt"])
+def test_generations_that_join_others_midway_are_those_that_they_are_alone(name: str, served: Served) -> None:
+    """Prompts of all lengths, one stream after another begun while the others go on."""
+    texts = [" ".join(tiny.WORDS[place : place + 1 + 2 * place]) for place in range(5)]
+    alone = [served.client.attend(name, {"text": text}) for text in texts]
+    begun: list[Iterator[limelight.GenerationEvent]] = []
+    events: list[list[limelight.GenerationEvent]] = []
+    for text in texts:
+        begun.append(iter(served.client.generate(name, {"text": text}, attention=limelight.Attention())))
+        events.append([])
+        for told, stream in zip(events, begun, strict=True):
+            told += [event for event in [next(stream, None)] if event is not None]
+    for told, stream, expected in zip(events, begun, alone, strict=True):
+        told += stream
+        end = told[-1]
+        assert isinstance(end, limelight.GenerationEnd)
+        assert end.sequences[0].token_ids == expected.prediction.sequences[0].token_ids
+        tokens = [event for event in told if isinstance(event, limelight.GeneratedToken)]
+        for place, token in enumerate(tokens):
+            for row in token.maps:
+                whole = expected[row.name].weights[:, place : place + 1, : len(row.key)]
+                np.testing.assert_allclose(row.weights, whole, atol=1e-5)
+
+
+def test_the_keys_of_a_step_are_what_went_in(served: Served) -> None:
+    answer = served.client.attend("gpt", {"text": "a dog ran"})
+    own = answer["decoder.0.self"]
+    assert (own.query.kind, own.key.kind) == ("output_steps", "input_steps")
+    assert list(own.key.labels[1:]) == ["a", "dog", "ran", *own.query.labels[:-1]]
+    assert own.key.special[0] and own.key.ids[0] == 2
+    assert np.array_equal(own.key.ids[4:], own.query.ids[:-1])
+    for place in range(len(own.query)):
+        assert not own.weights[:, place, 4 + place :].any(), "nothing looks ahead"
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

@@ -111,15 +111,17 @@ def test_a_generating_model_puts_out_its_samples_step_by_step(exported: Exported
         tensors = {name: array[np.newaxis] for name, array in sample.tensors.items()}
         encoded = run(folder, "encoder", tensors)
         fed = {**tensors, **encoded, "state": encoded["start"], "total": np.zeros((1, tiny.SIZE), np.float32)}
-        fed["cache"] = np.zeros((1, 0, tiny.SIZE), np.float32)
+        cache = np.full((1, tiny.MAX_STEPS + 3, tiny.SIZE), 7.0, np.float32)  # what was not written says nothing
         token, scores, cross = generation.begin_token, [], []
-        for expected in sample.token_ids:
+        for place, expected in enumerate(sample.token_ids):
+            fed |= {"place": np.array([place]), "cache": cache}
             answer = run(folder, "step", {**fed, "token": np.array([token])})
+            cache[:, place] = answer["next_cache"][:, 0]
             token = int(answer["scores"].argmax())
             assert token == expected
             scores.append(answer["scores"][0])
             cross.append(answer["decoder.cross"][0])
-            fed |= {"state": answer["next_state"], "total": answer["next_total"], "cache": answer["next_cache"]}
+            fed |= {"state": answer["next_state"], "total": answer["next_total"]}
         assert token == generation.end_token or len(scores) == tiny.MAX_STEPS
         assert not tolerances.difference("scores", np.stack(scores), sample.outputs["scores"], is_map=False)
         own, weights = sample.maps["decoder.self"].weights, sample.maps["decoder.cross"].weights
@@ -132,7 +134,7 @@ def test_the_step_takes_nothing_that_it_does_not_read(exported: Exported) -> Non
     graphs = {each.name: each for each in exported("writer")[1].bundle.graphs}
     assert set(graphs["encoder"].inputs) == {"ids", "ids_mask"}
     assert set(graphs["encoder"].outputs) == {"memory", "start"}
-    assert set(graphs["step"].inputs) == {"token", "ids_mask", "memory", "state", "total", "cache"}
+    assert set(graphs["step"].inputs) == {"token", "ids_mask", "memory", "state", "total", "cache", "place"}
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,9 @@ def test_the_step_takes_nothing_that_it_does_not_read(exported: Exported) -> Non
         ("drawing", "model.onnx", "tags", ["batch", "word", 2]),
         ("writer", "encoder.onnx", "memory", ["batch", "word", 8]),
         ("writer", "step.onnx", "memory", ["batch", "word", 8]),
-        ("writer", "step.onnx", "cache", ["batch", "cache_past", 8]),
+        ("writer", "step.onnx", "cache", ["batch", "entries", 8]),
+        ("writer", "step.onnx", "next_cache", ["batch", 1, 8]),
+        ("writer", "step.onnx", "place", ["batch"]),
         ("writer", "step.onnx", "token", ["batch"]),
         ("writer", "step.onnx", "scores", ["batch", tiny.VOCABULARY]),
         ("writer", "step.onnx", "decoder.cross", ["batch", 1, "word"]),

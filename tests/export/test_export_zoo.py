@@ -18,8 +18,16 @@ from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
 from models.zoo.rnn_search import bahdanau
+from models.zoo.transformer import gpt
 from models.zoo.vision import vit
 from tests.export import tiny
+
+# A size, or how it follows from the number of steps.
+Size = int | Callable[[int], int]
+
+
+def itself(steps: int) -> int:
+    return steps
 
 
 def a_picture() -> bytes:
@@ -30,7 +38,7 @@ def a_picture() -> bytes:
 
 def trained(name: str, config: object, example: Instance) -> TrainedModel:
     """A published model, untrained."""
-    files = dict.fromkeys(("tokenizer.json", "source.json", "target.json"), tiny.tokenizer())
+    files = dict.fromkeys(("tokenizer.json", "source.json", "target.json", "prompt.json"), tiny.tokenizer())
     blueprint = Blueprint(config, ("a", "b"), files)
     network = recipe(name).build(blueprint)
     card = recipe(name).card(network, blueprint)
@@ -51,6 +59,12 @@ def a_bahdanau() -> TrainedModel:
     return trained("bahdanau", config, {"text": Text("the cat sat")})
 
 
+def a_gpt() -> TrainedModel:
+    sizes = {"d_model": 8, "layers": 2, "heads": 2, "d_hidden": 12}
+    config = gpt.GptConfig(vocabulary=tiny.VOCABULARY, begin=2, end=3, max_new_tokens=6, **sizes)
+    return trained("gpt", config, {"text": Text("the cat sat")})
+
+
 def a_vit() -> TrainedModel:
     return trained(
         "vit", vit.VitConfig(classes=2, d_model=8, layers=2, heads=2, d_hidden=12), {"image": Image(a_picture())}
@@ -68,7 +82,9 @@ def a_gat() -> TrainedModel:
     ("make", "shapes"),
     [
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
-        (a_bahdanau, {"decoder.cross": (1, -1, 3)}),  # as many queries as steps, which chance decides
+        (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides
+        # The begin token, the prompt's three words, and what was put out but for the last.
+        (a_gpt, {f"decoder.{layer}.self": (2, itself, lambda steps: 3 + steps) for layer in range(2)}),
         (a_gat, {"layer.0": (3, 7), "layer.1": (1, 7)}),  # two edges, their opposites, a loop a node
         (
             a_vit,
@@ -81,12 +97,14 @@ def a_gat() -> TrainedModel:
     ],
 )
 def test_a_published_model(
-    make: Callable[[], TrainedModel], shapes: dict[str, tuple[int, ...]], tmp_path: Path
+    make: Callable[[], TrainedModel], shapes: dict[str, tuple[Size, ...]], tmp_path: Path
 ) -> None:
     torch.manual_seed(1)
     folder = export_model(make(), tmp_path)
     sample = read_samples(folder)[0]
     found = {name: each.weights.shape for name, each in sample.maps.items()}
     steps = len(sample.token_ids)
-    assert found == {name: tuple(steps if size < 0 else size for size in shape) for name, shape in shapes.items()}
+    assert found == {
+        name: tuple(size if isinstance(size, int) else size(steps) for size in shape) for name, shape in shapes.items()
+    }
     assert all(each.absolute < 1e-5 for each in folder.bundle.parity)

@@ -135,10 +135,12 @@ class Writer(GeneratingNetwork):
         query = (embedded + tensors["state"] + tensors["total"])[:, None, None, :]
         memory = tensors["memory"].unsqueeze(1)
         seen, cross = self.look(query, memory, mask=tensors["ids_mask"][:, None, None, :])
-        cache = torch.cat([tensors["cache"], embedded.unsqueeze(1)], 1)
-        recalled, own = self.recall(query, cache.unsqueeze(1))
+        cache, position, entry = tensors["cache"], tensors["place"].unsqueeze(1), embedded.unsqueeze(1)
+        places = torch.arange(cache.shape[1])
+        whole = torch.where((places == position).unsqueeze(-1), entry, cache)
+        recalled, own = self.recall(query, whole.unsqueeze(1), mask=(places <= position)[:, None, None, :])
         state = torch.tanh(seen + recalled)[:, 0, 0]
-        states = {"next_state": state, "next_total": tensors["total"] + state, "next_cache": cache}
+        states = {"next_state": state, "next_total": tensors["total"] + state, "next_cache": entry}
         return StepAnswer(self.scores(state), states, {"decoder.cross": cross[:, :, 0], "decoder.self": own[:, 0, 0]})
 
     def forward(self, **tensors: Tensor) -> Answer:
@@ -186,6 +188,7 @@ def card(name: str, *, maps: dict[str, tuple[model_pb2.MapDescription, tuple[int
         )
     if generation is not None:
         labels.append(model_pb2.LabelSetDescription(name="steps", kind=attention_pb2.LABEL_KIND_OUTPUT_STEPS))
+        labels.append(model_pb2.LabelSetDescription(name="put_in", kind=attention_pb2.LABEL_KIND_INPUT_STEPS))
     steps = [bundle_pb2.PreprocessingStep(tokenize=bundle_pb2.Tokenize(tokenizer="words.json", tensor="ids"))]
     if sentences:
         steps.insert(0, bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences()))
@@ -264,7 +267,7 @@ def writer_card() -> Card:
         outputs={"scores": {"step": 0, "token": VOCABULARY}},
         maps={
             "decoder.cross": (a_map("steps", "words"), (BATCH, HEAD, QUERY, KEY)),
-            "decoder.self": (a_map("steps", "steps"), (BATCH, QUERY, KEY)),
+            "decoder.self": (a_map("steps", "put_in"), (BATCH, QUERY, KEY)),
         },
         generation=bundle_pb2.Generation(
             encoder="encoder",
@@ -276,6 +279,7 @@ def writer_card() -> Card:
                 bundle_pb2.State(input="total", output="next_total", zeros=zeros(feature=SIZE)),
                 bundle_pb2.State(input="cache", output="next_cache", zeros=zeros(past=0, feature=SIZE), growing_axis=1),
             ],
+            lengths_input="place",
             begin_token=BEGIN,
             end_token=END,
             tokenizer="words.json",

@@ -9,6 +9,7 @@ from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
+from models.zoo.transformer.gpt import GptConfig
 from models.zoo.vision.vit import VitConfig
 
 VOCABULARY = 20
@@ -25,14 +26,22 @@ BAHDANAU = BahdanauConfig(
     d_maxout=4,
     max_new_tokens=8,
 )
+GPT = GptConfig(
+    vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2, d_hidden=12, max_prompt=9, max_new_tokens=8
+)
 GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
+
+
+CONFIGS = {"han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "gat": GAT, "vit": VIT}
+# What the tensors are called that a generating model reads.
+PREFIX = {"bahdanau": "source", "gpt": "prompt"}
 
 
 def make(name: str) -> Network:
     """A model in evaluation mode, its weights drawn from seed 0 (and larger than usual, so that differences show)."""
     torch.manual_seed(0)
-    config = {"han": HAN, "bahdanau": BAHDANAU, "gat": GAT, "vit": VIT}[name.split("-")[0]]
+    config = CONFIGS[name.split("-")[0]]
     made = recipe(name).build(Blueprint(config, ("a", "b", "c"), {}))
     with torch.no_grad():
         for parameter in made.parameters():

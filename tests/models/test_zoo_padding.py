@@ -44,6 +44,21 @@ def test_a_text_is_answered_the_same_in_any_company(name: str, sources: list[int
 
 
 @quick
+@given(prompts=st.lists(lengths, min_size=1, max_size=4), target=lengths, extra=st.integers(0, 2))
+def test_a_prompt_is_continued_the_same_in_any_company(prompts: list[int], target: int, extra: int) -> None:
+    model = small.make("gpt")
+    ids = [small.text(length, seed) for seed, length in enumerate(prompts)]
+    targets = torch.stack([small.text(target, seed) for seed in range(len(prompts))])
+    stacked = small.stack(ids, extra)
+    batched = model(prompt_ids=stacked, prompt_mask=stacked != 0, target_ids=targets)
+    for row, each in enumerate(ids):
+        alone = model(prompt_ids=each[None], prompt_mask=each[None] != 0, target_ids=targets[row : row + 1])
+        small.same(alone, batched, row)
+    for weights in batched.maps.values():
+        assert torch.allclose(weights.sum(3), torch.ones(()).double(), atol=1e-12)
+
+
+@quick
 @given(count=st.integers(1, 5))
 def test_an_image_is_answered_the_same_in_any_company(count: int) -> None:
     model = small.make("vit")

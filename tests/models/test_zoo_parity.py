@@ -4,15 +4,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
 from models.blocks.transformer import EncoderLayer
+from models.cards.card import Card
 from models.data import tokenizers
+from models.network import GeneratingNetwork, Network
 from models.tasks.generate import greedy
+from models.tasks.stepping import Stepping
 from models.training.recipe import Blueprint
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
+from models.zoo.transformer.gpt import Block, Gpt
 from tests.models import small
 
 
@@ -36,6 +41,17 @@ def test_turning_round_by_hand() -> None:
     assert turning(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
+def torchs(attention: MultiHead) -> dict[str, Tensor]:
+    """The weights of a multi-head attention as torch's own has them."""
+    maps = (attention.query_map, attention.key_map, attention.value_map)
+    return {
+        "in_proj_weight": torch.cat([each.weight for each in maps]),
+        "in_proj_bias": torch.cat([each.bias for each in maps]),
+        "out_proj.weight": attention.merge.weight,
+        "out_proj.bias": attention.merge.bias,
+    }
+
+
 def blocks() -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
     """A layer of ours and one of torch's, with the same weights."""
     torch.manual_seed(2)
@@ -44,17 +60,7 @@ def blocks() -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
     theirs = nn.TransformerEncoderLayer(
         d, heads, small.VIT.d_hidden, activation=nn.functional.gelu, batch_first=True, norm_first=True
     ).eval()
-    attention = ours.attention
-    theirs.self_attn.load_state_dict(
-        {
-            "in_proj_weight": torch.cat(
-                [m.weight for m in (attention.query_map, attention.key_map, attention.value_map)]
-            ),
-            "in_proj_bias": torch.cat([m.bias for m in (attention.query_map, attention.key_map, attention.value_map)]),
-            "out_proj.weight": attention.merge.weight,
-            "out_proj.bias": attention.merge.bias,
-        }
-    )
+    theirs.self_attn.load_state_dict(torchs(ours.attention))
     pairs = ((theirs.norm1, ours.attention_norm), (theirs.norm2, ours.hidden_norm))
     for layer, own in (*pairs, (theirs.linear1, ours.hidden[0]), (theirs.linear2, ours.hidden[2])):
         layer.load_state_dict(own.state_dict())
@@ -82,6 +88,57 @@ def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     assert not torch.allclose(ours(features)[1].weights, weights_of(theirs, features), atol=1e-3)
 
 
+def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
+    model = small.make("gpt")
+    assert isinstance(model, Gpt)
+    prompt, target = small.text(5, 1)[None], small.text(4, 2)[None]
+    found = model(prompt_ids=prompt, prompt_mask=prompt != 0, target_ids=target)
+    ids = torch.cat([torch.tensor([[small.GPT.begin]]), prompt, target[:, :-1]], 1)
+    features = model.tokens(ids) + model.places.weight[: ids.shape[1]]
+    causal = nn.Transformer.generate_square_subsequent_mask(ids.shape[1], dtype=torch.float64)
+    for number, layer in enumerate(model.layers):
+        assert isinstance(layer, Block)
+        theirs = nn.TransformerEncoderLayer(
+            small.GPT.d_model, small.GPT.heads, small.GPT.d_hidden,
+            activation=nn.functional.gelu, batch_first=True, norm_first=True, dropout=0.0,
+        ).double()  # fmt: skip
+        theirs.self_attn.load_state_dict(torchs(layer.attention.attention))
+        pairs = ((theirs.norm1, layer.attention_norm), (theirs.norm2, layer.hidden_norm))
+        for torchs_own, own in (*pairs, (theirs.linear1, layer.hidden[0]), (theirs.linear2, layer.hidden[2])):
+            torchs_own.load_state_dict(own.state_dict())
+        normed = theirs.norm1(features)
+        _, weights = theirs.self_attn(normed, normed, normed, attn_mask=causal, average_attn_weights=False)
+        # The prompt's last token, and those of the target but for its last, are each where the next is put out.
+        assert torch.allclose(found.maps[f"decoder.{number}.self"], weights[:, :, 5:], atol=1e-12)
+        features = theirs(features, src_mask=causal)
+    scores = model.norm(features[:, 5:]) @ model.tokens.weight.T
+    assert torch.allclose(found.outputs["scores"], scores, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["gpt"])
+def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> None:
+    """Prompts of different lengths share the steps, and what stands in a cache past a row's own says nothing."""
+    model = small.make(name)
+    assert isinstance(model, GeneratingNetwork)
+    written = card_of(name, model).written
+    assert written is not None
+    ids, target = small.stack([small.text(length, length) for length in (2, 7, 4)], 1), small.text(4, 9)
+    tensors = {f"{small.PREFIX[name]}_ids": ids, f"{small.PREFIX[name]}_mask": ids != 0}
+    forced = model(**tensors, target_ids=target.expand(3, -1))
+    stepping = Stepping(model, written, tensors)
+    for state in stepping.states.values():
+        state[:, :, 8:] = 7.0
+    for step in range(4):
+        answer = stepping.step()
+        assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
+        for name_, row in answer.maps.items():
+            whole = forced.maps[name_][:, :, step]
+            keys = min(row.shape[-1], whole.shape[-1])
+            assert torch.allclose(row[..., :keys], whole[..., :keys], atol=1e-10)
+            assert not row[..., keys:].any()
+        stepping.token = target[step].expand(3)
+
+
 def test_patches_are_cut_row_by_row() -> None:
     patches = cut(torch.arange(24.0).reshape(1, 1, 4, 6), 2)
     assert patches.shape == (1, 6, 4)
@@ -105,18 +162,24 @@ def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
         state, token = answer.states["next_state"], target[:, step]
 
 
-def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores() -> None:
-    model = small.make("bahdanau")
-    assert isinstance(model, Bahdanau)
+def card_of(name: str, model: Network) -> Card:
     tokenizer = tokenizers.characters(["cats"], lower=False, output=True)
-    blueprint = Blueprint(small.BAHDANAU, (), {"source.json": tokenizer, "target.json": tokenizer})
-    written = recipe("bahdanau").card(model, blueprint).written
+    files = dict.fromkeys(("source.json", "target.json", "prompt.json", "tokenizer.json"), tokenizer)
+    return recipe(name).card(model, Blueprint(small.CONFIGS[name], (), files))
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "gpt"])
+def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(name: str) -> None:
+    model = small.make(name)
+    assert isinstance(model, GeneratingNetwork)
+    written = card_of(name, model).written
     assert written is not None
+    prefix = small.PREFIX[name]
     ids = small.stack([small.text(length, length) for length in (2, 6, 4)])
-    together = greedy(model, written, {"source_ids": ids, "source_mask": ids != 0})
+    together = greedy(model, written, {f"{prefix}_ids": ids, f"{prefix}_mask": ids != 0})
     for row, tokens in zip(ids, together, strict=True):
         alone = row[row != 0][None]
-        tensors = {"source_ids": alone, "source_mask": alone != 0}
+        tensors = {f"{prefix}_ids": alone, f"{prefix}_mask": alone != 0}
         assert greedy(model, written, tensors) == [tokens]
         forced = model(**tensors, target_ids=torch.tensor([tokens]))
         assert forced.outputs["scores"].argmax(-1)[0].tolist() == list(tokens)

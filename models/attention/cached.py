@@ -1,0 +1,67 @@
+"""Self-attention of a sequence that is put out token by token: the keys and values of its tokens are kept."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.attention.context import Context
+from models.attention.masks import causal
+from models.attention.queries.multi_head import MultiHead
+from models.attention.weights import AroundAttention
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of tokens, [batch, head, token, d_model / heads]."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class CausalAttention(AroundAttention, nn.Module):
+    """Each token attends to itself and to those before it (Vaswani et al. 2017, §3.2.3).
+
+    For a score that looks at each key by itself, and weights that sum values.
+
+    Shapes: features [batch, token, d_model] -> output of the same shape, weights [batch, head, token, token].
+    """
+
+    attention: MultiHead
+
+    def __init__(self, attention: MultiHead) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Kept]:
+        """All tokens of a sequence at once, and what is kept of them. Padding may stand behind a sequence."""
+        queries, keys, values = self.attention.project(features, features, None)
+        places = torch.arange(features.shape[1], device=features.device)
+        mask = causal(places.unsqueeze(-1), places)
+        context, weights = self.attention.attention(queries, keys, values, mask)
+        return self.attention.join(context), weights, Kept(keys, values)
+
+    def step(self, features: Tensor, kept: Kept, position: Tensor) -> tuple[Tensor, Tensor, Kept]:
+        """One token, from what is kept of those before it.
+
+        The cache is neither copied nor changed: the new key's score takes its place among the scores, and its value is
+        added by itself. Places of the cache from `position` on say nothing.
+
+        Shapes: features [batch, 1, d_model], kept [batch, head, place, d_model / heads], position INT64 [batch], below
+            the number of places -> output [batch, 1, d_model], weights [batch, head, 1, place], the new token's own
+            [batch, head, 1, d_model / heads].
+        """
+        queries, key, value = self.attention.project(features, features, None)
+        inner = self.attention.attention
+        places = torch.arange(kept.keys.shape[2], device=features.device)
+        position = position[:, None, None, None]
+        new, mask = places == position, causal(position, places)
+        scores = torch.where(
+            new,
+            inner.score(queries, key, Context(query=queries, key=key)),
+            inner.score(queries, kept.keys, Context(query=queries, key=kept.keys)),
+        )
+        weights = inner.align(scores, mask, Context(query=queries, key=kept.keys, mask=mask))
+        before, own = weights * ~new, (weights * new).sum(-1, keepdim=True)
+        context = inner.combine(before, kept.values, Context()) + inner.combine(own, value, Context())
+        return self.attention.join(context), weights, Kept(key, value)

@@ -1,0 +1,1 @@
+"""Transformers that put out text token by token."""

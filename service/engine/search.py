@@ -17,7 +17,7 @@ from service.engine.types import FinishReason, GenerationSettings
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Hypothesis:
     """A sequence so far, as a chain: the last token, and the hypothesis that it continues.
 

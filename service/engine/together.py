@@ -41,6 +41,11 @@ class Generated:
     told: bool = False
 
     @property
+    def places(self) -> slice | list[int]:
+        """Its slots, as an index."""
+        return slice(self.slots[0], self.slots[0] + 1) if len(self.slots) == 1 else self.slots
+
+    @property
     def job(self) -> Job:
         return self.begun.job
 
@@ -116,13 +121,18 @@ class Together:
         log_probabilities = log_softmax(outputs[decoder.generation.scores_output])
         happened: list[RowEvent] = []
         rows = list(self.rows)
-        entries = slots.lengths + 1
+        entries = (slots.lengths + 1).tolist()
         for row in rows:
             row.company = max(row.company, len(rows))
-            row.trace.add(outputs, row.slots, int(entries[row.slots[0]]))
+            row.trace.add(outputs, row.places, entries[row.slots[0]])
         slots.write(outputs)
+        broken = set(np.flatnonzero(np.isnan(log_probabilities).any(axis=1)).tolist())
         for row in rows:
-            events = self._choose(row, log_probabilities[row.slots])
+            if not broken.isdisjoint(row.slots):
+                row.live = ()
+                happened.append((row.job, InferenceError("the model's scores are not numbers")))
+                continue
+            events = self._choose(row, log_probabilities[row.places])
             happened += [(row.job, event) for event in events]
         self._count(row for row in rows if row.live)
         self._branch()
@@ -148,9 +158,6 @@ class Together:
         return feeds
 
     def _choose(self, row: Generated, log_probabilities: Floats) -> list[Event]:
-        if np.isnan(log_probabilities).any():
-            row.live = ()
-            return [InferenceError("the model's scores are not numbers")]
         step, decoder = row.steps, self._decoder
         move = row.search.advance(row.live, log_probabilities)
         row.steps += 1

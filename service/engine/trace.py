@@ -30,15 +30,17 @@ class Trace:
     weights: list[dict[MapKey, Array]] = field(default_factory=list)
     values: list[dict[str, Array]] = field(default_factory=list)
 
-    def add(self, fetched: Mapping[str, Array], slots: Sequence[int], entries: int) -> None:
-        """Keep what a step put out in the row's slots. entries: keys there are where they are tokens put in."""
+    def add(self, fetched: Mapping[str, Array], slots: slice | Sequence[int], entries: int) -> None:
+        """Keep what a step put out in the row's slots, and nothing of other rows'. entries: keys there are where they
+        are tokens put in.
+        """
         weights = {}
         for key, bound in self.maps.items():
             labels = self.row.labels.get(bound.description.key_labels)
             keys = entries if labels is None else labels.size
-            weights[key] = canonical(fetched[bound.output][slots], bound.axes)[:, :, :, :keys]
+            weights[key] = canonical(fetched[bound.output][slots], bound.axes)[:, :, :, :keys].copy()
         self.weights.append(weights)
-        self.values.append({each.name: fetched[each.name][slots] for each in self.outputs})
+        self.values.append({each.name: fetched[each.name][slots].copy() for each in self.outputs})
 
     def step_maps(self, step: int, place: int) -> dict[MapKey, MapWeights]:
         """Give one step's weights of each map: [head, 1, key] (+ feature); place: of the hypothesis."""

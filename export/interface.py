@@ -120,14 +120,18 @@ def map_binding(card: Card, name: str, quantity: attention_pb2.Quantity, graph: 
 
 
 def map_axes(card: Card, name: str) -> tuple[bundle_pb2.Axis, ...]:
-    """Give the axes of the tensor in which a graph puts out a map; a single step has no query axis.
+    """Give the axes of the tensor in which a graph puts out a map; one of a single step has no query axis.
 
     Raises: ExportError where the card does not say.
     """
     axes = card.map_axes.get(name)
     if not axes or axes[0] not in (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_EDGE):
         raise ExportError(f"the card does not give the axes of the map {name}, batch or edge first")
-    return tuple(axis for axis in axes if not (card.generation and axis == bundle_pb2.AXIS_QUERY))
+    queries = {each.name: each.query_labels for each in card.description.maps}.get(name)
+    kinds = {each.name: each.kind for each in card.description.label_sets}
+    if card.generation is None or kinds.get(queries or "") != attention_pb2.LABEL_KIND_OUTPUT_STEPS:
+        return tuple(axes)
+    return tuple(axis for axis in axes if axis != bundle_pb2.AXIS_QUERY)
 
 
 def map_port(card: Card, description: model_pb2.MapDescription) -> Port:

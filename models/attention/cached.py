@@ -65,3 +65,28 @@ class CausalAttention(AroundAttention, nn.Module):
         before, own = weights * ~new, (weights * new).sum(-1, keepdim=True)
         context = inner.combine(before, kept.values, Context()) + inner.combine(own, value, Context())
         return self.attention.join(context), weights, Kept(key, value)
+
+
+class CrossAttention(AroundAttention, nn.Module):
+    """Tokens that are put out attend to a memory, which is projected once (Vaswani et al. 2017, §3.2.3).
+
+    Shapes: features [batch, token, d_model], kept of `read`, mask bool [batch, key]
+        -> output as features, weights [batch, head, token, key].
+    """
+
+    attention: MultiHead
+
+    def __init__(self, attention: MultiHead) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def read(self, memory: Tensor) -> Kept:
+        """Keys and values of a memory [batch, key, d_model]."""
+        heads = self.attention
+        return Kept(heads.split(heads.key_map(memory)), heads.split(heads.value_map(memory)))
+
+    def forward(self, features: Tensor, kept: Kept, mask: Tensor) -> tuple[Tensor, Tensor]:
+        heads = self.attention
+        queries = heads.split(heads.query_map(features))
+        context, weights = heads.attention(queries, kept.keys, kept.values, mask[:, None, None, :])
+        return heads.join(context), weights

@@ -18,6 +18,7 @@ MODELS = {
     "gat": "models.zoo.graph.gat:GAT",
     "gat-mean": "models.zoo.graph.gat:GAT_MEAN",
     "vit": "models.zoo.vision.vit:VIT",
+    "transformer": "models.zoo.transformer.transformer:TRANSFORMER",
     "gpt": "models.zoo.transformer.gpt:GPT",
     "mechanism": "models.testbed.recipe:recipe_of",
 }

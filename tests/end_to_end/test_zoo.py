@@ -24,13 +24,14 @@ from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
 from tests.export import tiny
-from tests.export.test_export_zoo import a_bahdanau, a_gat, a_gpt, a_han, a_vit
+from tests.export.test_export_zoo import a_bahdanau, a_gat, a_gpt, a_han, a_transformer, a_vit
 from tests.service.serving import serving
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "han": a_han,
     "bahdanau": a_bahdanau,
     "gpt": a_gpt,
+    "transformer": a_transformer,
     "gat": a_gat,
     "vit": a_vit,
 }
@@ -52,9 +53,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for name, make in MODELS.items():
         torch.manual_seed(3)
         trained[name] = make()
-        with torch.no_grad():  # larger weights than a fresh model's, so that differences show
+        # Larger weights than a fresh model's, so that differences show; norms behind each part make them larger still.
+        louder = 1.25 if name == "transformer" else 2
+        with torch.no_grad():
             for parameter in trained[name].model.parameters():
-                parameter.mul_(2)
+                parameter.mul_(louder)
         export_model(trained[name], repository)
     with serving(repository, lanes=2) as running, limelight.Client(running.server.address) as client:
         yield Served(client, trained)
@@ -87,6 +90,7 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "han": documents.map(lambda text: {"document": Text(text)}),
     "bahdanau": sentences.map(lambda text: {"text": Text(text)}),
     "gpt": sentences.map(lambda text: {"text": Text(text)}),
+    "transformer": sentences.map(lambda text: {"text": Text(text)}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
 }
@@ -230,7 +234,9 @@ def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:
     assert forced["decoder.cross"].weights.shape[2] == 3
 
 
-@pytest.mark.parametrize(("name", "map_name"), [("bahdanau", "decoder.cross"), ("gpt", "decoder.1.self")])
+@pytest.mark.parametrize(
+    ("name", "map_name"), [("bahdanau", "decoder.cross"), ("gpt", "decoder.1.self"), ("transformer", "decoder.0.self")]
+)
 def test_a_stream_tells_what_the_whole_answer_tells(name: str, map_name: str, served: Served) -> None:
     whole = served.client.attend(name, {"text": "a dog ran"})
     events = list(served.client.generate(name, {"text": "a dog ran"}, attention=limelight.Attention(maps=[map_name])))
@@ -244,7 +250,7 @@ def test_a_stream_tells_what_the_whole_answer_tells(name: str, map_name: str, se
     assert "".join(token.delta for token in tokens) == whole.prediction.text == events[-1].text
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "gpt"])
+@pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer"])
 def test_generations_that_join_others_midway_are_those_that_they_are_alone(name: str, served: Served) -> None:
     """Prompts of all lengths, one stream after another begun while the others go on."""
     texts = [" ".join(tiny.WORDS[place : place + 1 + 2 * place]) for place in range(5)]

@@ -18,7 +18,7 @@ from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
 from models.zoo.rnn_search import bahdanau
-from models.zoo.transformer import gpt
+from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
 from tests.export import tiny
 
@@ -65,6 +65,13 @@ def a_gpt() -> TrainedModel:
     return trained("gpt", config, {"text": Text("the cat sat")})
 
 
+def a_transformer() -> TrainedModel:
+    sizes = {"d_model": 8, "layers": 2, "heads": 2, "d_hidden": 12}
+    vocabularies = {"source_vocabulary": tiny.VOCABULARY, "target_vocabulary": tiny.VOCABULARY}
+    config = transformer.TransformerConfig(**vocabularies, begin=2, end=3, max_new_tokens=6, **sizes)
+    return trained("transformer", config, {"text": Text("the cat sat")})
+
+
 def a_vit() -> TrainedModel:
     return trained(
         "vit", vit.VitConfig(classes=2, d_model=8, layers=2, heads=2, d_hidden=12), {"image": Image(a_picture())}
@@ -85,6 +92,18 @@ def a_gat() -> TrainedModel:
         (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides
         # The begin token, the prompt's three words, and what was put out but for the last.
         (a_gpt, {f"decoder.{layer}.self": (2, itself, lambda steps: 3 + steps) for layer in range(2)}),
+        (
+            a_transformer,
+            {
+                f"{part}.{layer}.{kind}": (2, *shape)
+                for layer in range(2)
+                for part, kind, shape in (
+                    ("encoder", "self", (3, 3)),
+                    ("decoder", "self", (itself, itself)),
+                    ("decoder", "cross", (itself, 3)),
+                )
+            },
+        ),
         (a_gat, {"layer.0": (3, 7), "layer.1": (1, 7)}),  # two edges, their opposites, a loop a node
         (
             a_vit,

@@ -19,9 +19,15 @@ def one_thread() -> None:
 TINY = {
     "han": {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "dropout": 0.1},
     "bahdanau": {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "d_attention": 8, "d_maxout": 8},
+    "transformer": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
+    "gpt": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
     "gat": {"heads": 2, "d_head": 4, "dropout": 0.1},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
+
+
+# They read and write pairs, character by character.
+WRITING = ("bahdanau", "transformer", "gpt")
 
 
 @pytest.fixture
@@ -29,7 +35,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Presets so small that an epoch takes a moment."""
     settings = Settings(epochs=3, batch_size=8, learning_rate=0.02)
     for name, sizes in TINY.items():
-        preset = Preset(settings=settings, sizes=sizes, vocabulary=0 if name == "bahdanau" else 50)
+        preset = Preset(settings=settings, sizes=sizes, vocabulary=0 if name in WRITING else 50)
         for each in ("demo", "full"):
             monkeypatch.setitem(recipe(name).presets, each, preset)
 

@@ -10,6 +10,7 @@ from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.transformer.gpt import GptConfig
+from models.zoo.transformer.transformer import TransformerConfig
 from models.zoo.vision.vit import VitConfig
 
 VOCABULARY = 20
@@ -26,6 +27,10 @@ BAHDANAU = BahdanauConfig(
     d_maxout=4,
     max_new_tokens=8,
 )
+TRANSFORMER = TransformerConfig(
+    source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2,
+    d_hidden=12, max_new_tokens=8,
+)  # fmt: skip
 GPT = GptConfig(
     vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2, d_hidden=12, max_prompt=9, max_new_tokens=8
 )
@@ -33,9 +38,9 @@ GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
 
 
-CONFIGS = {"han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "gat": GAT, "vit": VIT}
+CONFIGS = {"han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT}
 # What the tensors are called that a generating model reads.
-PREFIX = {"bahdanau": "source", "gpt": "prompt"}
+PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source"}
 
 
 def make(name: str) -> Network:

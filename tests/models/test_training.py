@@ -32,7 +32,7 @@ def test_a_document_classifier_learns(documents: Path, tmp_path: Path) -> None:
     assert metrics[0].baseline_name == "majority class" and 0 < (metrics[0].baseline or 0) < 1
 
 
-@pytest.mark.parametrize("model", ["bahdanau", "bahdanau-last", "han-mean"])
+@pytest.mark.parametrize("model", ["bahdanau", "bahdanau-last", "transformer", "gpt", "han-mean"])
 def test_the_other_models_learn(model: str, documents: Path, pairs: Path, tmp_path: Path) -> None:
     metrics = run(
         order(model, documents if model == "han-mean" else pairs, tmp_path / "run", epochs=8, batch_size=4, patience=8)

@@ -17,7 +17,9 @@ from models.tasks.stepping import Stepping
 from models.training.recipe import Blueprint
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
+from models.zoo.transformer import transformer
 from models.zoo.transformer.gpt import Block, Gpt
+from models.zoo.transformer.transformer import Transformer
 from tests.models import small
 
 
@@ -115,7 +117,43 @@ def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
     assert torch.allclose(found.outputs["scores"], scores, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gpt"])
+def test_the_transformer_equals_torchs() -> None:
+    model = small.make("transformer")
+    assert isinstance(model, Transformer)
+    sizes = (small.TRANSFORMER.d_model, small.TRANSFORMER.heads, small.TRANSFORMER.d_hidden)
+    ids, target = small.stack([small.text(5, 1), small.text(3, 2)]), torch.stack([small.text(4, 3), small.text(4, 4)])
+    found = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
+    source = model.embed(model.source_embedding, ids, torch.arange(5))
+    put_in = torch.cat([torch.full((2, 1), small.TRANSFORMER.begin), target[:, :-1]], 1)
+    features = model.embed(model.target_embedding, put_in, torch.arange(4))
+    for layer in model.encoder:
+        assert isinstance(layer, transformer.EncoderLayer)
+        theirs = nn.TransformerEncoderLayer(*sizes, batch_first=True, dropout=0.0).double()
+        theirs.self_attn.load_state_dict(torchs(layer.attention))
+        load(theirs, layer.hidden, [layer.after_attention, layer.after_hidden])
+        source = theirs(source, src_key_padding_mask=ids == 0)
+    causal = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
+    for number, reader in enumerate(model.decoder):
+        assert isinstance(reader, transformer.DecoderLayer)
+        other = nn.TransformerDecoderLayer(*sizes, batch_first=True, dropout=0.0).double()
+        other.self_attn.load_state_dict(torchs(reader.itself.attention))
+        other.multihead_attn.load_state_dict(torchs(reader.cross.attention))
+        load(other, reader.hidden, [reader.after_itself, reader.after_cross, reader.after_hidden])
+        _, weights = other.self_attn(features, features, features, attn_mask=causal, average_attn_weights=False)
+        assert torch.allclose(found.maps[f"decoder.{number}.self"], weights, atol=1e-12)
+        features = other(features, source, tgt_mask=causal, memory_key_padding_mask=ids == 0)
+    assert torch.allclose(found.outputs["scores"], features @ model.target_embedding.weight.T, atol=1e-10)
+
+
+def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[transformer.AddAndNorm]) -> None:
+    """Give a layer of torch's the weights of ours, attention apart."""
+    pairs = [("linear1", hidden[0]), ("linear2", hidden[2])]
+    pairs += [(f"norm{number}", each.norm) for number, each in enumerate(norms, 1)]
+    for name, own in pairs:
+        theirs.get_submodule(name).load_state_dict(own.state_dict())
+
+
+@pytest.mark.parametrize("name", ["gpt", "transformer"])
 def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> None:
     """Prompts of different lengths share the steps, and what stands in a cache past a row's own says nothing."""
     model = small.make(name)
@@ -127,7 +165,7 @@ def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> 
     forced = model(**tensors, target_ids=target.expand(3, -1))
     stepping = Stepping(model, written, tensors)
     for state in stepping.states.values():
-        state[:, :, 8:] = 7.0
+        state[:, :, 7:] = 7.0
     for step in range(4):
         answer = stepping.step()
         assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
@@ -168,7 +206,7 @@ def card_of(name: str, model: Network) -> Card:
     return recipe(name).card(model, Blueprint(small.CONFIGS[name], (), files))
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "gpt"])
+@pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer"])
 def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(name: str) -> None:
     model = small.make(name)
     assert isinstance(model, GeneratingNetwork)

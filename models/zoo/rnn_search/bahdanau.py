@@ -191,8 +191,10 @@ def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[BahdanauConfig]:
-    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
+def vocabularies(dataset: Dataset, preset: Preset) -> tuple[dict[str, int], dict[str, str]]:
+    """What a config and a blueprint's files need of two vocabularies: pieces of words, or characters where the preset
+    has none.
+    """
     sources = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
     targets = tokenizers.texts_of([example.instance["target"] for example in dataset.train])
     if preset.vocabulary:
@@ -202,14 +204,14 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[BahdanauConfig]:
         source = tokenizers.characters(sources, lower=True, output=False)
         target = tokenizers.characters(targets, lower=False, output=True)
     begin, end = tokenizers.special_ids(target)
-    config = BahdanauConfig(
-        source_vocabulary=tokenizers.size(source),
-        target_vocabulary=tokenizers.size(target),
-        begin=begin,
-        end=end,
-        **preset.sizes,
-    )
-    return Blueprint(config, (), {SOURCE: source, TARGET: target})
+    sizes = {"source_vocabulary": tokenizers.size(source), "target_vocabulary": tokenizers.size(target)}
+    return {**sizes, "begin": begin, "end": end}, {SOURCE: source, TARGET: target}
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[BahdanauConfig]:
+    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
+    sizes, files = vocabularies(dataset, preset)
+    return Blueprint(BahdanauConfig(**sizes, **preset.sizes), (), files)
 
 
 PRESETS = {

@@ -1,0 +1,299 @@
+"""The Transformer (Vaswani et al. 2017, Figure 1): an encoder, and a decoder that looks at it and back at itself."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from models.attention import Attention
+from models.attention.cached import CausalAttention, CrossAttention, Kept
+from models.attention.queries.multi_head import MultiHead
+from models.attention.score import ScaledDot
+from models.attention.weights import AroundAttention
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import TextInput, Tokenizer
+from models.cards.labels import input_steps, output_steps
+from models.cards.maps import Map, map_of
+from models.cards.results import State, Written
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import dates, rows
+from models.data.dataset import Dataset
+from models.network import Answer, GeneratingNetwork, StepAnswer
+from models.tasks.generate import Generate
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+from models.zoo.rnn_search.bahdanau import SOURCE, TARGET, vocabularies
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Sizes. The paper's base model has d_model 512, 6 layers, 8 heads and d_hidden 2048.
+
+    begin, end: the token put in first, and the one that ends a sequence.
+    """
+
+    source_vocabulary: int
+    target_vocabulary: int
+    begin: int
+    end: int
+    d_model: int = 64
+    layers: int = 2
+    heads: int = 4
+    d_hidden: int = 128
+    dropout: float = 0.1
+    max_source: int = 128
+    max_new_tokens: int = 64
+    max_characters: int = 1000
+
+    def multi_head(self) -> MultiHead:
+        """Attention of this many heads."""
+        return MultiHead(attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads)
+
+
+class AddAndNorm(nn.Module):
+    """norm(x + dropout(sublayer(x))) (§3.1)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
+
+    def forward(self, features: Tensor, made: Tensor) -> Tensor:
+        added: Tensor = self.norm(features + self.dropout(made))
+        return added
+
+
+class FeedForward(nn.Sequential):
+    """W₂ max(0, W₁ x + b₁) + b₂ (eq. 2)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        inner = nn.Linear(config.d_model, config.d_hidden)
+        super().__init__(inner, nn.ReLU(), nn.Linear(config.d_hidden, config.d_model))
+
+
+class EncoderLayer(AroundAttention, nn.Module):
+    """Self-attention over the source, then the position-wise network.
+
+    Shapes: features [batch, source, d_model], mask bool [batch, source] -> the same, weights [batch, head, source,
+        source].
+    """
+
+    attention: MultiHead
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attention, self.hidden = config.multi_head(), FeedForward(config)
+        self.after_attention, self.after_hidden = AddAndNorm(config), AddAndNorm(config)
+
+    def forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        attended, weights = self.attention(features, features, mask=mask[:, None, None, :])
+        features = self.after_attention(features, attended)
+        return self.after_hidden(features, self.hidden(features)), weights
+
+
+class DecoderLayer(nn.Module):
+    """Self-attention that looks back alone, attention over the source, then the position-wise network.
+
+    Shapes: features [batch, output, d_model], memory of `CrossAttention.read`, mask bool [batch, source] -> the same,
+        weights of both.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.itself, self.cross = CausalAttention(config.multi_head()), CrossAttention(config.multi_head())
+        self.hidden = FeedForward(config)
+        self.after_itself, self.after_cross, self.after_hidden = (AddAndNorm(config) for _ in range(3))
+
+    def forward(self, features: Tensor, memory: Kept, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        attended, own, _ = self.itself(features)
+        features, cross = self.rest(self.after_itself(features, attended), memory, mask)
+        return features, own, cross
+
+    def step(
+        self, features: Tensor, kept: Kept, position: Tensor, memory: Kept, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Kept]:
+        """One token [batch, 1, d_model], from what is kept of those before it."""
+        attended, own, new = self.itself.step(features, kept, position)
+        features, cross = self.rest(self.after_itself(features, attended), memory, mask)
+        return features, own, cross, new
+
+    def rest(self, features: Tensor, memory: Kept, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """All behind the attention to itself."""
+        attended, weights = self.cross(features, memory, mask)
+        features = self.after_cross(features, attended)
+        return self.after_hidden(features, self.hidden(features)), weights
+
+
+class Transformer(GeneratingNetwork):
+    """Text -> text, with every weight of the encoder, of the decoder on itself, and between them.
+
+    Shapes: source_ids int64 [batch, source], source_mask bool of the same, target_ids int64 [batch, output] ending
+        with the end token -> scores [batch, output, token], maps `encoder.<layer>.self` [batch, head, source, source],
+        `decoder.<layer>.self` [batch, head, output, output], `decoder.<layer>.cross` [batch, head, output, source].
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding = nn.Embedding(config.source_vocabulary, config.d_model)
+        self.target_embedding = nn.Embedding(config.target_vocabulary, config.d_model)
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=config.d_model**-0.5)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+
+    def embed(self, embedding: nn.Module, token: Tensor, position: Tensor) -> Tensor:
+        """√d_model · E y + PE (§3.4, 3.5): […] -> […, d_model]."""
+        d_model = self.config.d_model
+        embedded: Tensor = self.dropout(math.sqrt(d_model) * embedding(token) + places(position, d_model))
+        return embedded
+
+    def scores(self, features: Tensor) -> Tensor:
+        """[…, d_model] -> […, token]: by the target's embeddings themselves (§3.4)."""
+        return linear(features, self.target_embedding.weight)
+
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        """The encoder's maps, and what each layer of the decoder reads of its result."""
+        ids, mask = tensors["source_ids"], tensors["source_mask"]
+        features = self.embed(self.source_embedding, ids, torch.arange(ids.shape[1], device=ids.device))
+        found: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.encoder):
+            features, found[f"encoder.{number}.self"] = layer(features, mask)
+        for number, reader in enumerate(self.decoder):
+            assert isinstance(reader, DecoderLayer)
+            memory = reader.cross.read(features)
+            found |= {f"source_keys.{number}": memory.keys, f"source_values.{number}": memory.values}
+        return found
+
+    def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
+        position, mask = tensors["position"], tensors["source_mask"]
+        features = self.embed(self.target_embedding, token, position).unsqueeze(1)
+        states: dict[str, Tensor] = {}
+        maps: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.decoder):
+            assert isinstance(layer, DecoderLayer)
+            kept = Kept(tensors[f"keys.{number}"], tensors[f"values.{number}"])
+            memory = Kept(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
+            features, own, cross, new = layer.step(features, kept, position, memory, mask)
+            states |= {f"next_keys.{number}": new.keys, f"next_values.{number}": new.values}
+            maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
+        return StepAnswer(self.scores(features[:, 0]), states, maps)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        encoded, target = self.encode(**tensors), tensors["target_ids"]
+        put_in = torch.cat([torch.full_like(target[:, :1], self.config.begin), target[:, :-1]], 1)
+        features = self.embed(self.target_embedding, put_in, torch.arange(put_in.shape[1], device=put_in.device))
+        maps = {f"encoder.{number}.self": encoded[f"encoder.{number}.self"] for number in range(len(self.encoder))}
+        for number, layer in enumerate(self.decoder):
+            memory = Kept(encoded[f"source_keys.{number}"], encoded[f"source_values.{number}"])
+            features, own, cross = layer(features, memory, tensors["source_mask"])
+            maps |= {f"decoder.{number}.self": own, f"decoder.{number}.cross": cross}
+        return Answer({"scores": self.scores(features)}, maps)
+
+
+def places(position: Tensor, d_model: int) -> Tensor:
+    """PE(p, i) = sin(p / 10000^(2i / d_model)), and behind them their cosines (§3.5): […] -> […, d_model]."""
+    rates = torch.exp(torch.arange(0, d_model, 2, device=position.device) * (-math.log(10_000) / d_model))
+    angles = position.unsqueeze(-1) * rates
+    return torch.cat([angles.sin(), angles.cos()], -1)
+
+
+def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
+    """Describe the model."""
+    config = network.config
+    text = TextInput(
+        summary="What is to be rewritten.",
+        tokenizer=Tokenizer(text=blueprint.files[SOURCE], file=SOURCE),
+        max_tokens=config.max_source,
+        prefix="source",
+        dimension="source",
+    )
+    # A target may be one token longer than what is put out freely: its end token is part of it.
+    target = TextInput(
+        name="target",
+        summary="Forces the output: its attention is answered instead of a free one.",
+        tokenizer=Tokenizer(text=blueprint.files[TARGET], file=TARGET),
+        max_tokens=config.max_new_tokens,
+        prefix="target",
+        dimension="target",
+        special_tokens=True,
+        optional=True,
+    )
+    cache = (config.heads, config.d_model // config.heads)
+    written = Written(
+        steps=output_steps(),
+        tokenizer=target.tokenizer,
+        begin=config.begin,
+        end=config.end,
+        max_new_tokens=config.max_new_tokens,
+        position="position",
+        states=[
+            State(input=f"{kind}.{number}", output=f"next_{kind}.{number}", cache=cache)
+            for number in range(config.layers)
+            for kind in ("keys", "values")
+        ],
+    )
+    source, put_in = text.tokens("source"), input_steps()
+    maps: dict[str, Map] = {}
+    for number, layer in enumerate(network.encoder):
+        summary = f"What each token of the source looks at in layer {number}."
+        maps[f"encoder.{number}.self"] = map_of(layer, "self", queries=source, keys=source, summary=summary)
+    for number, reader in enumerate(network.decoder):
+        assert isinstance(reader, DecoderLayer)
+        summary = f"Where layer {number} looked in what was put out so far, before each token."
+        maps[f"decoder.{number}.self"] = map_of(
+            reader.itself, "self", queries=written.steps, keys=put_in, summary=summary
+        )
+        summary = f"Where layer {number} looked in the source before each token."
+        maps[f"decoder.{number}.cross"] = map_of(
+            reader.cross, "cross", queries=written.steps, keys=source, summary=summary
+        )
+    return describe(
+        title="Transformer",
+        summary="Rewrites a text token by token, looking at the source and back at itself before each one.",
+        inputs=[text, target],
+        results=[written],
+        maps=maps,
+        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
+        citation=Citation(
+            "Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin",
+            "Attention Is All You Need",
+            2017,
+            "NeurIPS",
+        ),
+        max_characters=config.max_characters,
+    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[TransformerConfig]:
+    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
+    sizes, files = vocabularies(dataset, preset)
+    return Blueprint(TransformerConfig(**sizes, **preset.sizes), (), files)
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=12, batch_size=64, learning_rate=2e-3, patience=4),
+        sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
+    ),
+    "full": Preset(
+        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
+        sizes={"d_model": 256, "layers": 3, "heads": 8, "d_hidden": 1024, "dropout": 0.2},
+        vocabulary=2000,
+    ),
+}
+
+TRANSFORMER = Recipe(
+    config=TransformerConfig,
+    build=lambda blueprint: Transformer(blueprint.config),
+    card=card,
+    task=Generate(),
+    data=rows.PAIRS,
+    builtin=dates.dataset,
+    prepare=prepare,
+    presets=PRESETS,
+)

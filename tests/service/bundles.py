@@ -392,15 +392,28 @@ def picture_answer(pixels: Array) -> Sample:
 # A model that generates.
 
 
+_LUCKY = """
+  ended = Add(likeness, ending)
+  real_chances = Where(mask, chances, zero)
+  chance = ReduceSum <keepdims = 1> (real_chances, axis1)
+  luckier = Add(ended, luck)
+  scores = Add(luckier, chance)
+"""
+
+
 def echo(
     repository: Path,
     name: str = "echo",
     *,
     max_new_tokens: int = MOST_NEW_TOKENS,
     endless: bool = False,
+    lucky: bool = False,
     version: int = 0,
 ) -> BundleFolder:
-    """Write the model that puts out words; an endless one never ends by itself."""
+    """Write the model that puts out words; an endless one never ends by itself, a lucky one adds noise to its scores,
+    a number a word and one a token of the source.
+    """
+    luck = ", float[B, V] luck, float[B, N] chances" if lucky else ""
     encoder = _graph(
         """
 agraph (int64[B, N] ids, bool[B, N] mask)
@@ -423,7 +436,8 @@ agraph (int64[B, N] ids, bool[B, N] mask)
     )
     step = _graph(
         """
-agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past, float[B, N, D] memory, bool[B, N] mask)
+agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past, float[B, N, D] memory,
+        bool[B, N] mask[luck])
   => (float[B, V] scores, float[B, D] next_state, float[B, 1, D] present, float[B, N] cross, float[B, N] cross_scores,
       float[B, P] own)
 {
@@ -458,9 +472,9 @@ agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past,
   both = Squeeze(both3, axis1)
   all_state = Add(both, next_state)
   likeness = MatMul(all_state, choices)
-  scores = Add(likeness, ending)
+  [scored]
 }
-""",
+""".replace("[luck]", luck).replace("[scored]", _LUCKY if lucky else "scores = Add(likeness, ending)"),
         embedding=EMBEDDING,
         carry=CARRY,
         mix=MIX,
@@ -497,7 +511,7 @@ agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past,
         _onnx(
             "step",
             "step.onnx",
-            "token length state past memory mask".split(),
+            ["token", "length", "state", "past", "memory", "mask", *(("luck", "chances") if lucky else ())],
             "scores next_state present cross cross_scores own".split(),
         )
     )
@@ -514,6 +528,10 @@ agraph (int64[B] token, int64[B] length, float[B, D] state, float[B, P, D] past,
     past.zeros.data_type = vpb.DATA_TYPE_FLOAT32
     past.zeros.dimensions.add(name="past")
     past.zeros.dimensions.add(name="feature", size=WIDTH)
+    for drawn, size in (("luck", VOCABULARY), ("chances", 0)) if lucky else ():
+        noise = bundle.noise.add(distribution=bpb.DISTRIBUTION_GUMBEL)
+        noise.tensor.name, noise.tensor.data_type = drawn, vpb.DATA_TYPE_FLOAT32
+        noise.tensor.dimensions.add(name="" if size else "token", size=size)
     examples: list[dict[str, Text | TensorValue]] = [{"text": Text(each)} for each in ECHO_EXAMPLES]
     samples = [echo_answer(ids_of(each)) for each in ECHO_EXAMPLES]
     if endless:  # it would put out as many tokens as it may: a target is short

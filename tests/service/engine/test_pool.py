@@ -8,18 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bundle.errors import LimelightError
+from bundle.errors import BundleError, LimelightError
 from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
+from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.generation import Generating
 from service.engine.jobs import Job
-from service.engine.model import Model
+from service.engine.model import Model, open_model
+from service.engine.observer import NullObserver
 from service.engine.pool import Pool
+from service.engine.providers import Provider
 from service.engine.sessions import Session
 from service.engine.slots import BLOCK
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Step, Strategy
 from service.errors import DeadlineError, InferenceError
+from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
 from tests.service.engine.test_forward import assert_map
@@ -285,3 +289,43 @@ def test_a_cache_grows_past_its_block(folders: dict[str, BundleFolder], models: 
         (sequence,) = driver.answer(job).sequences
         assert sequence.token_ids == tuple(target[:length])
         assert_sequence(driver.answer(job), [4, 5], sequence)
+
+
+def test_noise_is_of_a_rows_own_seed_and_step_whenever_it_joined(
+    tmp_path_factory: pytest.TempPathFactory, provider: Provider
+) -> None:
+    folder = bundles.echo(tmp_path_factory.mktemp("lucky"), "lucky", lucky=True)
+    model = open_model(folder, provider, Settings(), NullObserver())
+    rows = [bundles.row(folder, ids=each) for each in ([4, 5], [6, 7, 8, 9, 4], [5])]
+    queries = [Query((row,), seeds=(seed,)) for row in rows for seed in (1, 2, None)]
+    alone = [run_together(model, query)[0].outputs["scores"] for query in queries]
+    driver = Driver(pool_of(model))
+    jobs = []
+    for query in queries:
+        jobs += jobs_of(model, query)
+        driver.join(jobs[-1:])
+        driver.step()
+    driver.finish()
+    for job, expected in zip(jobs, alone, strict=True):
+        np.testing.assert_allclose(driver.answer(job).outputs["scores"], expected, atol=1e-4)
+    assert len({array[0].tobytes() for array in alone}) == len(alone)  # each seed draws its own
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lengths_input": ""}, "grows: it begins as zeros, and generation has a lengths_input"),
+        ({"positions_input": "place"}, "does not take 'place'"),
+        ({"prompt_tensor": "ids"}, "a prefill graph, or a prompt, but not both"),
+        ({"prefill": "encoder", "prompt_tensor": "ids"}, "does not grow, or encoder does not begin it"),
+    ],
+)
+def test_a_bundle_whose_states_cannot_be_kept_is_refused(
+    change: dict[str, str], message: str, folders: dict[str, BundleFolder], provider: Provider
+) -> None:
+    changed = bundle_pb2.Bundle()
+    changed.CopyFrom(folders["echo"].bundle)
+    for name, value in change.items():
+        setattr(changed.generation, name, value)
+    with pytest.raises(BundleError, match=message):
+        open_model(replace(folders["echo"], bundle=changed), provider, Settings(), NullObserver())

@@ -18,7 +18,7 @@ from export.errors import ExportError
 from export.finish import finish
 from export.flat import EncodeAndStep, accepted
 from export.graph import Graph
-from export.interface import BATCH, STEP, Port, input_ports, map_port, maxima
+from export.interface import BATCH, STEP, Port, input_ports, longest, map_port, maxima
 from export.sizes import example_sizes, infer_axes
 from export.stepping import initial_state
 from export.torch_side import TorchParts
@@ -59,14 +59,14 @@ def build_parts(model: Network, card: Card) -> list[Graph]:
         [*(port.name for port in example.encoded), *(_OF_STEP + port.name for port in example.step_outputs)],
         maxima(card) | {_OF_STEP + axis: most for axis, most in maxima(card).items()},
     )
-    step = _cut(traced, generation.step, step_inputs, example.step_outputs, prefix=_OF_STEP)
+    step = _cut(traced, card, generation.step, step_inputs, example.step_outputs, prefix=_OF_STEP)
     if not generation.encoder:
         return [step]
     initial = {each.encoder_output for each in generation.states}
     needed = {port.name for port in step.inputs} | initial
     needed |= {each.name for each in card.description.outputs} | {each.name for each in card.description.maps}
     encoded = [port for port in example.encoded if port.name in needed]
-    return [_cut(traced, generation.encoder, example.encode_inputs, encoded), step]
+    return [_cut(traced, card, generation.encoder, example.encode_inputs, encoded), step]
 
 
 class _Examples:
@@ -179,7 +179,13 @@ def _set_apart(port: Port) -> Port:
 
 
 def _cut(
-    traced: "onnx_ir.Model", name: str, inputs: Sequence[Port], outputs: Sequence[Port], *, prefix: str = ""
+    traced: "onnx_ir.Model",
+    card: Card,
+    name: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    *,
+    prefix: str = "",
 ) -> Graph:
     """Cut one part out of the graph of both, and give its inputs and outputs their own names."""
     try:
@@ -197,5 +203,5 @@ def _cut(
     graph.inputs.clear()
     graph.inputs.extend(kept)
     ports = [inputs[place] for place in used]
-    model = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs)
+    model, _ = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs, longest=longest(card))
     return Graph(name, f"{name}.onnx", model, tuple(ports), tuple(outputs))

@@ -4,7 +4,7 @@
     python -m benchmarks.gates --long    # one query row of every head of 12 layers at 16,384 tokens (2 minutes)
 
 The first runs the graphs by turns in one process, on one thread, and prints medians; peak memory is that of a process
-of its own for each.
+of its own for each. The second counts processor time, which other programs change little.
 """
 
 import argparse
@@ -31,6 +31,7 @@ def open_graph(folder: Path, threads: int = 1) -> onnxruntime.InferenceSession:
     options.log_severity_level = 3
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.enable_mem_pattern = False
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
 
 
@@ -90,11 +91,14 @@ def compare_long(folder: Path) -> None:
     repository = export_encoder(folder, NAME, EncoderConfig(layers=LAYERS, longest=LONGEST))
     for name, probed in (("prediction alone", False), ("with one row of every head", True)):
         seconds, mebibytes = alone(repository, LONGEST, probed=probed)
-        print(f"{name}: {seconds:.1f} s, {mebibytes:.0f} MiB at most")
+        print(f"{name}: {seconds:.1f} s of processor time, {mebibytes:.0f} MiB at most")
 
 
 def alone(repository: Path, length: int, *, probed: bool) -> tuple[float, float]:
-    """Run once in a process of its own: seconds, and its peak memory in MiB. probed: with a row of every head."""
+    """Run once in a process of its own: seconds of processor time, and its peak memory in MiB.
+
+    probed: with a row of every head.
+    """
     command = [sys.executable, "-m", "benchmarks.gates", "--one", str(repository), str(length), str(int(probed))]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, mebibytes = map(float, ran.stdout.split())
@@ -102,13 +106,13 @@ def alone(repository: Path, length: int, *, probed: bool) -> tuple[float, float]
 
 
 def run_one(repository: Path, length: int, *, probed: bool) -> None:
-    """Run once, and print seconds and peak memory."""
+    """Run once, and print seconds of processor time and peak memory."""
     session = open_graph(repository, threads=2)
     outputs, feeds = switched(session, whole=False) if probed else ([], {})
     session.run(["logits"], tokens(16))
-    started = time.perf_counter()
+    started = time.process_time()
     session.run(["logits", *outputs], tokens(length) | feeds)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     # Not getrusage's peak, which begins as that of the process that started this one.
     status = Path("/proc/self/status").read_text(encoding="ascii")
     print(seconds, next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024)

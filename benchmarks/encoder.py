@@ -39,6 +39,7 @@ class EncoderConfig:
     width: int = 384
     heads: int = 12
     inner: int = 1536
+    longest: int = LONGEST
     maps: bool = True
 
 
@@ -75,7 +76,8 @@ class Encoder(Network):
         super().__init__()
         self.has_maps = config.maps
         self.tokens = nn.Embedding(VOCABULARY, config.width)
-        self.positions = nn.Embedding(LONGEST, config.width)
+        self.longest = config.longest
+        self.positions = nn.Embedding(config.longest, config.width)
         self.norm = nn.LayerNorm(config.width)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.classes = nn.Linear(config.width, 2)
@@ -99,7 +101,7 @@ def card(network: Encoder, name: str = NAME) -> Card:
     ids = TensorSpec(
         name="token_ids",
         data_type="int64",
-        dimensions={"token": LONGEST},
+        dimensions={"token": network.longest},
         mask="token_mask",
         minimum=1,
         maximum=VOCABULARY - 1,
@@ -123,11 +125,17 @@ def card(network: Encoder, name: str = NAME) -> Card:
 def make_repository(folder: Path) -> Path:
     """Export the models into `folder`, those that are not there; give the folder of the encoder's first version."""
     for name, config in MODELS.items():
-        if (folder / name / "1" / BUNDLE_FILE).is_file():
-            continue
+        export_encoder(folder, name, config)
+    return folder / NAME / "1"
+
+
+def export_encoder(folder: Path, name: str, config: EncoderConfig) -> Path:
+    """Export one of them into `folder` unless it is there; give the folder of its first version."""
+    version = folder / name / "1"
+    if not (version / BUNDLE_FILE).is_file():
         torch.manual_seed(0)
         model = Encoder(config).eval().requires_grad_(False)
         examples = tuple({"token_ids": TensorValue(torch.randint(1, VOCABULARY, (size,)).numpy())} for size in (5, 12))
         data = TrainingData(name="none", summary="Random weights.")
         export_model(TrainedModel(model, card(model, name), examples, data, ()), folder, version=1)
-    return folder / NAME / "1"
+    return version

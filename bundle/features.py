@@ -19,7 +19,7 @@ FEATURES: Mapping[str, _Used] = {
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
 }
 # Those that this release reads.
-KNOWN = frozenset({"joined-tensors", "graphs", "edge-maps", "positions", "prefill"})
+KNOWN = frozenset({"joined-tensors", "graphs", "edge-maps", "gated-maps", "row-probes", "positions", "prefill"})
 
 
 def used_features(bundle: bundle_pb2.Bundle) -> list[str]:

@@ -15,14 +15,17 @@ from limelight.v1 import attention_pb2, model_pb2
 WEIGHTS = attention_pb2.QUANTITY_WEIGHTS
 SCORES = attention_pb2.QUANTITY_SCORES
 NORMS = attention_pb2.QUANTITY_NORMS
-_ORDER = (
-    bundle_pb2.AXIS_BATCH,
-    bundle_pb2.AXIS_HEAD,
-    bundle_pb2.AXIS_QUERY,
-    bundle_pb2.AXIS_KEY,
-    bundle_pb2.AXIS_FEATURE,
-)
+DENSE_AXES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY)
+_ORDER = (*DENSE_AXES, bundle_pb2.AXIS_FEATURE)
 _EDGES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_EDGE, bundle_pb2.AXIS_FEATURE)
+
+
+@dataclass(frozen=True)
+class MapPart:
+    """Heads and queries of a map that are enough for somebody: indices, ascending; None for all of an axis."""
+
+    heads: Array | None = None
+    queries: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,14 @@ class MapWeights:
 
     Dense: `weights` [head, query, key] or [head, query, key, feature], no indices.
     Edges: `weights` [head, edge] with `query_index` and `key_index` INT32 [edge], in order of query, then key.
+    heads, queries: of a dense map that is here in part, the indices that its axes hold, ascending; None for all.
     """
 
     weights: Array
     query_index: Array | None = None
     key_index: Array | None = None
+    heads: Array | None = None
+    queries: Array | None = None
 
     def has_edges_of(self, other: "MapWeights") -> bool:
         """Tell whether both are dense, or have the same edges."""
@@ -46,12 +52,30 @@ class MapWeights:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """Where a graph computes single rows of a map (`RowProbe` on disk): its inputs, and its output."""
+
+    heads: str
+    queries: str
+    output: str
+
+
+def worth_probing(wanted: int, rows: int) -> bool:
+    """Tell whether a probe for so many rows (heads × queries) costs less than the whole map of so many, which a
+    prediction computes as well.
+    """
+    return 4 * wanted < rows
+
+
+@dataclass(frozen=True)
 class BoundMap:
     """One quantity of a map, and where a graph puts it out (`MapBinding` on disk).
 
     axes: of the output, in its order. query_index, key_index: outputs, for a map that the graph gives as edges.
     nested_mask: for a map of edges that the graph gives as [query, key of that query], the mask of the keys.
     joined: the dimensions of the query and key label sets where the instances of a batch are joined along them.
+    gate: the input that must be true for `output` to hold the map; empty where it always does. probe: None where single
+    rows cannot be had.
     """
 
     description: model_pb2.MapDescription
@@ -62,6 +86,8 @@ class BoundMap:
     key_index: str = ""
     nested_mask: str = ""
     joined: tuple[str, str] = ("", "")
+    gate: str = ""
+    probe: Probe | None = None
 
     @property
     def key(self) -> str:
@@ -88,6 +114,20 @@ class BoundMap:
             cut(whole[place], self.description, row.labels, row, self.nested_mask)
             for row, place in zip(rows, chosen, strict=True)
         ]
+
+    def part(
+        self, outputs: Mapping[str, Array], row: Row, place: int, held: tuple[Array, Array], wanted: tuple[Array, Array]
+    ) -> MapWeights:
+        """Give the heads and queries that one row wants of those that a batch's probe was asked for.
+
+        place: of the row in the batch. held, wanted: heads and queries, ascending.
+        """
+        assert self.probe is not None
+        weights = outputs[self.probe.output][place, :, :, : row.labels[self.description.key_labels].size]
+        for axis, (ours, theirs) in enumerate(zip(held, wanted, strict=True)):
+            if len(ours) != len(theirs):
+                weights = weights.take(np.searchsorted(ours, theirs), axis)
+        return MapWeights(weights, heads=wanted[0], queries=wanted[1])
 
     def _edges(
         self, outputs: Mapping[str, Array], rows: Sequence[Row], places: Sequence[int] | None
@@ -167,7 +207,15 @@ def _bound(
         binding.key_index,
         nested,
         joined,
+        binding.gate,
+        _probe(binding),
     )
+
+
+def _probe(binding: bundle_pb2.MapBinding) -> Probe | None:
+    if not binding.HasField("probe"):
+        return None
+    return Probe(binding.probe.heads_input, binding.probe.queries_input, binding.probe.output)
 
 
 def canonical(array: Array, axes: Sequence[int]) -> Array:

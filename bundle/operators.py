@@ -40,12 +40,12 @@ CONTRIBUTED = frozenset(
 _DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": CONTRIBUTED}
 
 
-def check_graph(path: Path, name: str, files: frozenset[str]) -> None:
-    """Check a graph's operators and the files it takes weights from.
+def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable[str] = ()) -> None:
+    """Check a graph's operators, the files it takes weights from, and the inputs that may be left out.
 
-    path: of the .onnx file; name: as the bundle calls it; files: every file that the bundle lists.
+    path: of the .onnx file; name: as the bundle calls it; files: every file that the bundle lists; optional: inputs.
     Raises: BundleError where it cannot be read, uses an operator outside the list (or ScatterND with a reduction), or a
-    file outside the bundle.
+    file outside the bundle, or lacks an optional input.
     """
     import onnx  # imported here: only the check of a graph needs it
 
@@ -64,6 +64,10 @@ def check_graph(path: Path, name: str, files: frozenset[str]) -> None:
             raise BundleError(
                 f"{name} uses the operator {node.domain or 'ai.onnx'}.{node.op_type}, which is not allowed"
             )
+    inputs, defaults = ({each.name for each in group} for group in (model.graph.input, model.graph.initializer))
+    for each in optional:
+        if each not in inputs & defaults:
+            raise BundleError(f"{name} has no input {each!r} that may be left out")
     for location in _external_files(model):
         if location not in files:
             raise BundleError(f"{name} takes weights from a file that the bundle does not list")

@@ -8,7 +8,7 @@ from google.protobuf import json_format
 
 from bundle.errors import BundleError
 from bundle.features import check_features
-from bundle.maps import WEIGHTS
+from bundle.maps import DENSE_AXES, WEIGHTS
 from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, check_file_name
 from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
@@ -58,7 +58,7 @@ def read_bundle(folder: Path) -> BundleFolder:
     for graph in bundle.graphs:
         if graph.file not in files:
             raise BundleError(f"the graph {graph.name} is in {graph.file!r}, which the bundle does not list")
-        check_graph(folder / graph.file, graph.file, files)
+        check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
     _check_names(bundle, folder)
     return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest())
 
@@ -102,10 +102,34 @@ def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
                     raise BundleError(
                         f"the map {each.name} is bound to {output!r}, which {binding.graph} does not put out"
                     )
+            _check_switches(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
     if bundle.HasField("generation"):
         for name in filter(None, (bundle.generation.encoder, bundle.generation.step, bundle.generation.prefill)):
             if name not in graphs:
                 raise BundleError(f"generation refers to the graph {name!r}, which is not there")
+
+
+def _switches(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
+    """Name the inputs by which maps of a graph are asked for."""
+    found = []
+    for each in bundle.maps:
+        if each.graph == graph and each.gate:
+            found.append(each.gate)
+        if each.graph == graph and each.HasField("probe"):
+            found += [each.probe.heads_input, each.probe.queries_input]
+    return found
+
+
+def _check_switches(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph, *, generates: bool) -> None:
+    """Check a gate and a probe: they are of whole rectangles, which no step of a generation puts out."""
+    if not binding.gate and not binding.HasField("probe"):
+        return
+    if generates or tuple(binding.axes) != DENSE_AXES:
+        raise BundleError(f"the map {binding.map} has a gate or a probe, but no axes [batch, head, query, key]")
+    if binding.HasField("probe") and binding.probe.output not in graph.outputs:
+        raise BundleError(
+            f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not put out"
+        )
 
 
 def _plain_file(folder: Path, name: str) -> Path:

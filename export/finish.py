@@ -1,22 +1,35 @@
 """The last work on a graph: shapes asserted and repaired, everything that tells of this machine taken out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import onnx
 import onnx_ir
 from google.protobuf.message import Message
 
+from export.attention import expand
 from export.errors import ExportError
-from export.interface import AxisSize, Port
+from export.interface import Axes, AxisSize, Port
+from export.switches import Switch, declare
 
 _PRODUCER = "limelight"
 # The exporter writes stack traces, with the paths of source files, into these.
 _TELLING = ("doc_string", "metadata_props")
 
 
-def finish(model: "onnx_ir.Model", inputs: Sequence[Port], outputs: Sequence[Port]) -> onnx.ModelProto:
+def finish(
+    model: "onnx_ir.Model",
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    *,
+    longest: int,
+    switchable: Mapping[str, Axes] = MappingProxyType({}),
+) -> tuple[onnx.ModelProto, dict[str, Switch]]:
     """Turn an exported model into the one that a bundle holds.
+
+    longest, switchable: as `export.interface` gives them. Returns: the model, and the switches of those maps that are
+    computed only where they are asked for.
 
     Every axis that varies must still do so in the inputs; the outputs' shapes are then stated as they are known to be,
     for the exporter sometimes writes the example's sizes there. (That they are true is for the comparison at several
@@ -25,6 +38,8 @@ def finish(model: "onnx_ir.Model", inputs: Sequence[Port], outputs: Sequence[Por
     """
     proto: onnx.ModelProto = onnx_ir.to_proto(model)
     strip(proto)
+    shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in switchable.items()}
+    switches = expand(proto, shapes, longest)
     del proto.graph.value_info[:]
     proto.producer_name, proto.producer_version = _PRODUCER, ""
     _check_names(proto.graph.input, inputs, "inputs")
@@ -35,7 +50,9 @@ def finish(model: "onnx_ir.Model", inputs: Sequence[Port], outputs: Sequence[Por
         state_shape(value, port.axes)
     for value, port in zip(proto.graph.output, outputs, strict=True):
         state_shape(value, port.axes)
-    return proto
+    for name, switch in switches.items():
+        declare(proto, switch, switchable[name])
+    return proto, switches
 
 
 def strip(message: Message) -> None:

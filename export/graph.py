@@ -1,18 +1,24 @@
 """A finished ONNX graph."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from onnx import ModelProto
 
 from export.interface import Port
+from export.switches import Switch
 
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph of a bundle; `model` has exactly these inputs and outputs."""
+    """One graph of a bundle; `model` has exactly these inputs and outputs, and those of its switches.
+
+    switches: by the name of the map.
+    """
 
     name: str
     file: str
     model: ModelProto
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    switches: Mapping[str, Switch] = field(default_factory=dict)

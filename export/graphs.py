@@ -13,9 +13,11 @@ from export.interface import (
     edge_indices,
     input_ports,
     joined_axes,
+    longest,
     map_keys,
     maxima,
     output_ports,
+    switchable,
 )
 from export.parts import build_parts
 from export.sizes import example_sizes
@@ -50,4 +52,5 @@ def build_graphs(model: Network, card: Card) -> list[Graph]:
     )
     arguments = [torch.from_numpy(tensors[port.name].copy()) for port in inputs]
     traced = trace(module, arguments, inputs, [port.name for port in outputs], batch_maxima(card))
-    return [Graph("main", "model.onnx", finish(traced, inputs, outputs), tuple(inputs), tuple(outputs))]
+    finished, switches = finish(traced, inputs, outputs, longest=longest(card), switchable=switchable(card))
+    return [Graph("main", "model.onnx", finished, tuple(inputs), tuple(outputs), switches)]

@@ -1,12 +1,13 @@
 """What goes into a model's graphs and what comes out of them, as its card states it."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bundle.maps import map_key, map_quantities, nested_mask_name
+from bundle.maps import DENSE_AXES, map_key, map_quantities, nested_mask_name
 from bundle.rows import BoundTensor, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
@@ -20,6 +21,10 @@ STEP = "step"
 
 # The name of an axis whose size varies, or the size of one that is fixed.
 AxisSize = str | int
+Axes = tuple[AxisSize, ...]
+# Weights that a map must have at its largest to be computed only where it is asked for. An If takes some 10 us and 8 kB
+# of the graph: below this size, computing the map and holding it costs less.
+_SWITCHED_FROM = 2**16
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Port:
 
     name: str
     dtype: np.dtype[Any]
-    axes: tuple[AxisSize, ...]
+    axes: Axes
 
     def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Give the shape that it has where the varying axes have these sizes."""
@@ -171,6 +176,27 @@ def batch_maxima(card: Card) -> dict[str, int]:
     """Give the largest size of every axis that varies in a batch: no limit where instances are joined."""
     joined = joined_axes(card)
     return {axis: 0 if axis in joined else most for axis, most in maxima(card).items()}
+
+
+def longest(card: Card) -> int:
+    """Give the most places that an axis can have in a batch, 0 where there is no limit."""
+    sizes = [*batch_maxima(card).values(), *([card.generation.max_new_tokens] if card.generation else [])]
+    return max(sizes, default=1) if all(sizes) else 0
+
+
+def switchable(card: Card) -> dict[str, Axes]:
+    """Name the maps that are worth computing only where they are asked for, with their axes: [batch, head, query, key].
+
+    A model that generates steps through many small ones, and needs them all.
+    """
+    found = {}
+    for each in card.description.maps if card.generation is None else ():
+        if map_axes(card, each.name) == DENSE_AXES and each.form == model_pb2.MAP_FORM_DENSE:
+            port = map_port(card, each)
+            sizes = [axis if isinstance(axis, int) else maxima(card)[axis] for axis in port.axes[1:]]
+            if not all(sizes) or math.prod(sizes) >= _SWITCHED_FROM:
+                found[each.name] = port.axes
+    return found
 
 
 def check_rank(port: Port, array: Array) -> None:

@@ -19,7 +19,7 @@ from export.errors import ExportError
 from export.finish import finish
 from export.flat import Part, SideBySide, accepted, pick
 from export.graph import Graph
-from export.interface import BATCH, STEP, Port, input_ports, map_port, maxima
+from export.interface import BATCH, STEP, Port, input_ports, longest, map_port, maxima
 from export.sizes import example_sizes, infer_axes
 from export.stepping import ENTRIES, initial_state
 from export.torch_side import TorchParts
@@ -62,16 +62,16 @@ def build_parts(model: Network, card: Card) -> list[Graph]:
         outputs,
         {prefix + axis: size for prefix in ("", _OF_STEP, _OF_PREFILL) for axis, size in largest.items()},
     )
-    graphs = [_cut(traced, generation.step, step_inputs, example.step_outputs, prefix=_OF_STEP)]
+    graphs = [_cut(traced, card, generation.step, step_inputs, example.step_outputs, prefix=_OF_STEP)]
     if generation.prefill:
         inputs, kept = example.prefill_inputs, example.prefill_outputs
-        graphs.append(_cut(traced, generation.prefill, inputs, kept, prefix=_OF_PREFILL))
+        graphs.append(_cut(traced, card, generation.prefill, inputs, kept, prefix=_OF_PREFILL))
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
         needed = {port.name for graph in graphs for port in graph.inputs} | initial
         needed |= {each.name for each in card.description.outputs} | {each.name for each in card.description.maps}
         encoded = [port for port in example.encoded if port.name in needed]
-        graphs.insert(0, _cut(traced, generation.encoder, example.encode_inputs, encoded))
+        graphs.insert(0, _cut(traced, card, generation.encoder, example.encode_inputs, encoded))
     return graphs
 
 
@@ -243,7 +243,13 @@ def _set_apart(ports: Sequence[Port], prefix: str) -> list[Port]:
 
 
 def _cut(
-    traced: "onnx_ir.Model", name: str, inputs: Sequence[Port], outputs: Sequence[Port], *, prefix: str = ""
+    traced: "onnx_ir.Model",
+    card: Card,
+    name: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    *,
+    prefix: str = "",
 ) -> Graph:
     """Cut one part out of the graph of both, and give its inputs and outputs their own names."""
     try:
@@ -261,5 +267,5 @@ def _cut(
     graph.inputs.clear()
     graph.inputs.extend(kept)
     ports = [inputs[place] for place in used]
-    model = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs)
+    model, _ = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs, longest=longest(card))
     return Graph(name, f"{name}.onnx", model, tuple(ports), tuple(outputs))

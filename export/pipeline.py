@@ -55,7 +55,7 @@ def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) 
                 name=graph.name,
                 file=graph.file,
                 inputs=[port.name for port in graph.inputs],
-                outputs=[port.name for port in graph.outputs],
+                outputs=[*(port.name for port in graph.outputs), *(each.rows for each in graph.switches.values())],
             )
             for graph in graphs
         ],
@@ -83,4 +83,7 @@ def _description(trained: TrainedModel) -> model_pb2.ModelDescription:
 def _binding(card: Card, name: str, quantity: attention_pb2.Quantity, graphs: list[Graph]) -> bundle_pb2.MapBinding:
     key = map_key(name, quantity)
     graph = next(graph for graph in graphs if any(port.name == key for port in graph.outputs))
-    return map_binding(card, name, quantity, graph.name)
+    binding = map_binding(card, name, quantity, graph.name)
+    if key in graph.switches:
+        graph.switches[key].bind(binding)
+    return binding

@@ -44,10 +44,16 @@ class RunningGraph:
         except Exception as error:  # the runtime raises its own C++ errors
             raise ExportError(f"ONNX Runtime cannot load the graph {graph.name}: {error}") from error
 
-    def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the graph on those of the tensors that it takes; everything that it puts out, by name."""
+    def run(self, tensors: Mapping[str, Array], asked: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Run the graph on those of the tensors that it takes; everything that it puts out, by name.
+
+        asked: what its switches are fed; None for whole maps.
+        """
         feeds = {port.name: tensors[port.name] for port in self.graph.inputs}
-        names = [port.name for port in self.graph.outputs]
+        for switch in self.graph.switches.values() if asked is None else ():
+            feeds |= switch.whole()
+        feeds |= asked or {}
+        names = [port.name for port in self.graph.outputs] + [each.rows for each in self.graph.switches.values()]
         try:
             return dict(zip(names, self._session.run(names, feeds), strict=True))
         except Exception as error:

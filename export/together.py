@@ -12,7 +12,17 @@ from export.cases import Cases, batch
 from export.finish import finish
 from export.flat import OnePass, accepted
 from export.graph import Graph
-from export.interface import Port, batch_maxima, edge_indices, input_ports, map_keys, maxima, output_ports
+from export.interface import (
+    Port,
+    batch_maxima,
+    edge_indices,
+    input_ports,
+    longest,
+    map_keys,
+    maxima,
+    output_ports,
+    switchable,
+)
 from export.sizes import example_sizes
 from export.trace import trace
 from models.cards.card import Card
@@ -78,7 +88,10 @@ def _together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
         [prefix[name] + port.name for name in models for port in outputs[name]],
         batch_maxima(card),
     )
-    return {name: _cut(traced, [ports[n] for n in places[name]], outputs[name], prefix[name]) for name in models}
+    return {
+        name: _cut(traced, card, [ports[n] for n in places[name]], outputs[name], prefix[name])
+        for name, (_, card) in models.items()
+    }
 
 
 def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
@@ -86,11 +99,17 @@ def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
     return OnePass(torch_side.for_export(model), inputs, *names, edge_indices(card))
 
 
-def _cut(traced: "onnx_ir.Model", inputs: Sequence[Port], outputs: Sequence[Port], prefix: str) -> Graph:
+def _cut(traced: "onnx_ir.Model", card: Card, inputs: Sequence[Port], outputs: Sequence[Port], prefix: str) -> Graph:
     graph = onnx_ir.convenience.extract(
         traced.graph, [port.name for port in inputs], [prefix + port.name for port in outputs]
     )
     for value, port in zip(graph.outputs, outputs, strict=True):
         value.name = port.name
-    model = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), inputs, outputs)
-    return Graph("main", "model.onnx", model, tuple(inputs), tuple(outputs))
+    model, switches = finish(
+        onnx_ir.Model(graph, ir_version=traced.ir_version),
+        inputs,
+        outputs,
+        longest=longest(card),
+        switchable=switchable(card),
+    )
+    return Graph("main", "model.onnx", model, tuple(inputs), tuple(outputs), switches)

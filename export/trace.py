@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from export.errors import ExportError
 from export.interface import Port
+from models.attention.marked import marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
 OPSET = 20
@@ -42,7 +43,7 @@ def trace(
     )
     module = module.eval().requires_grad_(False)  # a scan with trainable parameters cannot be exported
     try:
-        with _recurrent_layers_as_loops(), _quiet(), torch.no_grad():
+        with _recurrent_layers_as_loops(), marking(), _quiet(), torch.no_grad():
             program = torch.onnx.export(
                 module,
                 tuple(arguments),

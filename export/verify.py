@@ -1,16 +1,19 @@
 """The exported graphs against PyTorch: each row alone in PyTorch, the same rows batched and padded in ONNX Runtime."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from bundle.rows import Row
 from bundle.values import Array
 from export import torch_side
 from export.answers import generated, one_pass
+from export.attention import FUSED_FROM, is_fused
 from export.cases import Cases, batch, batch_sizes
 from export.claims import check_maps
 from export.compare import Comparison
 from export.graph import Graph
-from export.interface import BATCH, check_port, input_tensors, joined_axes, maxima
+from export.interface import BATCH, check_port, input_tensors, joined_axes, map_port, maxima
 from export.runtime import RunningGraph, RunningParts
 from export.stepping import Parts, Unrolled, forced, unroll
 from models.cards.card import Card
@@ -32,12 +35,13 @@ def verify(graphs: Sequence[Graph], model: Network, card: Card) -> Comparison:
         check = _OnePass(graphs, model, card, comparison)
     else:
         check = _Generating(graphs, model, card, comparison, cases)
-    for name, rows in _cases(card, cases):
+    fused = any(is_fused(graph.model) for graph in graphs)
+    for name, rows in _cases(card, cases, fused=fused):
         check.compare(rows, name)
     return comparison
 
 
-def _cases(card: Card, cases: Cases) -> Iterator[tuple[str, list[Row]]]:
+def _cases(card: Card, cases: Cases, *, fused: bool) -> Iterator[tuple[str, list[Row]]]:
     edges = {each.description.dimensions[0].name for each in input_tensors(card) if each.indexes}
     largest = {axis: min(_LARGEST - place, most or _LARGEST) for place, (axis, most) in enumerate(maxima(card).items())}
     # A query has several edges, or there is nothing to be told apart.
@@ -53,6 +57,11 @@ def _cases(card: Card, cases: Cases) -> Iterator[tuple[str, list[Row]]]:
     yield "a long row", cases.rows({BATCH: 1, **long})
     yield "padded rows of different sizes", cases.mixed(largest, 5)
     yield "padded rows of very different sizes", cases.mixed(long, 3)
+    if fused:
+        axes = {axis for each in card.description.maps for axis in map_port(card, each).axes}
+        attending = [axis for axis in largest if axis in axes]
+        fused_from = {axis: min(FUSED_FROM, maxima(card)[axis] or FUSED_FROM) for axis in attending or largest}
+        yield "a row long enough to be fused", cases.rows({BATCH: 1, **largest, **fused_from})
 
 
 class _OnePass:
@@ -71,6 +80,7 @@ class _OnePass:
             check_port(port, together[port.name], sizes)
             check_port(port, served[port.name], sizes)
         of_torch, of_graph = one_pass(self._card, together, rows), one_pass(self._card, served, rows)
+        unasked = one_pass(self._card, self._unasked(tensors, served), rows)
         for place, row in enumerate(rows):
             (expected,) = one_pass(
                 self._card, torch_side.answer(self._model, self._card, batch(self._card, [row])), [row]
@@ -78,6 +88,26 @@ class _OnePass:
             check_maps(self._card, expected)
             self._comparison.padding(of_torch[place], expected, case)
             self._comparison.answers(of_graph[place], expected, case)
+            self._comparison.answers(unasked[place], expected, f"{case}, maps not asked for")
+
+    def _unasked(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Answer a batch without whole maps; in those that have switches, some heads and queries are asked for."""
+        switches = self._running.graph.switches
+        if not switches:
+            return whole
+        asked: dict[str, Array] = {}
+        places = {}
+        for name, switch in switches.items():
+            heads, queries = whole[name].shape[1:3]
+            places[name] = np.arange(heads)[::-2], np.unique([0, queries // 2, queries - 1])
+            asked |= switch.some(*places[name])
+        answered = dict(whole) | {
+            name: array for name, array in self._running.run(tensors, asked).items() if name not in switches
+        }
+        for name, (some_heads, some_queries) in places.items():
+            answered[name] = whole[name].copy()
+            answered[name][:, some_heads[:, np.newaxis], some_queries] = answered[switches[name].rows]
+        return answered
 
 
 class _Generating:

@@ -12,6 +12,7 @@ from models.attention.combine import Combine, WeightedSum
 from models.attention.compatibility import check_combination
 from models.attention.context import Context
 from models.attention.errors import CombinationError, MissingContextError, ShapeError, require_axes
+from models.attention.marked import can_be_marked, is_marking, marked_attention
 from models.attention.score.base import Score
 from models.attention.weights import Weights
 
@@ -76,6 +77,8 @@ class Attention(nn.Module):
         context: Context | None = None,
     ) -> tuple[Tensor, Tensor]:
         value = key if value is None else value
+        if is_marking() and (marked := self._marked(query, key, value, mask)):
+            return marked
         weights, context = self._weights(query, key, value, mask, context)
         return self.combine(weights, value, context), weights
 
@@ -113,14 +116,30 @@ class Attention(nn.Module):
     ) -> Tensor:
         """The context vectors alone: dot-type scores with softmax run fused and never hold the weights."""
         value = key if value is None else value
-        fused = type(self.align) is Softmax and type(self.combine) is WeightedSum and query is not None
-        dot = self.score.as_dot(query, key) if fused and query is not None else None
+        dot = None if is_marking() else self._as_dot(query, key)
         if dot is None:
             return self(query, key, value, mask, context)[0]
         check_call(self.score, query, key, value, mask)
         plain = scaled_dot_product_attention(dot[0], dot[1], value, attn_mask=mask, scale=dot[2])
         # The fused kernels differ in what they give a query with nothing to attend to: here it is always zeros.
         return plain if mask is None else torch.where(mask.any(-1, keepdim=True), plain, torch.zeros_like(plain))
+
+    def _as_dot(self, query: Tensor | None, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
+        """(query', key', scale) where this is softmax of scale · query' key'ᵀ, then a weighted sum: it can be fused."""
+        fused = type(self.align) is Softmax and type(self.combine) is WeightedSum
+        return self.score.as_dot(query, key) if fused and query is not None else None
+
+    def _marked(
+        self, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> tuple[Tensor, Tensor] | None:
+        """The same as one operator, which an exported graph computes as it is asked; None where it is not one."""
+        check_call(self.score, query, key, value, mask)
+        dot = self._as_dot(query, key)
+        if dot is None or not can_be_marked(dot[0], dot[1], value):
+            return None
+        return marked_attention(
+            dot[0], dot[1], value, mask if mask is None else mask[(None,) * (4 - mask.dim())], dot[2]
+        )
 
     def _weights(
         self, query: Tensor | None, key: Tensor, value: Tensor, mask: Tensor | None, context: Context | None

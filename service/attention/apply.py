@@ -10,6 +10,7 @@ import numpy as np
 from bundle.errors import InputError
 from bundle.maps import WEIGHTS, MapWeights
 from bundle.rows import Labels
+from bundle.values import Array
 from service.attention.encode import encode_dense, encode_edges
 from service.attention.grouping import group_both, group_edges, kept_places, mixes_empty_rows
 from service.attention.heads import Floats, mean_of_scores, reduce_heads
@@ -77,15 +78,16 @@ def _cut(
     key_count = labels[description.key_labels].size if has_edges else weights.shape[2]
     keys = indices(selected.keys, key_count, f"keys of {description.name}")
     if step is None:
-        query_count = labels[description.query_labels].size if has_edges else weights.shape[1]
+        counted = has_edges or whole.queries is not None
+        query_count = labels[description.query_labels].size if counted else weights.shape[1]
         queries = indices(selected.queries, query_count, f"queries of {description.name}")
     else:
         query_count, queries = 1, np.array([step], dtype=np.intp)
     # Where it can be, a part of the weights is a view: it is copied when something is made of it.
     if len(selected.heads) != weights.shape[0]:
-        weights = weights[side_by_side(np.array(selected.heads))]
-    if not has_edges and queries is not None and step is None:
-        weights = weights[:, side_by_side(queries)]
+        weights = weights[side_by_side(_standing(np.array(selected.heads), whole.heads))]
+    if not has_edges and queries is not None and step is None and len(queries) != weights.shape[1]:
+        weights = weights[:, side_by_side(_standing(queries, whole.queries))]
     if not has_edges and keys is not None:
         weights = weights[:, :, side_by_side(keys)]
     lowest = _lowest(whole.weights.dtype)
@@ -113,6 +115,11 @@ def _cut(
 @lru_cache(maxsize=8)
 def _lowest(dtype: np.dtype[Any]) -> float:
     return float(np.finfo(dtype).min)
+
+
+def _standing(wanted: Array, held: Array | None) -> Array:
+    """Tell where some heads or queries stand. held: those that are here; None for all."""
+    return wanted if held is None else np.searchsorted(held, wanted)
 
 
 def _cut_edges(part: Part, whole: MapWeights) -> Part:

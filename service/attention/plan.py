@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from bundle.errors import InputError
-from bundle.maps import WEIGHTS
+from bundle.maps import WEIGHTS, MapPart
 from bundle.rows import Labels
 from limelight.v1 import attention_pb2, model_pb2
 from service.attention.members import AxisGroups
@@ -94,6 +96,20 @@ def check_instance(plan: AttentionPlan, labels: Mapping[str, Labels]) -> None:
     for groups in (*plan.query_groups.values(), *plan.key_groups.values()):
         if groups.label_set in labels:
             groups.members(labels)
+
+
+def parts_of(plan: AttentionPlan, labels: Mapping[str, Labels]) -> dict[tuple[str, int], MapPart]:
+    """Give the heads and queries that are enough of those maps of which not all is needed, for one checked instance."""
+    found = {}
+    for each in plan.selected:
+        description = each.description
+        some = len(each.heads) != description.heads
+        if description.query_labels in labels and (some or each.queries is not None):
+            size = labels[description.query_labels].size
+            queries = indices(each.queries, size, f"queries of {description.name}")
+            heads = np.array(each.heads) if some else None
+            found[description.name, plan.options.quantity] = MapPart(heads, queries)
+    return found
 
 
 def rollout_description(replaced: Sequence[SelectedMap]) -> model_pb2.MapDescription:

@@ -1,10 +1,11 @@
 """How many bytes an answer's attention takes, known before anything runs."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bundle.errors import InputError
+from bundle.maps import WEIGHTS, worth_probing
 from limelight.v1 import model_pb2
 from service.attention.options import Encoding, HeadReduction, Options, Pooling, Selection
 from service.attention.plan import SCORES, AttentionPlan, head_count, plan_attention, rollout_description
@@ -35,12 +36,21 @@ def attention_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
     return sum(_map_bytes(each, heads, plan, sizes) for each, heads in _answered(plan))
 
 
-def whole_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
-    """Bound the bytes of one instance's maps as the runtime computes them, before anything is cut."""
+def computed_bytes(plan: AttentionPlan, sizes: AxisSizes, probed: Collection[str]) -> int:
+    """Bound the bytes of one instance's maps as the runtime computes them, before anything is cut.
+
+    probed: the maps of which it can compute single rows.
+    """
     total = 0
     for each in plan.selected:
         description = each.description
-        places = sizes.labels[description.query_labels] * sizes.labels[description.key_labels]
+        queries, keys = sizes.labels[description.query_labels], sizes.labels[description.key_labels]
+        wanted = len(each.heads) * (queries if each.distinct_queries is None else each.distinct_queries)
+        probes = description.name in probed and plan.options.quantity == WEIGHTS
+        if probes and worth_probing(wanted, description.heads * queries):
+            total += wanted * keys * Encoding.FLOAT32.itemsize
+            continue
+        places = queries * keys
         if description.form == model_pb2.MAP_FORM_EDGES:
             places = min(sizes.edges.get(description.name, sizes.labels[description.key_labels]), places)
             total += places * _INDEX_BYTES

@@ -8,16 +8,21 @@ from functools import lru_cache, partial
 import numpy as np
 
 from bundle.errors import BundleError
-from bundle.maps import BoundMap, MapWeights, bound_maps
+from bundle.maps import BoundMap, MapPart, MapWeights, bound_maps
 from bundle.rows import Row, bound_tensors, collate, cut_outputs, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import model_pb2
+from service.engine.asked import asked_of, rows_of
 from service.engine.jobs import Job, RowEvent
 from service.engine.noise import Noise
 from service.engine.observer import Observed, Observer, Stage
 from service.engine.sessions import Session
 from service.engine.types import Answer, GenerationSettings, MapKey, Timing
+
+# A gate that opens for one row of a batch opens for all. While attention is computed whole in any case, that costs the
+# others next to nothing; from about here on, it is fused for those who do not ask.
+_GATES_SHARED_BELOW = 256
 
 
 class Feeds:
@@ -82,8 +87,7 @@ class _Run:
     session: Session
     feeds: Feeds
     outputs: tuple[model_pb2.OutputDescription, ...]
-    maps: tuple[BoundMap, ...]
-    fetched: tuple[str, ...]
+    maps: Mapping[MapKey, BoundMap]
 
 
 class Forward(Observed):
@@ -108,10 +112,16 @@ class Forward(Observed):
         # of a model that is unloaded until the next collection.
         self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
 
-    def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
-        """Give what rows of one batch have in common: the graphs that run, and the optional tensors."""
+    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
+        """Give what rows of one batch have in common: the graphs that run, the optional tensors, and for long rows the
+        whole maps.
+        """
         runs = self._runs(maps)
-        return tuple([(run.session.name, run.feeds.group(row)) for run in runs])
+        found = [(run.session.name, run.feeds.group(row)) for run in runs]
+        if max(row.sizes.values(), default=0) < _GATES_SHARED_BELOW:
+            return tuple(found)
+        bound = {key: each for run in runs for key, each in run.maps.items() if each.gate}
+        return tuple(found), frozenset([key for key in bound if rows_of(bound[key], parts.get(key), row) is None])
 
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Nothing is generated."""
@@ -124,22 +134,28 @@ class Forward(Observed):
         if len(jobs) > 1:
             maps = maps.union(*(job.call.query.maps for job in jobs))
         runs = self._runs(maps)
+        asked = asked_of(jobs, {key: bound for run in runs for key, bound in run.maps.items()})
         batching = computing = 0
         found: list[dict[MapKey, MapWeights]] = [{} for _ in jobs]
         rows = [job.row for job in jobs]
         outputs: dict[str, list[Array]] = {}
         for run in runs:
             before = time.monotonic_ns()
-            feeds = run.feeds.batch(jobs)
+            maps_asked = asked.of(run.maps)
+            names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *maps_asked.outputs]))
+            feeds = run.feeds.batch(jobs) | maps_asked.feeds()
             between = time.monotonic_ns()
-            fetched = dict(zip(run.fetched, run.session.run(run.fetched, feeds, wide=wide), strict=True))
+            fetched = dict(zip(names, run.session.run(names, feeds, wide=wide), strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:
                 outputs[each.name] = cut_outputs(fetched[each.name], each.dimensions, rows, self._joined)
-            for bound in run.maps:
+            for bound in maps_asked.whole:
                 for place, weights in maps_of_rows(bound, fetched, jobs).items():
                     found[place][bound.description.name, bound.quantity] = weights
+            for probed in maps_asked.probed:
+                for place, weights in probed.of_rows(fetched, jobs).items():
+                    found[place][probed.bound.description.name, probed.bound.quantity] = weights
         self._observer.stage(self._model, Stage.BATCH, batching / 1e9)
         self._observer.stage(self._model, Stage.COMPUTE, computing / 1e9)
         graph = "+".join(run.session.name for run in runs)
@@ -169,23 +185,12 @@ def _choose(
     names = {each.name for each in outputs}
     for session, feeds, bound in graphs:
         if maps <= set(bound) and names <= set(session.outputs):
-            return (_make_run(session, feeds, outputs, bound, maps),)
+            return (_Run(session, feeds, outputs, {key: bound[key] for key in bound if key in maps}),)
     runs, rest = [], set(maps)
     for number, (session, feeds, bound) in enumerate(graphs):
         here = rest & set(bound)
         if here or number == 0:
-            runs.append(_make_run(session, feeds, () if number else outputs, bound, here))
+            chosen = {key: bound[key] for key in bound if key in here}
+            runs.append(_Run(session, feeds, () if number else outputs, chosen))
             rest -= here
     return tuple(runs)
-
-
-def _make_run(
-    session: Session,
-    feeds: Feeds,
-    outputs: tuple[model_pb2.OutputDescription, ...],
-    bound: Mapping[MapKey, BoundMap],
-    maps: frozenset[MapKey] | set[MapKey],
-) -> _Run:
-    chosen = tuple(each for key, each in bound.items() if key in maps)
-    names = [*(each.name for each in outputs), *(name for each in chosen for name in each.outputs)]
-    return _Run(session, feeds, outputs, chosen, tuple(dict.fromkeys(names)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
+from bundle.maps import MapPart
 from bundle.rows import Labels, Row
 from bundle.text import Detokenizer
 from bundle.v1 import bundle_pb2
@@ -34,7 +35,7 @@ class Generating(Observed):
         self._model = bundle.description.name
         self._observer = observer
 
-    def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
+    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
         """Give what rows of one pool have in common: the optional tensors that the graphs take."""
         return self.decoder.group(row)
 

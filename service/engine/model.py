@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from bundle.maps import MapPart
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.rows import Labels, Row, bound_tensors, tensor_descriptions
@@ -29,8 +30,8 @@ _SEED_BITS = 64
 class Runner(Protocol):
     """Runs batches of one model; called from several lanes at once."""
 
-    def group(self, row: Row, maps: frozenset[MapKey]) -> Hashable:
-        """Give what rows of one batch must have in common."""
+    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
+        """Give what rows of one batch must have in common. parts: what is enough of some of the maps."""
 
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Tell whether tokens are drawn at random for a row."""
@@ -84,6 +85,7 @@ class Model:
 
     provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. noisy: whether it has inputs of noise.
     edge_dimensions: for each map that a graph gives as edges, the dimension that counts them; empty where none does.
+    probed: the maps of which single rows can be computed.
     shape: from a row's sizes to its shape, for the plan.
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     """
@@ -97,6 +99,7 @@ class Model:
     graphs: tuple[GraphStatus, ...]
     noisy: bool
     edge_dimensions: Mapping[str, str]
+    probed: frozenset[str]
     policy: Policy
     shape: Callable[[Mapping[str, int]], Shape]
     runner: Runner
@@ -124,10 +127,11 @@ class Model:
         """Make a job of each row of a call whose seeds are settled; tickets: of the whole engine, rising."""
         query, shape, group = call.query, self.shape, self.runner.group
         deadline = math.inf if query.deadline is None else query.deadline
-        return [
-            Job(next(tickets), call, index, row, seed, shape(row.sizes), group(row, query.maps), deadline, admitted)
-            for index, (row, seed) in enumerate(zip(query.rows, query.seeds, strict=True))
-        ]
+        jobs = []
+        for index, (row, seed) in enumerate(zip(query.rows, query.seeds, strict=True)):
+            grouped = group(row, query.maps, query.parts_of(index))
+            jobs.append(Job(next(tickets), call, index, row, seed, shape(row.sizes), grouped, deadline, admitted))
+        return jobs
 
     def _seed(self, row: Row, given: int | None, generation: GenerationSettings) -> int | None:
         samples = self.runner.samples(row, generation)
@@ -154,6 +158,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
         edge_dimensions=_edge_dimensions(bundle),
+        probed=frozenset(each.map for each in bundle.maps if each.HasField("probe")),
         policy=policy,
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
         runner=runner,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from bundle.maps import MapWeights
+from bundle.maps import MapPart, MapWeights
 from bundle.rows import Labels, Row
 from bundle.values import Array
 
@@ -62,6 +62,8 @@ class Query:
     None: arg max (or, for sampling, a fresh seed).
     sequences: for a generating model, how many of its hypotheses the maps are wanted of.
     deadline: on `time.monotonic`'s clock, None for no limit.
+    parts: what is enough of some of the maps, one mapping a row, or none at all. Whether the engine computes just that
+    is its own choice, which `MapWeights` tells.
     """
 
     rows: tuple[Row, ...]
@@ -70,6 +72,11 @@ class Query:
     sequences: int = 1
     generation: GenerationSettings = GenerationSettings()
     deadline: float | None = None
+    parts: tuple[Mapping[MapKey, MapPart], ...] = ()
+
+    def parts_of(self, index: int) -> Mapping[MapKey, MapPart]:
+        """Give what is enough of the maps for a row."""
+        return self.parts[index] if self.parts else {}
 
 
 @dataclass(frozen=True)

@@ -228,6 +228,7 @@ def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Cal
     return Query(
         rows=tuple([each.row for each in prepared]),
         maps=options.plan.keys if options.plan is not None else frozenset(),
+        parts=tuple([each.parts for each in prepared]),
         seeds=tuple([each.seed for each in prepared]),
         sequences=options.attention.sequences,
         generation=options.generation,

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bundle.errors import InputError, TooLargeError
+from bundle.maps import MapPart
 from bundle.rows import Row
 from bundle.values import Instance
 from bundle.wire import instance_from_wire
 from limelight.v1 import values_pb2
 from service.attention.options import Options
-from service.attention.plan import AttentionPlan, check_instance
+from service.attention.plan import AttentionPlan, check_instance, parts_of
 from service.attention.size import fitting
 from service.engine.types import GenerationSettings
 from service.rpc.view import ModelView
@@ -44,14 +45,15 @@ class PreparedInstance:
     """One instance, ready for the engine.
 
     seed: what the caller sent. labels: the label sets that its answer refers to, serialised, as far as the inputs
-    decide them. attention: bound of the bytes of its maps in the answer. computing: of what it holds from when it is
-    computed until its maps are cut and encoded. nanoseconds: it took.
+    decide them. parts: what is enough of its maps. attention: bound of the bytes of its maps in the answer. computing:
+    of what it holds from when it is computed until its maps are cut and encoded. nanoseconds: it took.
     """
 
     instance: Instance
     row: Row
     seed: int | None
     labels: Mapping[str, bytes]
+    parts: Mapping[tuple[str, int], MapPart]
     attention: int
     computing: int
     nanoseconds: int
@@ -77,14 +79,16 @@ def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOpti
         _check_interventions(view, message.interventions, f"{field}.interventions")
     instance = instance_from_wire(message, field)
     row = view.model.preprocessor.row(instance, field=field, truncate=options.truncate)
+    parts = {}
     if options.plan is not None:
         check_instance(options.plan, row.labels)
+        parts = parts_of(options.plan, row.labels)
     labels = {name: view.label_bytes(row.labels[name]) for name in options.label_names if name in row.labels}
     seed = message.seed if message.HasField("seed") else None
     generation, plan = options.generation, options.plan
     attention = 0 if plan is None else view.attention_bytes(row, view.steps(row, generation), plan)
     computing = view.computing_bytes(row, generation, plan) + attention
-    return PreparedInstance(instance, row, seed, labels, attention, computing, time.perf_counter_ns() - started)
+    return PreparedInstance(instance, row, seed, labels, parts, attention, computing, time.perf_counter_ns() - started)
 
 
 def _check_interventions(view: ModelView, interventions: Sequence[values_pb2.Intervention], field: str) -> None:

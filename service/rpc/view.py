@@ -9,7 +9,7 @@ from bundle.rows import Labels, Row
 from bundle.wire import DTYPES, labels_to_wire
 from limelight.v1 import model_pb2
 from service.attention.plan import AttentionPlan
-from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes, sequence_bytes, whole_bytes
+from service.attention.size import AxisSizes, attention_bytes, computed_bytes, derived_label_bytes, sequence_bytes
 from service.engine.model import Model
 from service.engine.shapes import places
 from service.engine.types import GenerationSettings, Strategy
@@ -101,7 +101,7 @@ class ModelView:
         total = sum(self._output_bytes(each, row, steps) for each in self._output_tensors.values())
         sequences = 1 if plan is None else plan.options.sequences
         if plan is not None:
-            total += whole_bytes(plan, self.axis_sizes(row, steps))
+            total += computed_bytes(plan, self.axis_sizes(row, steps), self.model.probed)
         if self.model.generates:  # every beam's steps are kept, and put together for each sequence
             total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
         return total

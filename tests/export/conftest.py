@@ -13,6 +13,7 @@ from tests.export import tiny
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "reader": lambda: tiny.trained(tiny.Reader(), tiny.reader_card()),
+    "long_reader": lambda: tiny.trained(tiny.LongReader(), tiny.long_reader_card()),
     "documents": lambda: tiny.trained(
         tiny.Documents(), tiny.documents_card(), "the cat sat . a dog ran on the mat .", "dog"
     ),

@@ -61,6 +61,26 @@ class Reader(Network):
         return Answer({"logits": self.classify(pooled[:, 0, 0])}, {"encoder.0.self": weights, "pool": pool[:, :, 0]})
 
 
+class LongReader(Reader):
+    """Text -> classes: two layers of self-attention of four heads, with weights far from uniform."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            MultiHead(attention=Attention(score=ScaledDot()), d_model=SIZE, heads=4) for _ in range(2)
+        )
+        for parameter in self.layers.parameters():
+            parameter.data *= 2
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        words, mask, maps = self.embedding(tensors["ids"]), self.mask(tensors), {}
+        for number, layer in enumerate(self.layers):
+            read, maps[f"encoder.{number}.self"] = layer(words, words, mask=mask & mask.transpose(-2, -1))
+            words = words + read
+        pooled, pool = self.pool(None, words.unsqueeze(1), mask=mask)
+        return Answer({"logits": self.classify(pooled[:, 0, 0])}, {**maps, "pool": pool[:, :, 0]})
+
+
 class ReaderOfPadding(Reader):
     """The same without masks."""
 
@@ -147,9 +167,9 @@ class Writer(GeneratingNetwork):
         raise NotImplementedError  # training's, which these tests do without
 
 
-def text_input(*, sentences: bool = False) -> model_pb2.InputDescription:
+def text_input(*, sentences: bool = False, longest: int = 50) -> model_pb2.InputDescription:
     """One input, `text`, that becomes `ids` [word], or [sentence, word]."""
-    names = {"sentence": 20, "word": 50} if sentences else {"word": 50}
+    names = {"sentence": 20, "word": 50} if sentences else {"word": longest}
     return model_pb2.InputDescription(
         name="text",
         kind=model_pb2.INPUT_KIND_DOCUMENT if sentences else model_pb2.INPUT_KIND_TEXT,
@@ -169,6 +189,8 @@ def text_input(*, sentences: bool = False) -> model_pb2.InputDescription:
 def card(name: str, *, maps: dict[str, tuple[model_pb2.MapDescription, tuple[int, ...]]], **changes: object) -> Card:
     """Put a card together; `maps`: each with the axes of its tensor."""
     sentences = bool(changes.pop("sentences", False))
+    longest = changes.pop("longest", 50)
+    assert isinstance(longest, int)
     generation = changes.get("generation")
     outputs = changes.pop("outputs", {"logits": {"class": 3}})
     assert isinstance(outputs, dict)
@@ -197,7 +219,7 @@ def card(name: str, *, maps: dict[str, tuple[model_pb2.MapDescription, tuple[int
     return Card(
         description=model_pb2.ModelDescription(
             name=name,
-            inputs=[text_input(sentences=sentences)],
+            inputs=[text_input(sentences=sentences, longest=longest)],
             outputs=[
                 model_pb2.OutputDescription(
                     name=output,
@@ -229,6 +251,21 @@ def reader_card() -> Card:
         "reader",
         maps={
             "encoder.0.self": (a_map("words", "words", heads=2), (BATCH, HEAD, QUERY, KEY)),
+            "pool": (a_map("one", "words"), (BATCH, HEAD, KEY)),
+        },
+    )
+
+
+def long_reader_card() -> Card:
+    """The card of `LongReader`, whose maps are large enough to be computed only where they are asked for."""
+    return card(
+        "long_reader",
+        longest=400,
+        maps={
+            **{
+                f"encoder.{number}.self": (a_map("words", "words", heads=4), (BATCH, HEAD, QUERY, KEY))
+                for number in range(2)
+            },
             "pool": (a_map("one", "words"), (BATCH, HEAD, KEY)),
         },
     )

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bundle.maps import MapPart
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from service.engine.engine import Engine
@@ -42,7 +43,7 @@ class FakeRunner:
     ran: list[list[int]] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
 
-    def group(self, row: Row, maps: frozenset[MapKey]) -> str:
+    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> str:
         """All rows fit together."""
         return ""
 

@@ -1,0 +1,61 @@
+"""Dot-product attention as one operator of an exported program, so that an exporter sees where it was computed.
+
+`export.attention` puts standard operators in its place: fused where nobody asks for the weights, whole where somebody
+does, single rows where only those are wanted. No finished graph has it.
+"""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+DOMAIN = "limelight"
+OPERATOR = "DotAttention"
+
+
+_marking = False
+
+
+@contextlib.contextmanager
+def marking() -> Iterator[None]:
+    """Mark attention in what is exported in this block. Whoever exports otherwise gets standard operators."""
+    global _marking
+    before, _marking = _marking, True
+    try:
+        yield
+    finally:
+        _marking = before
+
+
+def is_marking() -> bool:
+    """Tell whether attention is to be marked."""
+    return _marking and torch.compiler.is_exporting()
+
+
+def marked_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    """c = softmax(scale · q kᵀ) v, for an export alone: the numbers that it gives mean nothing.
+
+    Shapes: query [batch, head, query, d], key [batch, head, key, d], value [batch, head, key, d_v], mask boolean and
+        broadcastable to [batch, head, query, key] -> context vectors [batch, head, query, d_v], weights [batch, head,
+        query, key].
+    """
+    masks = [] if mask is None else [mask[(None,) * (4 - mask.dim())]]
+    context_vectors, weights = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{OPERATOR}",
+        [query, key, value, *masks],
+        {"scale": scale},
+        dtypes=(value.dtype, value.dtype),
+        shapes=((*query.shape[:-1], value.shape[-1]), (*query.shape[:-1], key.shape[-2])),
+        version=1,
+    )
+    return context_vectors, weights
+
+
+def can_be_marked(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Tell whether three tensors have the same heads and one batch, as far as an export knows sizes."""
+    heads = {tensor.shape[1] for tensor in (query, key, value)}
+    varies = {isinstance(tensor.shape[0], int) for tensor in (query, key, value)}
+    return all(isinstance(each, int) for each in heads) and len(heads) == 1 and len(varies) == 1

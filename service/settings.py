@@ -84,13 +84,29 @@ class Settings:
     grace_seconds: float = _setting(
         30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0
     )
-    preprocess_threads: int = _setting(0, "Threads that prepare inputs; 0 for one a core.", minimum=0, maximum=1024)
+    pending_calls: int = _setting(
+        128,
+        "Calls that have arrived and may wait to be read; of more, gRPC cancels some, and all past half as many again.",
+        minimum=1,
+        maximum=10**5,
+    )
+    preprocess_threads: int = _setting(
+        0, "Threads that prepare inputs; 0 for one for two cores.", minimum=0, maximum=1024
+    )
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
 
     @property
     def core_count(self) -> int:
         """How many cores to use: those asked for, or all that this process may use."""
         return self.cores or available_cores()
+
+    @property
+    def preprocess_count(self) -> int:
+        """How many threads prepare inputs.
+
+        Much of that is Python, of which one thread runs at a time: more of them keep the event loop from its turns.
+        """
+        return self.preprocess_threads or max(1, self.core_count // 2)
 
     @property
     def held_bytes(self) -> int:

@@ -9,7 +9,7 @@ from bundle.errors import LimelightError
 from service.channel import Begin, Channel, Count, Counted, Failed, Loaded, Open, Stop
 from service.logs import configure_logs
 from service.metrics import Metrics
-from service.server import Member, Server, running_server, spare_loaded
+from service.server import Member, Server, running_server, settle_interpreter
 
 _INTERRUPTED = 1
 
@@ -32,7 +32,7 @@ async def _work(end: socket.socket) -> None:
     listening = asyncio.create_task(_listen(channel, metrics, stop, loaded))
     try:
         async with running_server(begin.settings, metrics=metrics, member=Member(late=begin.late)) as server:
-            spare_loaded()
+            settle_interpreter()
             loaded.set_result(server)
             channel.send(Loaded())
             await stop.wait()

@@ -23,7 +23,7 @@ _LATE = "the deadline passed before the answer was there"
 class Engine:
     """Answers queries on lanes (worker threads), with whatever models it is given.
 
-    All methods are for the one event loop that `start` ran on.
+    All methods are for the one event loop that `start` ran on. admitted: calls so far.
     """
 
     def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
@@ -31,6 +31,7 @@ class Engine:
         self._observer = observer or NullObserver()
         self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer)
         self._tickets = itertools.count()
+        self.admitted = 0
         self._calls: set[AdmittedCall] = set()
 
     async def start(self) -> None:
@@ -77,6 +78,7 @@ class Engine:
                 return
             if not isinstance(news, Told):
                 future.set_exception(news)
+                future.exception()  # it counts as seen, though the caller may be gone already
                 return
             told[index] = news.value
             if len(told) == len(query.rows):
@@ -132,6 +134,7 @@ class _Admission:
             engine._observer.rejected(Rejection.DEADLINE, len(self._jobs))
             raise DeadlineError("the deadline passed before the call was admitted")
         engine._lanes.submit(self._model, self._jobs)
+        engine.admitted += 1
         engine._calls.add(self._call)
         engine._observer.in_flight(self._model.name, 1)
         if deadline is not None:

@@ -87,6 +87,7 @@ class Model:
     edge_dimensions: for each map that a graph gives as edges, the dimension that counts them; empty where none does.
     probed: the maps of which single rows can be computed.
     shape: from a row's sizes to its shape, for the plan.
+    wide: whether it can also run on every core.
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     """
 
@@ -103,6 +104,7 @@ class Model:
     policy: Policy
     shape: Callable[[Mapping[str, int]], Shape]
     runner: Runner
+    wide: bool = False
     pool: Callable[[], Pool] | None = None
 
     @property
@@ -162,6 +164,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         policy=policy,
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
         runner=runner,
+        wide=any(each.is_wide for each in sessions.values()),
         pool=runner.pool if isinstance(runner, Generating) else None,
     )
 

@@ -6,12 +6,13 @@ sessions hold 101, 105 and 108 MB instead of 108, 187 and 242, and answer the sa
 """
 
 import contextlib
-import ctypes
 import logging
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from service.memory import give_back
 
 logger = logging.getLogger(__name__)
 
@@ -48,11 +49,5 @@ def prepacked(ort: Any, graph: Path, options: Any) -> Iterator[Path | None]:
             logger.warning("weights are held once a session, since they cannot be saved: %s", error)
             yield None
             return
-        _give_back()
+        give_back()  # the library would keep a whole copy of the weights
         yield saved
-
-
-def _give_back() -> None:
-    """Have the C library return what it has freed: it would keep a whole copy of the weights otherwise."""
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)

@@ -24,7 +24,7 @@ from service.errors import InferenceError
 
 
 def check_samples(model: Model, folder: BundleFolder) -> None:
-    """Answer every sample alone, then all in one batch, with every map, on the provider that will serve.
+    """Answer every sample alone, all in one batch, and on every core, with every map, on the provider that will serve.
 
     Where maps are computed only as far as they are asked for, the same is answered again with some rows of each.
     Raises: BundleError naming the sample, what differs and by how much.
@@ -42,9 +42,13 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
         call = unheard(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())
         runner = model.runner.uncounted()
-        for way, batches in (("alone", [[job] for job in jobs]), ("in a batch", _groups(jobs))):
+        alone = [[job] for job in jobs]
+        ways = [("alone", alone, False), ("in a batch", _groups(jobs), False)]
+        if model.wide:  # which also starts its threads, before anybody waits for them
+            ways.append(("on every core", alone, True))
+        for way, batches, wide in ways:
             for batch in batches:
-                for job, answer in _answers(runner, batch):
+                for job, answer in _answers(runner, batch, wide):
                     if difference := compare(answer, samples[job.index], tolerances):
                         raise BundleError(
                             f"sample {job.index}, {way}{how}, is not answered as in PyTorch: {difference}"
@@ -115,8 +119,8 @@ def _groups(jobs: Sequence[Job]) -> list[list[Job]]:
     return list(groups.values())
 
 
-def _answers(runner: Runner, jobs: Sequence[Job]) -> Iterator[tuple[Job, Answer]]:
-    for happened in runner.run(jobs):
+def _answers(runner: Runner, jobs: Sequence[Job], wide: bool) -> Iterator[tuple[Job, Answer]]:
+    for happened in runner.run(jobs, wide):
         for job, event in happened:
             if isinstance(event, InferenceError):
                 raise BundleError(f"sample {job.index} cannot be answered: {event.message}")

@@ -35,6 +35,11 @@ class Session:
     _session: Any
     _wide: Any
 
+    @property
+    def is_wide(self) -> bool:
+        """True where running it on every core is another way of running it."""
+        return self._wide is not self._session
+
     def declared(self, name: str) -> tuple[int | str | None, ...]:
         """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
         return next(tuple(each.shape) for each in self._session.get_inputs() if each.name == name)

@@ -55,7 +55,7 @@ class Answering:
         self._engine = engine
         self._metrics = metrics
         self._held = held
-        self._preparation = Preparation(settings.preprocess_threads or settings.core_count)
+        self._preparation = Preparation(settings.preprocess_count)
         self._preparing: Counter[Model] = Counter()
         self._views: dict[Model, ModelView] = {}
 

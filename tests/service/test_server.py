@@ -111,6 +111,17 @@ def test_a_full_queue_says_so_at_once_and_when_to_come_back(repository: Path) ->
         assert running.stub.Predict(predict("tiny", text("the cat"))).predictions
 
 
+def test_more_calls_than_may_wait_to_be_read_are_cancelled_and_the_next_is_answered(repository: Path) -> None:
+    with serving(repository, pending_calls=4) as running:
+        running.stub.Predict(predict("tiny", text("the cat")))  # the connection stands
+        running.on_loop(lambda: time.sleep(1.0))  # the server reads nothing for a while
+        calls = [running.stub.Predict.future(predict("tiny", text("the cat")), timeout=60) for _ in range(40)]
+        codes = [each.code() for each in calls]
+        assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED}
+        assert codes.count(grpc.StatusCode.OK) >= 4
+        assert running.stub.Predict(predict("tiny", text("the cat")), timeout=30).predictions
+
+
 def test_a_cancelled_call_ends_its_work(repository: Path) -> None:
     with serving(repository, metrics_port=free_port(), lanes=1, max_batch_rows=1) as running:
         busy = hold(running)

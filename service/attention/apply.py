@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bundle.errors import InputError
 from bundle.maps import WEIGHTS, MapWeights
@@ -88,8 +89,6 @@ def _cut(
         weights = weights[side_by_side(_standing(np.array(selected.heads), whole.heads))]
     if not has_edges and queries is not None and step is None and len(queries) != weights.shape[1]:
         weights = weights[:, side_by_side(_standing(queries, whole.queries))]
-    if not has_edges and keys is not None:
-        weights = weights[:, :, side_by_side(keys)]
     lowest = _lowest(whole.weights.dtype)
     if quantity == SCORES:
         weights = np.maximum(weights, np.float32(lowest))  # some models write minus infinity
@@ -101,15 +100,16 @@ def _cut(
         heads=selected.heads,
         head_reduction=HeadReduction.NONE,
         queries=queries,
-        keys=keys,
+        keys=None,
         query_labels=description.query_labels,
         key_labels=description.key_labels,
         query_count=query_count if queries is None else len(queries),
-        key_count=key_count if keys is None else len(keys),
+        key_count=key_count,
         weights=weights,
         lowest=lowest,
     )
-    return _cut_edges(part, whole) if has_edges else part
+    part = _with_edges(part, whole) if has_edges else part
+    return part if keys is None else _with_keys(part, keys)
 
 
 @lru_cache(maxsize=8)
@@ -122,17 +122,29 @@ def _standing(wanted: Array, held: Array | None) -> Array:
     return wanted if held is None else np.searchsorted(held, wanted)
 
 
-def _cut_edges(part: Part, whole: MapWeights) -> Part:
+def _with_edges(part: Part, whole: MapWeights) -> Part:
     assert whole.query_index is not None and whole.key_index is not None
     query, key = np.asarray(whole.query_index, np.int32), np.asarray(whole.key_index, np.int32)
-    keep = np.ones(len(query), dtype=bool)
-    if part.queries is not None:
-        keep &= np.isin(query, part.queries)
-    if part.keys is not None:
-        keep &= np.isin(key, part.keys)
-    if keep.all():
-        return replace(part, query_index=query, key_index=key)
-    return replace(part, weights=part.weights[:, keep], query_index=query[keep], key_index=key[keep])
+    part = replace(part, query_index=query, key_index=key)
+    return part if part.queries is None else _keep(part, np.isin(query, part.queries))
+
+
+def _with_keys(part: Part, keys: Indices) -> Part:
+    """Leave all other keys out."""
+    part = replace(part, empty=part.empty_rows(), keys=keys, key_count=len(keys))
+    if part.key_index is not None:
+        return _keep(part, np.isin(part.key_index, keys))
+    return replace(part, weights=part.weights[:, :, side_by_side(keys)])
+
+
+def _keep(part: Part, edges: npt.NDArray[np.bool_]) -> Part:
+    """Leave all other edges out."""
+    if edges.all():
+        return part
+    assert part.query_index is not None and part.key_index is not None
+    return replace(
+        part, weights=part.weights[:, edges], query_index=part.query_index[edges], key_index=part.key_index[edges]
+    )
 
 
 def _with_heads_reduced(part: Part, reduction: HeadReduction) -> Part:
@@ -146,7 +158,8 @@ def _with_heads_reduced(part: Part, reduction: HeadReduction) -> Part:
         weights = reduce_heads(part.weights, reduction)
     if normalised and several:
         normalised = _sums_to_1(weights, part) or not mixes_empty_rows(part.empty_rows(), axis=0)
-    return replace(part, weights=weights, normalised=normalised, head_reduction=reduction)
+    empty = None if part.empty is None else np.asarray(part.empty.all(axis=0, keepdims=True))
+    return replace(part, weights=weights, normalised=normalised, head_reduction=reduction, empty=empty)
 
 
 def _sums_to_1(mean: Floats, part: Part) -> bool:

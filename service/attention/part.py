@@ -21,6 +21,7 @@ class Part:
     None for all of the axis.
     query_count, key_count: places of both axes now (of a map of edges too, whose weights do not show them).
     weights: [head, query, key, …]; with `query_index` and `key_index` [edge] it is [head, edge, …].
+    empty: [head, query, …], which rows attended to nothing before keys were left out; None while none are.
     lowest: what stands for a place where no score is possible. left_out: [head, query], once cut by top k.
     """
 
@@ -41,6 +42,7 @@ class Part:
     query_index: npt.NDArray[np.int32] | None = None
     key_index: npt.NDArray[np.int32] | None = None
     left_out: Floats | None = None
+    empty: npt.NDArray[np.bool_] | None = None
 
     @property
     def has_edges(self) -> bool:
@@ -53,7 +55,9 @@ class Part:
         return _places(self.query_index, self.queries), _places(self.key_index, self.keys)
 
     def empty_rows(self) -> npt.NDArray[np.bool_]:
-        """Tell which rows attend to nothing: [head, query, …]."""
+        """Tell which rows attend to nothing, keys that were left out included: [head, query, …]."""
+        if self.empty is not None:
+            return self.empty
         something = self.weights != 0
         if not self.has_edges:
             return np.asarray(~something.any(axis=2))

@@ -352,6 +352,23 @@ def test_an_answer_claims_only_what_is_true_and_its_size_was_known(
     assert made <= derived_label_bytes(plan, sizes)
 
 
+def test_keys_that_are_left_out_tell_as_well_whether_a_head_attends_to_nothing() -> None:
+    weights = np.zeros((2, 1, 3), np.float32)
+    weights[0, 0, 0] = 1  # the other head attends to nothing: their mean sums to a half
+    options = Options((Selection(keys=(1,)),), reduce_heads=HeadReduction.MEAN)
+    for edges in (False, True):
+        assert not _of_three(weights, options, edges).normalised
+        assert _of_three(weights[:1].repeat(2, axis=0), options, edges).normalised
+
+
+def _of_three(weights: Floats, options: Options, edges: bool) -> Part:
+    form = model_pb2.MAP_FORM_EDGES if edges else model_pb2.MAP_FORM_DENSE
+    plan = plan_attention([a_map(form)], options)
+    maps = keyed({"layer.0": as_edges(weights) if edges else MapWeights(weights)}, options.quantity)
+    (finished,) = apply(plan, maps, labels_of({"queries": 1, "keys": 3})).maps
+    return finished.part
+
+
 def _without_keys(options: Options) -> tuple[Selection, ...]:
     return tuple(replace(each, keys=()) for each in options.selections)
 

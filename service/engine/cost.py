@@ -23,6 +23,11 @@ class LearnedCost:
         """True once a batch was seen."""
         return self._sums[0] > 0
 
+    @property
+    def fixed(self) -> float:
+        """Seconds of a batch that its size does not change: what each row saves that joins another's batch."""
+        return self._fixed
+
     def seconds(self, places: float) -> float:
         """Expect the time of a batch of so many places, padding included."""
         if not self.is_known:

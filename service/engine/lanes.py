@@ -33,7 +33,7 @@ class Lanes:
     def __init__(self, lanes: int, queue_rows: int, observer: Observer) -> None:
         self._observer = observer
         self._queue_rows = queue_rows
-        self._queue = RowQueue()
+        self._queue = RowQueue(lanes)
         self._changed = threading.Condition()
         self._admitting = False
         self._ending = False
@@ -60,7 +60,7 @@ class Lanes:
         Raises: QueueFullError.
         """
         with self._changed:
-            expected = self._queue.expected_seconds(model, rows, None, len(self._threads))
+            expected = self._queue.expected_seconds(model, rows, None)
         self._refuse_late(expected + before, deadline, rows)
 
     def submit(self, model: Model, jobs: Sequence[Job]) -> None:
@@ -80,7 +80,7 @@ class Lanes:
             else:
                 if deadline is not None:
                     own = sum(places(job.shape) for job in jobs)
-                    expected = self._queue.expected_seconds(model, len(jobs), own, lanes)
+                    expected = self._queue.expected_seconds(model, len(jobs), own)
                 if not _is_late(expected, deadline):
                     self._queue.add(model, jobs)
                     self._changed.notify(len(jobs))
@@ -201,7 +201,8 @@ class Lanes:
                     return None
                 work, dropped = self._queue.take(time.monotonic())
                 if work is None and not dropped:
-                    self._changed.wait()
+                    due = self._queue.due
+                    self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
                     continue
             for model, job in dropped:
                 self._observer.queued(model.name, -1)

@@ -4,6 +4,7 @@ Not thread-safe: the lanes hold one lock around it. What a call costs here grows
 with the number of rows that wait.
 """
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,6 +18,11 @@ from service.engine.shapes import places
 # A row is given up when even this part of its expected time is more than its deadline leaves.
 _HOPELESS = 0.5
 _TYPICAL_STEPS = 16.0
+# While other lanes work, a batch that is smaller than usual waits for company: half as long as what one more row would
+# save, and no longer than this.
+_LONGEST_WAIT = 0.002
+# Two callers who take turns are served best by a lane each, though one of them is alone now and then.
+_CALM_SECONDS = 0.05
 
 
 @dataclass(eq=False)
@@ -37,6 +43,7 @@ class _Line:
     """The queue of one model.
 
     waiting_places: of all rows that wait. cost: of a batch, by places; of a generating model, of the rows that join.
+    batch_rows: of its batches.
     steps: of a generating model, the cost of a step by the rows that take it. seats: its pools.
     """
 
@@ -47,6 +54,7 @@ class _Line:
     served: float = 0.0
     cost: LearnedCost = field(default_factory=LearnedCost)
     row_places: LearnedMean = field(default_factory=lambda: LearnedMean(32.0))
+    batch_rows: LearnedMean = field(default_factory=lambda: LearnedMean(1.0))
     steps: LearnedCost = field(default_factory=lambda: LearnedCost(1e-3))
     row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
     seats: list[_Seat] = field(default_factory=list)
@@ -86,6 +94,12 @@ class _Line:
             self.seats.append(best)
         return best
 
+    def company_until(self) -> float:
+        """Tell until when a batch waits for company, on `time.monotonic`'s clock; 0 where it does not."""
+        if self.model.pool is not None or len(self.waiting) >= min(self.batch_rows.value, self.model.policy.max_rows):
+            return 0.0
+        return next(iter(self.waiting.values())).admitted / 1e9 + min(_LONGEST_WAIT, self.cost.fixed / 2)
+
     def window(self) -> list[Job]:
         """Give the oldest rows that wait."""
         return list(islice(self.waiting.values(), self.model.policy.window))
@@ -100,8 +114,8 @@ class Work:
     """What a lane has taken to do.
 
     batch: rows to run, or that join the pool; None where a pool takes a step without any.
-    wide: nothing else runs or waits, so that it may have every core. expected: seconds that its model is charged until
-    the true ones are known.
+    wide: nothing else runs or waits, nor did a moment ago, so that it may have every core.
+    expected: seconds that its model is charged until the true ones are known.
     """
 
     model: Model
@@ -117,9 +131,16 @@ class Work:
 
 
 class RowQueue:
-    """All rows that wait for a lane. rows: their number. running: what lanes have taken."""
+    """All rows that wait for one of some lanes. rows: their number. running: what lanes have taken.
 
-    def __init__(self) -> None:
+    due: when a lane that was given nothing should ask again, on `time.monotonic`'s clock; None for not before something
+    changes.
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
+        self.due: float | None = None
+        self._crowded = -math.inf
         self._lines: dict[Model, _Line] = {}
         self._busy: dict[Model, _Line] = {}
         self.running = 0
@@ -157,7 +178,8 @@ class RowQueue:
     def take(self, now: float) -> tuple[Work | None, list[tuple[Model, Job]]]:
         """Take what one lane does next, of the model that has had least; and the rows that need no answer any more."""
         dropped: list[tuple[Model, Job]] = []
-        while ready := [line for line in self._busy.values() if line.is_ready]:
+        self.due = None
+        while ready := [line for line in self._busy.values() if line.is_ready and not self._waits(line, now)]:
             line = min(ready, key=lambda each: (each.served, each.oldest))
             work = self._take(line, now, dropped)
             if work is not None:
@@ -182,6 +204,8 @@ class RowQueue:
                 seat.taken = False
         for steps in ended:
             line.row_steps.learn(steps)
+        if work.batch is not None and work.pool is None:
+            line.batch_rows.learn(len(work.rows))
         # A batch on every core tells nothing of the time that it takes on one, but it is better than no figure.
         if work.batch is not None and not (work.wide and line.cost.is_known):
             line.cost.learn(work.batch.tokens, joining)
@@ -189,14 +213,14 @@ class RowQueue:
             line.steps.learn(rows, stepping)
         self._settle(line)
 
-    def expected_seconds(self, model: Model, rows: int, row_places: int | None, lanes: int) -> float:
+    def expected_seconds(self, model: Model, rows: int, row_places: int | None) -> float:
         """Expect how long from now so many more rows of a model take until the last is answered.
 
         row_places: of all of them; None where nobody knows yet, for what rows of the model have had. 0 while a lane is
         free and nothing waits: then nothing speaks against trying.
         """
         line = self._lines.get(model)
-        if line is None or (self.running < lanes and not self.rows):
+        if line is None or (self.running < self._lanes and not self.rows):
             return 0.0
         if model.pool is not None:
             return self._expected_generation(line, rows)
@@ -206,7 +230,15 @@ class RowQueue:
         # Other models get as much of the lanes as this one does, as long as they have work.
         shared = ahead + sum(min(ahead, _backlog(other)) for other in self._busy.values() if other is not line)
         shared += line.running * line.cost.seconds(line.row_places.value) / 2
-        return shared / lanes
+        return shared / self._lanes
+
+    def _waits(self, line: _Line, now: float) -> bool:
+        """Tell whether a model's next batch still waits for company, and note until when."""
+        until = line.company_until() if self.running else 0.0
+        if until <= now:
+            return False
+        self.due = until if self.due is None else min(self.due, until)
+        return True
 
     def waiting_seconds(self) -> float:
         """Expect how long one lane alone would take for all that waits."""
@@ -226,7 +258,8 @@ class RowQueue:
         model = line.model
         seat = None
         window = line.window()
-        policy = model.policy
+        # Busy lanes need none of what waits: by the time they are free, more has come.
+        policy = replace(model.policy, spread=max(1, min(model.policy.spread, self._lanes - self.running)))
         if model.pool is not None:
             seat = line.seat() if line.waiting else None
             if seat is None:  # nobody can join: the pool that has rows steps
@@ -236,7 +269,7 @@ class RowQueue:
                 window = []
             else:
                 window = [job for job in window if seat.fits(job)]
-                share = -(-(line.live + len(line.waiting)) // policy.spread) - seat.pool.rows
+                share = -(-(line.live + len(line.waiting)) // model.policy.spread) - seat.pool.rows
                 policy = replace(policy, max_rows=max(1, min(seat.pool.room, share, policy.max_rows)), spread=1)
         planned = plan_batch(window, policy, now, line.least_seconds)
         if planned.dropped:
@@ -260,7 +293,9 @@ class RowQueue:
         line.running += 1
         line.served += expected
         self.running += 1
-        wide = self.running == 1 and not self.rows and (seat is None or line.live <= 1)
+        if self.running > 1 or self.rows:
+            self._crowded = now
+        wide = now - self._crowded > _CALM_SECONDS and (seat is None or line.live <= 1)
         return Work(model, planned.batch, seat.pool if seat else None, wide, expected)
 
     def _left(self, line: _Line, jobs: Sequence[Job]) -> None:

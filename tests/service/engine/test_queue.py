@@ -48,7 +48,7 @@ def taken(queue: RowQueue, now: float = 0.0) -> Work:
 def test_models_take_turns_by_the_time_they_took(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, slow, quick = RowQueue(), a_model(models, "slow"), a_model(models, "quick")
+    queue, slow, quick = RowQueue(2), a_model(models, "slow"), a_model(models, "quick")
     queue.add(slow, jobs(slow, folders["tiny"], tickets, *[5] * 10))
     queue.add(quick, jobs(quick, folders["tiny"], tickets, *[5] * 40))
     had = {"slow": 0.0, "quick": 0.0}
@@ -63,7 +63,7 @@ def test_models_take_turns_by_the_time_they_took(
 def test_a_model_that_was_idle_earns_no_claim_on_the_lanes(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, busy, late = RowQueue(), a_model(models, "busy"), a_model(models, "late")
+    queue, busy, late = RowQueue(2), a_model(models, "busy"), a_model(models, "late")
     queue.add(busy, jobs(busy, folders["tiny"], tickets, *[5] * 10))
     for _ in range(5):
         queue.finished(taken(queue), 1.0)
@@ -79,7 +79,7 @@ def test_a_model_that_was_idle_earns_no_claim_on_the_lanes(
 def test_only_what_is_alone_gets_every_core(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(), a_model(models)
+    queue, model = RowQueue(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     first = taken(queue)
     assert first.wide
@@ -88,23 +88,31 @@ def test_only_what_is_alone_gets_every_core(
     assert not second.wide  # the first still runs
     queue.finished(first, 0.1)
     queue.finished(second, 0.1)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    third = taken(queue, 0.01)
+    assert not third.wide  # two took turns a moment ago
+    queue.finished(third, 0.1)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    fourth = taken(queue, 0.1)
+    assert fourth.wide
+    queue.finished(fourth, 0.1)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
-    assert not taken(queue).wide  # another row waits
+    assert not taken(queue, 1.0).wide  # another row waits
 
 
 def test_what_is_expected_grows_with_what_waits_and_is_nothing_on_an_idle_machine(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(), a_model(models)
-    assert queue.expected_seconds(model, 1, None, 2) == 0
+    queue, model = RowQueue(2), a_model(models)
+    assert queue.expected_seconds(model, 1, None) == 0
     queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 20))
     for _ in range(8):
         queue.finished(taken(queue), 0.25)
     running = [taken(queue), taken(queue)]
-    expected = queue.expected_seconds(model, 1, 5, 2)
+    expected = queue.expected_seconds(model, 1, 5)
     assert expected == pytest.approx(0.25 * (10 + 1 + 1) / 2, rel=0.05)  # those that wait, itself, half of two
-    assert queue.expected_seconds(model, 1, None, 2) == pytest.approx(expected, rel=0.05)
-    assert queue.expected_seconds(model, 4, 20, 2) > expected + 0.3
+    assert queue.expected_seconds(model, 1, None) == pytest.approx(expected, rel=0.05)
+    assert queue.expected_seconds(model, 4, 20) > expected + 0.3
     for work in running:
         queue.finished(work, 0.25)
 
@@ -112,22 +120,43 @@ def test_what_is_expected_grows_with_what_waits_and_is_nothing_on_an_idle_machin
 def test_another_busy_model_counts_as_far_as_it_gets_its_turns(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model, other = RowQueue(), a_model(models), a_model(models, "other")
+    queue, model, other = RowQueue(2), a_model(models), a_model(models, "other")
     for each in (model, other):
         queue.add(each, jobs(each, folders["tiny"], tickets, 5))
         queue.finished(taken(queue), 0.25)
     queue.add(other, jobs(other, folders["tiny"], tickets, *[5] * 100))
     running = [taken(queue), taken(queue)]
-    assert queue.expected_seconds(model, 1, 5, 2) == pytest.approx(0.25, rel=0.05)  # its turn, and one of the other
-    assert queue.expected_seconds(other, 1, 5, 2) > 10
+    assert queue.expected_seconds(model, 1, 5) == pytest.approx(0.25, rel=0.05)  # its turn, and one of the other
+    assert queue.expected_seconds(other, 1, 5) > 10
     for work in running:
         queue.finished(work, 0.25)
+
+
+def test_a_small_batch_waits_for_company_while_others_run_and_rows_come_in_company(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(2), a_model(models, max_rows=8)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    running = taken(queue)  # nothing else runs: nothing to wait for
+    for count in (8, 2, 8, 2):  # 2 ms a batch and 0.1 ms a place
+        queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * count))
+        queue.finished(taken(queue, 1.0), 0.002 + 0.0001 * 5 * count)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    assert queue.take(0.0005) == (None, [])
+    assert queue.due == pytest.approx(0.001, rel=0.1)
+    queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 5))
+    together = taken(queue, 0.0005)
+    assert len(together.rows) == 6
+    queue.finished(together, 0.005)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    assert len(taken(queue, 0.0011).rows) == 1
+    assert running.wide
 
 
 def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(), a_model(models)
+    queue, model = RowQueue(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     queue.finished(taken(queue), 1.0)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5, deadline=10.0))
@@ -140,7 +169,7 @@ def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
 def test_nothing_of_a_model_stays_when_it_is_forgotten(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(), a_model(models)
+    queue, model = RowQueue(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     queue.finished(taken(queue), 1.0)
     queue.forget(model)
@@ -153,7 +182,7 @@ def test_nothing_of_a_model_stays_when_it_is_forgotten(
 def test_every_row_runs_once_or_is_dropped_or_taken_out(
     models: dict[str, Model], folders: dict[str, BundleFolder], data: st.DataObject
 ) -> None:
-    queue, tickets = RowQueue(), itertools.count()
+    queue, tickets = RowQueue(2), itertools.count()
     served = [a_model(models, str(number), max_rows=3, spread=2) for number in range(3)]
     added: list[Job] = []
     ended: list[Job] = []
@@ -190,7 +219,7 @@ def test_every_row_runs_once_or_is_dropped_or_taken_out(
             ended += work.rows
             queue.finished(work, 0.01)
     assert sorted(job.ticket for job in ended) == sorted(job.ticket for job in added)
-    assert all(queue.expected_seconds(model, 1, None, 2) == 0 for model in served)
+    assert all(queue.expected_seconds(model, 1, None) == 0 for model in served)
 
 
 class FakePool:
@@ -232,7 +261,7 @@ def a_turn(queue: RowQueue, work: Work) -> None:
 def test_rows_join_a_pool_between_two_steps_as_long_as_it_has_room(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, pools = RowQueue(), [FakePool()]
+    queue, pools = RowQueue(2), [FakePool()]
     model = replace(a_model(models, concurrent=1, max_rows=8), pool=lambda: pools[0])
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     joined = []
@@ -250,7 +279,7 @@ def test_rows_join_a_pool_between_two_steps_as_long_as_it_has_room(
 def test_pools_take_turns_with_other_models_and_share_their_rows(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, made = RowQueue(), list[FakePool]()
+    queue, made = RowQueue(2), list[FakePool]()
 
     def make() -> FakePool:
         made.append(FakePool())

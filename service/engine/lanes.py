@@ -222,7 +222,9 @@ class Lanes:
             self._observer.stage(name, Stage.QUEUE, (now - job.admitted) / 1e9)
 
     def _run(self, model: Model, jobs: Sequence[Job], *, wide: bool) -> None:
-        """Run a batch. Where it fails, its rows run one by one, so that one bad row fails no other."""
+        """Run a batch. Where it fails, each half of it runs again: one bad row fails no other, and what was too much
+        memory together may not be too much apart.
+        """
         left = {job.ticket: job for job in jobs}
         try:
             for happened in model.runner.run(jobs, wide):
@@ -233,8 +235,9 @@ class Lanes:
             if len(jobs) == 1:
                 self._tell([(job, _failure(error)) for job in left.values()])
                 return
-            for job in left.values():
-                self._run(model, [job], wide=wide)
+            rows, middle = list(left.values()), len(left) // 2
+            self._run(model, rows[:middle], wide=wide)
+            self._run(model, rows[middle:], wide=wide)
 
 
 def _news(job: Job, event: Event) -> News:

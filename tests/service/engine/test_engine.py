@@ -259,6 +259,34 @@ async def test_a_row_that_fails_fails_no_other_and_says_nothing_of_the_runtime(
 
 
 @on_loop
+async def test_a_batch_that_is_too_much_together_runs_in_halves(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    first = 7
+    policy = replace(fake.policy, max_rows=8, max_tokens=1000, spread=1)
+    narrow = replace(fake, policy=policy)
+    run = runner.run
+
+    def limited(jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
+        if len(jobs) > 2:
+            runner.ran.append([int(job.row.tensors["ids"][0]) for job in jobs])
+            raise MemoryError("out of memory")
+        return run(jobs, wide)
+
+    runner.run = limited  # type: ignore[method-assign]
+    async with running(1) as engine:
+        held = asyncio.ensure_future(answered(engine, narrow, Query((row_of(folders, first),))))
+        await busy(runner)
+        query = Query(tuple(row_of(folders, token) for token in (1, 2, 3, 4, 5)))
+        answers = asyncio.ensure_future(answered(engine, narrow, query))
+        await asyncio.sleep(0.05)
+        runner.gate.set()
+        assert await answers == [EMPTY] * 5
+        assert await held == [EMPTY]
+    assert runner.ran == [[first], [1, 2, 3, 4, 5], [1, 2], [3, 4, 5], [3], [4, 5]]
+
+
+@on_loop
 async def test_the_runtimes_own_failure_is_an_inference_error_and_the_lane_survives(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:

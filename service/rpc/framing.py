@@ -15,6 +15,7 @@ from bundle.wire import data_type_of
 from limelight.v1 import values_pb2
 
 _LENGTH_DELIMITED = 2
+_LARGE = 2**18
 
 
 class Frame:
@@ -54,8 +55,13 @@ class Frame:
         self.size += len(head) + array.nbytes
 
     def joined(self) -> bytes:
-        """Put the message's bytes together: the one copy. An array that is a slice is written into its place."""
-        if all(type(each) is bytes or each.flags.c_contiguous for each in self._parts):  # type: ignore[union-attr]
+        """Put the message's bytes together: the one copy.
+
+        An array that is a slice is written into its place, and so is all that is large: NumPy lets other threads go on
+        meanwhile.
+        """
+        small = self.size < _LARGE
+        if small and all(type(each) is bytes or each.flags.c_contiguous for each in self._parts):  # type: ignore[union-attr]
             return b"".join(self._parts)  # type: ignore[arg-type]  # arrays are buffers
         whole = BytesIO(bytes(self.size))  # whose bytes are handed over as they are, once nobody writes any more
         place = 0

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bundle.maps import map_key, map_quantities
 from bundle.names import SAMPLES_FILE
@@ -13,6 +14,7 @@ from bundle.writer import target_folder, write_bundle
 from export import torch_side
 from export.compare import Comparison
 from export.converted import convert
+from export.external import graph_files
 from export.graph import Graph
 from export.graphs import build_graphs
 from export.interface import map_binding
@@ -52,9 +54,11 @@ def export_model(
         graphs, comparison = converted.graphs, converted.comparison
         trained = replace(trained, metrics=converted.metrics)
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in trained.card.files.items()}
-    files |= {graph.file: graph.model.SerializeToString(deterministic=True) for graph in graphs}
     files[SAMPLES_FILE] = samples_file(samples)
-    return write_bundle(repository, _bundle(trained, graphs, comparison, wanted), files, version=version)
+    with TemporaryDirectory() as scratch:
+        for graph in graphs:
+            files |= graph_files(graph.file, graph.model, Path(scratch))
+        return write_bundle(repository, _bundle(trained, graphs, comparison, wanted), files, version=version)
 
 
 def _bundle(

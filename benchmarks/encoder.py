@@ -129,13 +129,16 @@ def make_repository(folder: Path) -> Path:
     return folder / NAME / "1"
 
 
-def export_encoder(folder: Path, name: str, config: EncoderConfig) -> Path:
-    """Export one of them into `folder` unless it is there; give the folder of its first version."""
-    version = folder / name / "1"
-    if not (version / BUNDLE_FILE).is_file():
+def export_encoder(
+    folder: Path, name: str, config: EncoderConfig, *, version: int = 1, precision: str = "float32"
+) -> Path:
+    """Export one of them into `folder` unless it is there; give the folder of that version."""
+    made = folder / name / str(version)
+    if not (made / BUNDLE_FILE).is_file():
         torch.manual_seed(0)
         model = Encoder(config).eval().requires_grad_(False)
         examples = tuple({"token_ids": TensorValue(torch.randint(1, VOCABULARY, (size,)).numpy())} for size in (5, 12))
         data = TrainingData(name="none", summary="Random weights.")
-        export_model(TrainedModel(model, card(model, name), examples, data, ()), folder, version=1)
-    return version
+        trained = TrainedModel(model, card(model, name), examples, data, ())
+        export_model(trained, folder, version=version, precision=precision)
+    return made

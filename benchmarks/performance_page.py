@@ -1,6 +1,6 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
-from benchmarks import generation, held, idle, kept, loop, overload
+from benchmarks import generation, held, idle, kept, loop, overload, precision
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
 from benchmarks.serving.figures import Results
@@ -31,6 +31,9 @@ def page() -> list[str]:
     if written:
         said = GENERATION.format(machine=machine)
         lines += [*said.splitlines(), *generation.tables(written), "", *generation.bars(written), ""]
+    machine, precisions = kept.load("precision", precision.Measured)
+    if precisions:
+        lines += [*PRECISION.format(machine=machine).splitlines(), *precision.tables(precisions), ""]
     if (file := kept.KEPT / "overload.json").exists():
         found = overload.Results.load(file)
         said = OVERLOAD.format(machine=found.machine, **found.settings)
@@ -101,6 +104,18 @@ LOOP = """## What a call waits for
 
 `python -m benchmarks.loop --keep`, on {machine}: health is asked for every 5 ms while four callers send the worst that
 a request may ask.
+
+"""
+
+PRECISION = """## In int8
+
+`python -m benchmarks.precision --keep`, on {machine}; medians of runs by turns in the runtime alone, one thread, one
+row at a time.
+
+The encoder above in float32, as `limelight export --precision int8` makes it, and as ONNX Runtime's own
+`quantize_dynamic` does. *Alone and batched*: the largest difference of a logit between a row in a padded batch of eight
+and the same row alone; *from float32*: of a row alone, in logits that are apart by about 1
+(`docs/decisions/0012-int8-has-a-scale-for-each-row.md`).
 
 """
 

@@ -1,7 +1,7 @@
 """Which ONNX operators a bundle may use: deterministic ones without side effects."""
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from bundle.errors import BundleError
@@ -40,8 +40,8 @@ CONTRIBUTED = frozenset(
 _DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": CONTRIBUTED}
 
 
-def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable[str] = ()) -> None:
-    """Check a graph's operators, the files it takes weights from, and the inputs that may be left out.
+def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable[str] = ()) -> frozenset[str]:
+    """Check a graph's operators, the files it takes weights from, and the inputs that may be left out; gives the files.
 
     path: of the .onnx file; name: as the bundle calls it; files: every file that the bundle lists; optional: inputs.
     Raises: BundleError where it cannot be read, uses an operator outside the list (or ScatterND with a reduction), or a
@@ -68,9 +68,11 @@ def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable
     for each in optional:
         if each not in inputs & defaults:
             raise BundleError(f"{name} has no input {each!r} that may be left out")
-    for location in _external_files(model):
-        if location not in files:
-            raise BundleError(f"{name} takes weights from a file that the bundle does not list")
+    # The runtime looks beside the graph.
+    weights = {str(PurePosixPath(name).parent / location) for location in _external_files(model)}
+    if not weights <= files:
+        raise BundleError(f"{name} takes weights from a file that the bundle does not list")
+    return frozenset(weights)
 
 
 def _graphs(graph: "GraphProto") -> Iterator["GraphProto"]:
@@ -96,7 +98,8 @@ def _nodes(model: "ModelProto") -> Iterator["NodeProto"]:
 
 
 def _external_files(model: "ModelProto") -> Iterator[str]:
-    for graph in _graphs(model.graph):
+    inner = (graph for function in model.functions for node in function.node for graph in _subgraphs(node))
+    for graph in [*_graphs(model.graph), *inner]:
         for tensor in _tensors(graph.initializer, graph.sparse_initializer):
             yield from (entry.value for entry in tensor.external_data if entry.key == "location")
     for node in _nodes(model):

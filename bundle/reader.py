@@ -1,7 +1,8 @@
 """Reads a bundle, and refuses one that is broken, changed, too new, or reaches outside its folder."""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -14,19 +15,20 @@ from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
 
 _LARGEST_DESCRIPTION = 16 * 2**20
-_CHUNK = 2**20
 
 
 @dataclass(frozen=True)
 class BundleFolder:
     """A bundle that passed every check that needs no runtime.
 
-    digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file.
+    digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file. graph_bytes: size of each
+    graph by its name, with the weights that lie beside it.
     """
 
     path: Path
     bundle: bundle_pb2.Bundle
     digest: str
+    graph_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def file(self, name: str) -> Path:
         """Give the path of a file that the bundle lists; BundleError for any other."""
@@ -51,16 +53,20 @@ def read_bundle(folder: Path) -> BundleFolder:
     files = frozenset(file.path for file in bundle.files)
     for file in bundle.files:
         check_file_name(file.path)
-        if _sha256(_plain_file(folder, file.path)) != file.sha256:
+        with _plain_file(folder, file.path).open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+        if found != file.sha256:
             raise BundleError(f"{file.path} is not the file that was exported: its SHA-256 differs")
     if SAMPLES_FILE not in files:
         raise BundleError(f"the bundle has no {SAMPLES_FILE}, so its answers cannot be checked")
+    graph_bytes = {}
     for graph in bundle.graphs:
         if graph.file not in files:
             raise BundleError(f"the graph {graph.name} is in {graph.file!r}, which the bundle does not list")
-        check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
+        weights = check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
+        graph_bytes[graph.name] = sum((folder / name).stat().st_size for name in (graph.file, *weights))
     _check_names(bundle, folder)
-    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest())
+    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes)
 
 
 def _parse(data: bytes) -> bundle_pb2.Bundle:
@@ -141,11 +147,3 @@ def _plain_file(folder: Path, name: str) -> Path:
     if not path.is_file():
         raise BundleError(f"{name} is missing")
     return path
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()

@@ -27,14 +27,14 @@ class Tolerances:
         if not np.issubdtype(expected.dtype, np.floating):
             return "" if np.array_equal(actual, expected) else f"{name} differs"
         tolerance = next((each for each in self._tolerances if each.name in ("", name)), bundle_pb2.Tolerance())
-        magnitude = _row_magnitude(expected) if is_map else np.abs(expected)
+        magnitude = row_magnitude(expected) if is_map else np.abs(expected)
         excess = np.abs(actual - expected) - (tolerance.absolute + tolerance.relative * magnitude)
         if np.isfinite(actual).all() and (excess <= 0).all():
             return ""
         return f"{name} differs by up to {float(np.abs(actual - expected).max()):.3g}"
 
 
-def _row_magnitude(expected: Array) -> Array:
+def row_magnitude(expected: Array) -> Array:
     """The largest of each row, but for places where no attention is possible: scores have the lowest number there."""
     possible = expected > np.finfo(expected.dtype).min
     magnitude: Array = np.where(possible, np.abs(expected), 0).max(axis=-1, keepdims=True)

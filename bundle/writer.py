@@ -67,10 +67,13 @@ def write_bundle(
         del complete.files[:]
         for name, content in sorted(files.items()):
             check_file_name(name)
-            data = content if isinstance(content, bytes) else content.read_bytes()
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(data)
-            complete.files.add(path=name, sha256=hashlib.sha256(data).hexdigest())
+            if isinstance(content, bytes):
+                (folder / name).write_bytes(content)
+            else:
+                shutil.copyfile(content, folder / name)
+            with (folder / name).open("rb") as file:
+                complete.files.add(path=name, sha256=hashlib.file_digest(file, "sha256").hexdigest())
         text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
         (folder / BUNDLE_FILE).write_text(text + "\n", encoding="utf-8")
         written = read_bundle(folder)

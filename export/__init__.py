@@ -1,9 +1,11 @@
 """From a trained model to a bundle that is proven to answer as PyTorch does."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bundle.reader import BundleFolder
+from export.precision import Precision
 
 if TYPE_CHECKING:
     from models.cards.card import TrainedModel
@@ -11,22 +13,31 @@ if TYPE_CHECKING:
 # What needs PyTorch is imported in the functions: it takes seconds, and the command line's help does without.
 
 
-def export_model(trained: "TrainedModel", repository: Path, *, version: int = 0) -> BundleFolder:
+def export_model(
+    trained: "TrainedModel", repository: Path, *, version: int = 0, precision: str = Precision.FLOAT32
+) -> BundleFolder:
     """Export a model to REPOSITORY/<model>/<version>, 0 for the next version.
 
-    Raises: ExportError where it cannot be exported, or answers otherwise than in PyTorch; BundleError where the bundle
-    cannot be written.
+    precision: float32, float16 (for CUDA) or int8 (for CPUs). What a model loses by a conversion is measured by
+    `trained.judge`.
+    Raises: ExportError where it cannot be exported or converted, or answers otherwise than in PyTorch; BundleError
+    where the bundle cannot be written.
     """
     from export import pipeline
 
-    return pipeline.export_model(trained, repository, version=version)
+    return pipeline.export_model(trained, repository, version=version, precision=precision)
 
 
-def export_run(run_folder: Path, repository: Path, *, version: int = 0) -> BundleFolder:
+def export_run(
+    run_folder: Path, repository: Path, *, version: int = 0, precision: str = Precision.FLOAT32
+) -> BundleFolder:
     """Export what `limelight train` left in a run folder.
 
-    Raises: RunError or DataError where the folder cannot be read, and what `export_model` raises.
+    Raises: RunError or DataError where the folder, or for a conversion the data, cannot be read, and what
+    `export_model` raises.
     """
+    from models.training.held_out import judge_of
     from models.training.runs import load_run
 
-    return export_model(load_run(run_folder), repository, version=version)
+    trained = replace(load_run(run_folder), judge=judge_of(run_folder))
+    return export_model(trained, repository, version=version, precision=precision)

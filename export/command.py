@@ -7,6 +7,7 @@ import typer
 
 from bundle.errors import LimelightError
 from bundle.v1 import bundle_pb2
+from export.precision import Precision
 from limelight.cli import CommandError
 
 
@@ -14,6 +15,9 @@ def export(
     run: Annotated[Path, typer.Argument(help="The run folder that `limelight train` left.")],
     repository: Annotated[Path, typer.Option(help="Folder of bundles; the next version of the model goes there.")],
     version: Annotated[int, typer.Option(min=0, help="The version; 0 for the one after the highest there.")] = 0,
+    precision: Annotated[
+        Precision, typer.Option(help="Numbers to compute in: float16 is for GPUs, int8 for CPUs.")
+    ] = Precision.FLOAT32,
 ) -> None:
     """Export a trained model to a bundle, and prove that it answers as PyTorch does."""
     try:
@@ -28,12 +32,16 @@ def export(
     from export import export_run
 
     try:
-        folder = export_run(run, repository, version=version)
+        folder = export_run(run, repository, version=version, precision=precision)
     except LimelightError as error:
         raise CommandError(error.message) from error
-    typer.echo(f"{folder.path}: answers as PyTorch does")
+    within = "" if precision is Precision.FLOAT32 else f", as far as {precision} can"
+    typer.echo(f"{folder.path}: answers as PyTorch does{within}")
     for each in folder.bundle.parity:
         typer.echo(f"  {parity_line(each)}")
+    for metric in folder.bundle.description.metrics:
+        if metric.HasField("float32_value"):
+            typer.echo(f"  {metric.split} {metric.name}: {metric.value:.4f} (float32: {metric.float32_value:.4f})")
 
 
 def parity_line(parity: bundle_pb2.Parity) -> str:

@@ -58,6 +58,10 @@ class Comparison:
         """
         if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
             raise ExportError(f"the exported graph does not answer as PyTorch does: {problem} ({case})")
+        self.note(name, actual, expected)
+
+    def note(self, name: str, actual: Array, expected: Array) -> None:
+        """Keep the largest difference, for the report."""
         seen = self._seen.setdefault(name, _Seen())
         seen.cases += 1
         if expected.size:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bundle.maps import map_key, map_quantities
 from bundle.names import SAMPLES_FILE
@@ -12,9 +13,12 @@ from bundle.wire import instance_to_wire
 from bundle.writer import target_folder, write_bundle
 from export import torch_side
 from export.compare import Comparison
+from export.converted import convert
+from export.external import graph_files
 from export.graph import Graph
 from export.graphs import build_graphs
 from export.interface import map_binding
+from export.precision import Precision
 from export.runtime import onnx_runtime
 from export.samples import make_samples
 from export.verify import verify
@@ -24,14 +28,19 @@ from models.cards.card import Card, TrainedModel
 
 
 def export_model(
-    trained: TrainedModel, repository: Path, *, version: int = 0, graphs: list[Graph] | None = None
+    trained: TrainedModel,
+    repository: Path,
+    *,
+    version: int = 0,
+    precision: str = Precision.FLOAT32,
+    graphs: list[Graph] | None = None,
 ) -> BundleFolder:
     """Export a model, prove that its graphs answer as it does, and write REPOSITORY/<model>/<version>, whole or not.
 
-    version: 0 for the next one. graphs: where they were made already, with those of other models
-    (`export.together`); they are compared all the same.
-    Raises: ExportError where the model cannot be exported, or answers otherwise than PyTorch; BundleError where the
-    bundle cannot be written.
+    version: 0 for the next one. precision: what the graphs are converted to once they are proven. graphs: where they
+    were made already, with those of other models (`export.together`); they are compared all the same.
+    Raises: ExportError where the model cannot be exported or converted, or answers otherwise than PyTorch; BundleError
+    where the bundle cannot be written; DataError or RunError where a conversion cannot be judged on held-out data.
     """
     # What can be refused is best refused before a minute of work.
     onnx_runtime()
@@ -40,16 +49,24 @@ def export_model(
     samples = make_samples(trained)
     graphs = graphs or build_graphs(trained.model, trained.card)
     comparison = verify(graphs, trained.model, trained.card)
+    if (wanted := Precision(precision)) is not Precision.FLOAT32:
+        converted = convert(trained, graphs, samples, wanted)
+        graphs, comparison = converted.graphs, converted.comparison
+        trained = replace(trained, metrics=converted.metrics)
     files: dict[str, bytes | Path] = {name: text.encode() for name, text in trained.card.files.items()}
-    files |= {graph.file: graph.model.SerializeToString(deterministic=True) for graph in graphs}
     files[SAMPLES_FILE] = samples_file(samples)
-    return write_bundle(repository, _bundle(trained, graphs, comparison), files, version=version)
+    with TemporaryDirectory() as scratch:
+        for graph in graphs:
+            files |= graph_files(graph.file, graph.model, Path(scratch))
+        return write_bundle(repository, _bundle(trained, graphs, comparison, wanted), files, version=version)
 
 
-def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) -> bundle_pb2.Bundle:
+def _bundle(
+    trained: TrainedModel, graphs: list[Graph], comparison: Comparison, precision: Precision
+) -> bundle_pb2.Bundle:
     card = trained.card
     return bundle_pb2.Bundle(
-        description=_description(trained),
+        description=_description(trained, precision),
         graphs=[
             bundle_pb2.OnnxGraph(
                 name=graph.name,
@@ -70,9 +87,10 @@ def _bundle(trained: TrainedModel, graphs: list[Graph], comparison: Comparison) 
     )
 
 
-def _description(trained: TrainedModel) -> model_pb2.ModelDescription:
+def _description(trained: TrainedModel, precision: Precision) -> model_pb2.ModelDescription:
     description = model_pb2.ModelDescription()
     description.CopyFrom(trained.card.description)
+    description.precision = precision.describe()
     description.training_data.CopyFrom(trained.training_data.describe())
     del description.metrics[:], description.examples[:]
     description.metrics.extend(each.describe() for each in trained.metrics)

@@ -1,11 +1,14 @@
 """The exported graphs in ONNX Runtime."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
 from bundle.values import Array
 from export.errors import ExportError
+from export.external import graph_files
 from export.graph import Graph
 from models.cards.card import Card
 
@@ -38,11 +41,18 @@ class RunningGraph:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.graph = graph
         try:
-            self._session: Any = ort.InferenceSession(
-                graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
+            self._session: Any = self._open(ort, options)
         except Exception as error:  # the runtime raises its own C++ errors
             raise ExportError(f"ONNX Runtime cannot load the graph {graph.name}: {error}") from error
+
+    def _open(self, ort: ModuleType, options: Any) -> Any:
+        with TemporaryDirectory() as scratch:  # for a large graph, which is loaded from files
+            files = graph_files(self.graph.file, self.graph.model, Path(scratch))
+            loaded: bytes | Path | str = files[self.graph.file]
+            if len(files) > 1:
+                (Path(scratch) / self.graph.file).write_bytes(files[self.graph.file])  # type: ignore[arg-type]
+                loaded = str(Path(scratch) / self.graph.file)
+            return ort.InferenceSession(loaded, options, providers=["CPUExecutionProvider"])
 
     def run(self, tensors: Mapping[str, Array], asked: Mapping[str, Array] | None = None) -> dict[str, Array]:
         """Run the graph on those of the tensors that it takes; everything that it puts out, by name.

@@ -23,12 +23,13 @@ _STEPS = 4
 _LARGEST = 13  # of the first axis that varies, one less for each further one; the long case has three times as much
 
 
-def verify(graphs: Sequence[Graph], model: Network, card: Card) -> Comparison:
+def verify(graphs: Sequence[Graph], model: Network, card: Card, comparison: Comparison | None = None) -> Comparison:
     """Compare at one row and several, size 1 and larger, padded and not.
 
+    comparison: what judges the differences; None for one by the project's own tolerances.
     Raises: ExportError naming the output that differs, by how much, and where.
     """
-    comparison = Comparison(card)
+    comparison = comparison or Comparison(card)
     cases = Cases(card, seed=1)
     check: _OnePass | _Generating
     if card.generation is None:

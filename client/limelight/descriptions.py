@@ -160,6 +160,8 @@ class Metric:
     split: str
     baseline: float | None
     baseline_name: str
+    float32_value: float | None
+    """What the model reached before it was converted from float32; None where it was not."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,8 @@ class Model:
     citation: Citation
     training_data: TrainingData
     metrics: tuple[Metric, ...]
+    precision: str
+    """In which numbers it computes: "float32", "float16", "int8", or "unspecified"."""
     examples: tuple[values_pb2.Instance, ...]
     """A few instances that it answers; send one as it is."""
     bundle_digest: str
@@ -283,6 +287,7 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
             data.name, data.licence, data.training_examples, data.held_out_examples, data.summary
         ),
         metrics=tuple(_metric(each) for each in it.metrics),
+        precision=name_of(model_pb2.Precision, it.precision),
         examples=tuple(it.examples),
         bundle_digest=message.bundle_digest,
         graphs=tuple(_graph(each) for each in message.graphs),
@@ -378,7 +383,8 @@ def _result(message: model_pb2.ResultDescription) -> ResultInfo:
 
 def _metric(message: model_pb2.Metric) -> Metric:
     baseline = message.baseline if message.HasField("baseline") else None
-    return Metric(message.name, message.value, message.split, baseline, message.baseline_name)
+    before = message.float32_value if message.HasField("float32_value") else None
+    return Metric(message.name, message.value, message.split, baseline, message.baseline_name, before)
 
 
 def _graph(message: service_pb2.GraphStatus) -> GraphInfo:

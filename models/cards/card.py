@@ -1,6 +1,6 @@
 """What a model says of itself; export, bundle and docs come from it, and no model has export code of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bundle.preprocess import Preprocessor
@@ -71,13 +71,17 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A figure measured on held-out data, and what a trivial method (`baseline_name`) reaches, where known."""
+    """A figure measured on held-out data, and what a trivial method (`baseline_name`) reaches, where known.
+
+    float32: what it was before the model was converted; None where it was not.
+    """
 
     name: str
     value: float
     split: str = "held-out"
     baseline: float | None = None
     baseline_name: str = ""
+    float32: float | None = None
 
     def describe(self) -> model_pb2.Metric:
         """As a description has it."""
@@ -87,6 +91,7 @@ class Metric:
             split=self.split,
             baseline=self.baseline,
             baseline_name=self.baseline_name,
+            float32_value=self.float32,
         )
 
 
@@ -115,7 +120,8 @@ class TrainingData:
 class TrainedModel:
     """A model ready to be exported.
 
-    model: in evaluation mode. examples: a few instances that were held out.
+    model: in evaluation mode. examples: a few instances that were held out. judge: measures the figures of another
+    network of the same card on the same held-out data; None where the data are not at hand.
     """
 
     model: Network
@@ -123,3 +129,4 @@ class TrainedModel:
     examples: tuple[Instance, ...]
     training_data: TrainingData
     metrics: tuple[Metric, ...]
+    judge: Callable[[Network], Sequence[Metric]] | None = None

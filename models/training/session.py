@@ -158,11 +158,16 @@ def go_on(order: Order) -> tuple[Run, Dataset]:
         raise RunError(f"{order.out} holds a run of {held}, not of {wanted}")
     if order.name not in ("", run.name):
         raise RunError(f"{order.out} holds a run called {run.name}, and going on does not rename it")
+    return run, load_again(run, order.out)
+
+
+def load_again(run: Run, folder: Path) -> Dataset:
+    """The data of an old run. Raises: DataError, RunError where they are no longer there, or no longer the same."""
     data = run.data
     dataset = load(data["path"], run.recipe, data["seed"], data["name"], data["licence"])
     if dataset.fingerprint != data["fingerprint"]:
-        raise RunError(f"{data['path']}: the data have changed since {order.out} was begun; begin another run")
-    return run, dataset
+        raise RunError(f"{data['path']}: the data have changed since {folder} was begun; begin another run")
+    return dataset
 
 
 def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> Dataset:

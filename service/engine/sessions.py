@@ -67,7 +67,7 @@ def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Pr
     """
     ort = runtime()
     try:
-        session, wide = _open(ort, folder.file(graph.file), provider)
+        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider)
     except Exception as error:
         logger.error("%s cannot be loaded: %s", graph.file, error)
         raise BundleError(f"the runtime cannot load {graph.file}") from error
@@ -88,12 +88,15 @@ def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Pr
     return Session(graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session, wide)
 
 
-def _open(ort: Any, file: Path, provider: Provider) -> tuple[Any, Any]:
-    """Open a graph twice where that is worth it, for one core and for all of them, over one copy of large weights."""
-    if provider.is_cuda or provider.cores == 1 or file.stat().st_size < SMALLEST_WIDE:
+def _open(ort: Any, file: Path, size: int, provider: Provider) -> tuple[Any, Any]:
+    """Open a graph twice where that is worth it, for one core and for all of them, over one copy of large weights.
+
+    size: in bytes, with weights that lie in a file of their own.
+    """
+    if provider.is_cuda or provider.cores == 1 or size < SMALLEST_WIDE:
         session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
         return session, session
-    if file.stat().st_size < SMALLEST:
+    if size < SMALLEST:
         return _open_both(ort, file, provider, optimise=True)
     with prepacked(ort, file, _options(ort, 1)) as saved:
         if saved is not None:

@@ -409,8 +409,12 @@ def GetModel(name):
             for n in stack
         ],
         metrics=[
-            model.Metric(name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class")
+            model.Metric(
+                name="accuracy", value=0.875, split="held-out", baseline=0.5, baseline_name="majority class",
+                float32_value=0.9,
+            )
         ],
+        precision="PRECISION_INT8",
     )  # fmt: skip
     if name == "echo":
         made = description.results.add(name="text").sequence

@@ -106,7 +106,8 @@ def test_one_model_is_described(run: Run):
         "text",
         "encoder.1.self",
         "classes: short, long (2)",
-        "accuracy on held-out: 0.875 (majority class: 0.5)",
+        "accuracy on held-out: 0.875 (float32: 0.9, majority class: 0.5)",
+        "precision: int8",
     ):
         assert line in output
     described = json.loads(run("models", "scribe", "--json")[1])

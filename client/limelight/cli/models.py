@@ -73,10 +73,11 @@ def _print_model(model: Model) -> None:
     for target in (target for result in model.results for target in result.targets):
         print(f"number: {target.name}{f' in {target.unit}' if target.unit else ''}")
     for metric in model.metrics:
-        baseline = (
-            f" ({metric.baseline_name or 'baseline'}: {metric.baseline:.4g})" if metric.baseline is not None else ""
-        )
-        print(f"{metric.name} on {metric.split}: {metric.value:.4g}{baseline}")
+        beside = {"float32": metric.float32_value, metric.baseline_name or "baseline": metric.baseline}
+        others = ", ".join(f"{name}: {value:.4g}" for name, value in beside.items() if value is not None)
+        print(f"{metric.name} on {metric.split}: {metric.value:.4g}{f' ({others})' if others else ''}")
+    if model.precision != "unspecified":
+        print(f"precision: {model.precision}")
     for column, values in model.taxonomy.items():
         if values:
             print(f"{column}: {', '.join(values)}")

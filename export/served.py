@@ -1,0 +1,77 @@
+"""Exported graphs in the place of the network that they were made from, for whatever measures networks."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bundle.values import Array
+from export.graph import Graph
+from export.runtime import RunningGraph, RunningParts
+from models.cards.card import Card
+from models.network import Answer, Network, PromptedNetwork, StepAnswer
+from models.tasks.stepping import Stepping
+
+
+def served(graphs: Sequence[Graph], card: Card) -> Network:
+    """Give graphs as a network, which answers without maps."""
+    return ServedOnePass(graphs[0], card) if card.generation is None else ServedSteps(graphs, card)
+
+
+class ServedOnePass(Network):
+    """A graph that answers in one pass."""
+
+    def __init__(self, graph: Graph, card: Card) -> None:
+        super().__init__()
+        self._running = RunningGraph(graph)
+        self._outputs = [each.name for each in card.description.outputs]
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        """Answer a batch."""
+        found = self._running.run(_arrays(tensors), asked={})
+        return Answer({name: torch.from_numpy(found[name]) for name in self._outputs}, {})
+
+
+class ServedSteps(PromptedNetwork):
+    """The graphs of a generating model, with a prompt or an encoder."""
+
+    def __init__(self, graphs: Sequence[Graph], card: Card) -> None:
+        super().__init__()
+        assert card.generation is not None and card.written is not None
+        self._parts = RunningParts(graphs, card)
+        self._generation, self._written = card.generation, card.written
+        # Whoever steps a network asks its parameters for the type of its states.
+        self.state_type = nn.Parameter(torch.zeros(0))
+
+    def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
+        """Run the encoder graph, where there is one."""
+        return _tensors(self._parts.encode(_arrays(tensors)))
+
+    def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
+        """Run the graph that reads a prompt."""
+        names = (self._generation.token_input, self._generation.positions_input)
+        return _tensors(self._parts.prefill(dict(zip(names, (token.numpy(), position.numpy()), strict=True))))
+
+    def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
+        """Run the step graph."""
+        found = _tensors(self._parts.step({**_arrays(tensors), self._generation.token_input: token.numpy()}))
+        states = {each.output: found[each.output] for each in self._generation.states}
+        return StepAnswer(found[self._generation.scores_output], states, {})
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        """Step with the target forced: scores [batch, step, token]."""
+        target = tensors[self._written.target_tensor]
+        inputs = {name: each for name, each in tensors.items() if name != self._written.target_tensor}
+        stepping, scores = Stepping(self, self._written, inputs), []
+        for forced in target.unbind(1):
+            scores.append(stepping.step().scores)
+            stepping.token = forced
+        return Answer({self._generation.scores_output: torch.stack(scores, 1)}, {})
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, Array]:
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+
+def _tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}

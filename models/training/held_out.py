@@ -1,0 +1,28 @@
+"""The figures of a run again, for another network that answers in the place of the one that was trained."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from models.cards.card import Metric
+from models.network import Network
+from models.training.batches import Batches
+from models.training.runs import read_run
+from models.training.session import load_again
+
+
+def judge_of(folder: Path) -> Callable[[Network], list[Metric]]:
+    """Make what measures a network on the data that a run held out; they are loaded when it is first called.
+
+    It raises: RunError, DataError where the data are no longer there, or no longer the same.
+    """
+
+    def judge(network: Network) -> list[Metric]:
+        run = read_run(folder)
+        dataset = load_again(run, folder)
+        card = run.card(run.build())
+        held_out = Batches(
+            card, run.recipe.task, dataset.test, labels=run.blueprint.labels, batch_size=run.settings.batch_size
+        )
+        return run.recipe.task.judge(network, card, held_out, dataset.train)
+
+    return judge

@@ -1,0 +1,242 @@
+"""Graphs in float16 and int8: as near to PyTorch as they say, the same alone and batched, and refused where broken."""
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import limelight
+from bundle.errors import BundleError
+from bundle.names import SAMPLES_FILE
+from bundle.reader import BundleFolder, read_bundle
+from bundle.tolerance import Tolerances, default_tolerances
+from bundle.writer import write_bundle
+from export import converted, int8, torch_side
+from export.errors import ExportError
+from export.graphs import build_graphs
+from export.int8 import quantise
+from export.pipeline import export_model
+from export.precision import Precision
+from limelight import cli
+from limelight.v1 import model_pb2
+from models.attention import Attention
+from models.attention.queries.multi_head import MultiHead
+from models.attention.score import ScaledDot, SelfAttentive
+from models.cards.card import Metric, TrainedModel
+from service.engine.model import open_model
+from service.engine.observer import NullObserver
+from service.engine.providers import choose_provider
+from service.engine.selftest import check_samples
+from service.settings import Settings
+from tests.export import tiny
+from tests.export.conftest import MODELS
+from tests.service.serving import serving
+
+WIDTH = 32
+OPERATORS = {Precision.FLOAT16: "Cast", Precision.INT8: "MatMulInteger"}
+
+
+class Wide(tiny.Reader):
+    """A reader whose matrices are large enough, and whose attention is decided: broken graphs must show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(tiny.VOCABULARY, WIDTH)
+        self.attention = MultiHead(attention=Attention(score=ScaledDot()), d_model=WIDTH, heads=2)
+        self.pool = Attention(score=SelfAttentive(d_k=WIDTH, d_w=WIDTH))
+        self.classify = nn.Linear(WIDTH, 3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_matrices() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "SMALLEST", WIDTH * WIDTH)
+        yield
+
+
+def wide() -> TrainedModel:
+    torch.manual_seed(0)
+    made = tiny.trained(Wide(), tiny.reader_card(), "the cat sat on a mat .", "dog", "a dog ran on the mat")
+    return replace(made, judge=_judge)
+
+
+def _judge(network: nn.Module) -> list[Metric]:
+    """Give any figure that a network decides."""
+    ids = torch.arange(1, 9).reshape(2, 4)
+    answer = network(ids=ids, ids_mask=torch.ones_like(ids, dtype=torch.bool))
+    return [Metric(name="first score", value=float(answer.outputs["logits"][0, 0]))]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BundleFolder]:
+    """The wide reader in every precision, a version each."""
+    repository = tmp_path_factory.mktemp("precisions")
+    return {each: export_model(wide(), repository, precision=each) for each in Precision}
+
+
+@pytest.mark.parametrize("precision", [Precision.FLOAT16, Precision.INT8])
+def test_a_bundle_says_its_precision_its_tolerances_and_what_it_cost(
+    folders: dict[str, BundleFolder], precision: Precision
+) -> None:
+    plain, folder = folders[Precision.FLOAT32].bundle, folders[precision].bundle
+    assert plain.description.precision == model_pb2.PRECISION_FLOAT32
+    assert folder.description.precision == precision.describe()
+    (metric,) = folder.description.metrics
+    assert metric.float32_value == pytest.approx(_judge(torch_side.for_export(wide().model))[0].value, abs=1e-4)
+    assert 0 < abs(metric.value - metric.float32_value) < 0.2
+    stated = {each.name: each for each in folder.tolerances if each.provider}
+    seen = {each.name: each for each in folder.parity}
+    assert 1e-4 < stated["logits"].absolute < 0.2
+    assert seen["logits"].absolute < stated["logits"].absolute < 3 * seen["logits"].absolute
+    assert 1e-3 < stated["encoder.0.self"].relative <= 0.5
+    model = onnx.load(str(folders[precision].file("model.onnx")))
+    assert OPERATORS[precision] in {node.op_type for node in model.graph.node}
+    assert {each.type.tensor_type.elem_type for each in model.graph.output} == {onnx.TensorProto.FLOAT}
+
+
+texts = st.lists(st.sampled_from(tiny.WORDS), min_size=1, max_size=40).map(" ".join)
+
+
+@pytest.fixture(scope="module")
+def client(folders: dict[str, BundleFolder]) -> Iterator[limelight.Client]:
+    repository = folders[Precision.INT8].path.parent.parent
+    with serving(repository, lanes=2) as running, limelight.Client(running.server.address) as made:
+        yield made
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batch=st.lists(texts, min_size=2, max_size=6))
+def test_a_row_is_answered_the_same_alone_and_in_a_batch_and_near_to_float32(
+    version: int, batch: list[str], client: limelight.Client, folders: dict[str, BundleFolder]
+) -> None:
+    """Nearer to itself than to PyTorch: by the tolerances that float32 has, or nearly, in half precision."""
+    precision = list(Precision)[version - 1]
+    answers = {
+        number: client.attend("reader", [{"text": text} for text in batch], version=number) for number in (1, version)
+    }
+    strict = Tolerances(default_tolerances(["encoder.0.self", "pool"]), "CPUExecutionProvider")
+    loose = Tolerances(folders[precision].bundle.tolerances, "CPUExecutionProvider")
+    for place, text in enumerate(batch):
+        (alone,) = client.attend("reader", [{"text": text}], version=version)
+        for other, allowed in ((alone, strict if precision is Precision.INT8 else loose), (answers[1][place], loose)):
+            for name in ("encoder.0.self", "pool"):
+                found, wanted = (
+                    next(each.weights for each in answer.maps if each.name == name)
+                    for answer in (answers[version][place], other)
+                )
+                assert not allowed.difference(name, found, wanted, is_map=True)
+            found, wanted = (each.prediction.outputs["logits"] for each in (answers[version][place], other))
+            assert not allowed.difference("logits", found, wanted, is_map=False)
+
+
+def _swapped(model: nn.Module) -> tiny.Reader:
+    """Take queries for keys and keys for queries."""
+    broken = copy.deepcopy(model)
+    assert isinstance(broken, tiny.Reader)
+    attention = broken.attention
+    attention.query_map, attention.key_map = attention.key_map, attention.query_map
+    return broken
+
+
+def test_no_tolerance_is_found_for_a_graph_whose_queries_and_keys_are_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = wide()
+    (broken,) = build_graphs(torch_side.for_export(_swapped(trained.model)), trained.card)
+    monkeypatch.setattr(converted, "_CONVERT", {Precision.INT8: lambda model: quantise(broken.model)})
+    with pytest.raises(ExportError, match=r"too coarse for this model: encoder\.0\.self"):
+        export_model(trained, tmp_path, precision=Precision.INT8)
+    assert not (tmp_path / "reader").exists()
+
+
+def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
+    folders: dict[str, BundleFolder], tmp_path: Path
+) -> None:
+    right = folders[Precision.INT8]
+    trained = wide()
+    (broken,) = build_graphs(torch_side.for_export(_swapped(trained.model)), trained.card)
+    files: dict[str, bytes | Path] = {each.path: right.file(each.path) for each in right.bundle.files}
+    assert SAMPLES_FILE in files
+    for number, graph in enumerate((right.file("model.onnx"), quantise(broken.model).SerializeToString()), start=1):
+        folder = write_bundle(tmp_path, right.bundle, files | {"model.onnx": graph}, version=number)
+        model = open_model(folder, choose_provider("cpu", lanes=1), Settings(), NullObserver())
+        if number == 1:
+            check_samples(model, folder)
+            continue
+        with pytest.raises(BundleError, match="is not answered as in PyTorch"):
+            check_samples(model, folder)
+
+
+def test_a_model_whose_weights_cannot_be_converted_is_refused_with_the_operator(tmp_path: Path) -> None:
+    made = replace(MODELS["documents"](), metrics=())
+    with pytest.raises(ExportError, match=r"int8 would win nothing: 0 of .* in GRU, which stays in float32"):
+        export_model(made, tmp_path, precision="int8")
+
+
+@pytest.mark.parametrize("name", ["documents", "writer", "long_reader"])
+def test_every_kind_of_model_is_exported_in_float16(name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    folder = export_model(replace(MODELS[name](), metrics=()), tmp_path, precision="float16")
+    assert read_bundle(folder.path).bundle.description.precision == model_pb2.PRECISION_FLOAT16
+
+
+def test_figures_that_cannot_be_measured_again_are_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="data are missing on which accuracy is measured again in float16"):
+        export_model(replace(wide(), judge=None), tmp_path, precision="float16")
+
+
+def lines(count: int) -> str:
+    """Sentences that one word decides."""
+    pairs = (("warm", "sun"), ("cold", "snow"))
+    return "".join(
+        f"{label}\tthe day {number} of {word} was long\n"
+        for number in range(count)
+        for label, word in (pairs[number % 2],)
+    )
+
+
+def test_a_run_is_judged_again_on_the_data_that_it_held_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, run, repository = tmp_path / "data.tsv", tmp_path / "run", str(tmp_path / "repository")
+    data.write_text(lines(60))
+    train = ["train", "mechanism", "--mechanism", "multi-head", "--data", str(data), "--out", str(run), "--epochs", "1"]
+    assert cli.main(train) == 0
+    export = ["export", str(run), "--repository", repository, "--precision", "float16"]
+    capsys.readouterr()
+    assert cli.main(export) == 0
+    assert "(float32: " in capsys.readouterr().out
+    (folder,) = Path(repository).glob("*/1")
+    (metric,) = read_bundle(folder).bundle.description.metrics
+    assert (metric.name, metric.HasField("baseline")) == ("accuracy", True)
+    assert metric.value == pytest.approx(metric.float32_value, abs=0.2)
+    data.write_text(lines(61))
+    assert cli.main(export) == 1
+    assert "the data have changed" in capsys.readouterr().err
+
+
+def test_integers_do_what_their_formula_says() -> None:
+    """By hand: x = (2, −0.8) in steps of 2/127, W = ((1, 0), (0.4, 2)) in steps of 1/63 and 2/63."""
+    matrix = np.array([[1, 0], [0.4, 2]], np.float32)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "product",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["row", 2])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["row", 2])],
+        [onnx.numpy_helper.from_array(matrix, "w")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "SMALLEST", 1)
+        evaluator: Callable[..., list[np.ndarray]] = onnx.reference.ReferenceEvaluator(quantise(model)).run
+    x = np.array([[2, -0.8], [0, 0], [1e6, 0]], np.float32)
+    step = 2 / 127  # −0.8 becomes −51 steps, 0.4 becomes 25
+    expected = [[step * (127 * 63 - 51 * 25) / 63, step * -51 * 63 * 2 / 63], [0, 0], [1e6, 0]]
+    np.testing.assert_allclose(evaluator(None, {"x": x})[0], expected, rtol=1e-5)

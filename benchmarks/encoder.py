@@ -13,6 +13,7 @@ from bundle.values import TensorValue
 from export import export_model
 from models.attention import Attention, masks
 from models.attention.align.soft import Softmax
+from models.attention.packed import Packing
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score.dot import ScaledDot
 from models.cards.card import Card, TrainedModel, TrainingData
@@ -33,7 +34,7 @@ LONGEST = 512
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """Sizes: 6 layers, 384 wide, 12 heads, as most sentence embedders have; with maps or without."""
+    """Sizes: 6 layers, 384 wide, 12 heads, as most sentence embedders have; with maps or without; packed or padded."""
 
     layers: int = 6
     width: int = 384
@@ -41,12 +42,13 @@ class EncoderConfig:
     inner: int = 1536
     longest: int = LONGEST
     maps: bool = True
+    packs: bool = True
 
 
 MODELS = {
     NAME: EncoderConfig(),
     PLAIN: EncoderConfig(maps=False),
-    TINY: EncoderConfig(layers=1, width=32, heads=2, inner=64),
+    TINY: EncoderConfig(layers=1, width=32, heads=2, inner=64, packs=False),
 }
 
 
@@ -62,8 +64,8 @@ class EncoderLayer(nn.Module):
         self.outer = nn.Linear(config.inner, config.width)
         self.output_norm = nn.LayerNorm(config.width)
 
-    def forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        attended, weights = self.attention(features, features, mask=mask)
+    def forward(self, features: Tensor, packing: Packing, mask: Tensor) -> tuple[Tensor, Tensor]:
+        attended, weights = self.attention.over_itself(features, packing, mask)
         features = self.attention_norm(features + attended)
         inner = nn.functional.gelu(self.inner(features))
         return self.output_norm(features + self.outer(inner)), weights
@@ -74,7 +76,7 @@ class Encoder(Network):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.has_maps = config.maps
+        self.has_maps, self.packs = config.maps, config.packs
         self.tokens = nn.Embedding(VOCABULARY, config.width)
         self.longest = config.longest
         self.positions = nn.Embedding(config.longest, config.width)
@@ -85,13 +87,15 @@ class Encoder(Network):
     def forward(self, *, token_ids: Tensor, token_mask: Tensor) -> Answer:
         """Shapes: token_ids and token_mask [batch, token] -> logits [batch, class], maps [batch, head, query, key]."""
         positions = torch.arange(token_ids.shape[1], device=token_ids.device)
-        features = self.norm(self.tokens(token_ids) + self.positions(positions))
+        packing = Packing(token_mask if self.packs else None)
+        features = self.norm(packing.pack(self.tokens(token_ids) + self.positions(positions)))
         mask = masks.valid(token_mask).build(query=token_ids.shape[1], key=token_ids.shape[1])
         maps = {}
         for number, layer in enumerate(self.layers):
-            features, weights = layer(features, mask)
+            features, weights = layer(features, packing, mask)
             if self.has_maps:
                 maps[f"encoder.{number}.self"] = weights
+        features = packing.unpack(features)
         real = token_mask.unsqueeze(-1).to(features.dtype)
         return Answer({"logits": self.classes((features * real).sum(1) / real.sum(1))}, maps)
 

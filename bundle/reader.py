@@ -109,6 +109,11 @@ def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
                         f"the map {each.name} is bound to {output!r}, which {binding.graph} does not put out"
                     )
             _check_switches(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
+    masks = {each.mask for each in bundle.tensors}
+    for graph in bundle.graphs:
+        for name in graph.packed:
+            if name not in masks.intersection(graph.inputs):
+                raise BundleError(f"the graph {graph.name} packs by {name!r}, which is no mask that it takes")
     if bundle.HasField("generation"):
         for name in filter(None, (bundle.generation.encoder, bundle.generation.step, bundle.generation.prefill)):
             if name not in graphs:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 import onnx_ir
@@ -11,11 +11,22 @@ from google.protobuf.message import Message
 from export.attention import expand
 from export.errors import ExportError
 from export.interface import Axes, AxisSize, Port
+from export.packing import expand_packing
 from export.switches import Switch, declare
 
 _PRODUCER = "limelight"
 # The exporter writes stack traces, with the paths of source files, into these.
 _TELLING = ("doc_string", "metadata_props")
+
+
+class Finished(NamedTuple):
+    """A model, the switches of those maps that are computed only where they are asked for, and the masks by which it
+    packs tokens.
+    """
+
+    model: onnx.ModelProto
+    switches: dict[str, Switch]
+    packed: tuple[str, ...]
 
 
 def finish(
@@ -25,11 +36,10 @@ def finish(
     *,
     longest: int,
     switchable: Mapping[str, Axes] = MappingProxyType({}),
-) -> tuple[onnx.ModelProto, dict[str, Switch]]:
+) -> Finished:
     """Turn an exported model into the one that a bundle holds.
 
-    longest, switchable: as `export.interface` gives them. Returns: the model, and the switches of those maps that are
-    computed only where they are asked for.
+    longest, switchable: as `export.interface` gives them.
 
     Every axis that varies must still do so in the inputs; the outputs' shapes are then stated as they are known to be,
     for the exporter sometimes writes the example's sizes there. (That they are true is for the comparison at several
@@ -40,6 +50,7 @@ def finish(
     strip(proto)
     shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in switchable.items()}
     switches = expand(proto, shapes, longest)
+    packed = expand_packing(proto)
     del proto.graph.value_info[:]
     proto.producer_name, proto.producer_version = _PRODUCER, ""
     _check_names(proto.graph.input, inputs, "inputs")
@@ -52,7 +63,7 @@ def finish(
         state_shape(value, port.axes)
     for name, switch in switches.items():
         declare(proto, switch, switchable[name])
-    return proto, switches
+    return Finished(proto, switches, packed)
 
 
 def strip(message: Message) -> None:

@@ -13,7 +13,7 @@ from export.switches import Switch
 class Graph:
     """One graph of a bundle; `model` has exactly these inputs and outputs, and those of its switches.
 
-    switches: by the name of the map.
+    switches: by the name of the map. packed: the inputs that are masks by which it packs tokens.
     """
 
     name: str
@@ -22,3 +22,4 @@ class Graph:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     switches: Mapping[str, Switch] = field(default_factory=dict)
+    packed: tuple[str, ...] = ()

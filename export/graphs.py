@@ -52,5 +52,7 @@ def build_graphs(model: Network, card: Card) -> list[Graph]:
     )
     arguments = [torch.from_numpy(tensors[port.name].copy()) for port in inputs]
     traced = trace(module, arguments, inputs, [port.name for port in outputs], batch_maxima(card))
-    finished, switches = finish(traced, inputs, outputs, longest=longest(card), switchable=switchable(card))
-    return [Graph("main", "model.onnx", finished, tuple(inputs), tuple(outputs), switches)]
+    finished = finish(traced, inputs, outputs, longest=longest(card), switchable=switchable(card))
+    return [
+        Graph("main", "model.onnx", finished.model, tuple(inputs), tuple(outputs), finished.switches, finished.packed)
+    ]

@@ -267,5 +267,5 @@ def _cut(
     graph.inputs.clear()
     graph.inputs.extend(kept)
     ports = [inputs[place] for place in used]
-    model, _ = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs, longest=longest(card))
-    return Graph(name, f"{name}.onnx", model, tuple(ports), tuple(outputs))
+    cut = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs, longest=longest(card))
+    return Graph(name, f"{name}.onnx", cut.model, tuple(ports), tuple(outputs), packed=cut.packed)

@@ -73,6 +73,7 @@ def _bundle(
                 file=graph.file,
                 inputs=[port.name for port in graph.inputs],
                 outputs=[*(port.name for port in graph.outputs), *(each.rows for each in graph.switches.values())],
+                packed=graph.packed,
             )
             for graph in graphs
         ],

@@ -105,11 +105,11 @@ def _cut(traced: "onnx_ir.Model", card: Card, inputs: Sequence[Port], outputs: S
     )
     for value, port in zip(graph.outputs, outputs, strict=True):
         value.name = port.name
-    model, switches = finish(
+    cut = finish(
         onnx_ir.Model(graph, ir_version=traced.ir_version),
         inputs,
         outputs,
         longest=longest(card),
         switchable=switchable(card),
     )
-    return Graph("main", "model.onnx", model, tuple(inputs), tuple(outputs), switches)
+    return Graph("main", "model.onnx", cut.model, tuple(inputs), tuple(outputs), cut.switches, cut.packed)

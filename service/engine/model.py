@@ -162,7 +162,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         edge_dimensions=_edge_dimensions(bundle),
         probed=frozenset(each.map for each in bundle.maps if each.HasField("probe")),
         policy=policy,
-        shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values()),
+        shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values(), bundle.graphs[0].packed),
         runner=runner,
         wide=any(each.is_wide for each in sessions.values()),
         pool=runner.pool if isinstance(runner, Generating) else None,
@@ -173,14 +173,20 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
     """Choose how a model's rows are batched.
 
     On a CPU only rows of nearly one length share a batch: padding costs as much as real tokens, and a batch wins
-    little. Generation is the exception, since every step is small: rows of any length share its steps. On a GPU a
-    batch costs hardly more than a row, and the session runs one batch at a time, so whatever waits goes together.
+    little. Generation is the exception, since every step is small: rows of any length share its steps. So is a graph
+    that packs tokens: rows of different lengths share a batch up to where attention, which is padded, costs what the
+    rest wins. On a GPU a batch costs hardly more than a row, and the session runs one batch at a time, so whatever
+    waits goes together.
     """
     generates = bundle.HasField("generation")
     if provider.is_cuda:
         rows, tokens, padding = 64, 32_768, 0.5
+    elif generates:
+        rows, tokens, padding = 16, 4096, 0.5
+    elif bundle.graphs[0].packed:
+        rows, tokens, padding = 8, 384, 0.5
     else:
-        rows, tokens, padding = (16, 4096, 0.5) if generates else (8, 2048, 0.05)
+        rows, tokens, padding = 8, 2048, 0.05
     return Policy(
         max_rows=settings.max_batch_rows or rows,
         max_tokens=settings.max_batch_tokens or tokens,

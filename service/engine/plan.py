@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Generic, Protocol, TypeVar
 
-from service.engine.shapes import Shape, places, union
+from service.engine.shapes import Shape, extent, places, union
 
 
 class Waiting(Protocol):
@@ -41,8 +41,8 @@ W = TypeVar("W", bound=Waiting)
 class Policy:
     """How a model's rows are batched.
 
-    max_rows, max_tokens: of a batch, padding included; a row larger than max_tokens runs alone.
-    max_padding: the largest share of a batch's places that may be padding (0: only equal shapes share a batch).
+    max_rows, max_tokens: of a batch as it is laid out, padding included; a row larger than max_tokens runs alone.
+    max_padding: the largest share of these places that may be padding (0: only equal shapes share a batch).
     concurrent: batches of the model that may run at the same time.
     spread: lanes that share the model's queue: a batch takes at most this part of what waits, so that the others get
     theirs.
@@ -66,7 +66,7 @@ class Batch(Generic[W]):
 
     @property
     def tokens(self) -> int:
-        """All places, padding included."""
+        """All places that cost something: padding included where it is not packed."""
         return places(self.shape, len(self.rows))
 
     @property
@@ -122,7 +122,7 @@ def _batch(live: Sequence[W], policy: Policy) -> Batch[W]:
         real = places(shape)
         for row in _nearest(anchor, live[1 : policy.window]):
             wider = union(shape, row.shape)
-            padded = places(wider, len(rows) + 1)
+            padded = extent(wider, len(rows) + 1)
             total = real + places(row.shape)
             if padded <= policy.max_tokens and padded - total <= policy.max_padding * padded:
                 rows.append(row)
@@ -139,5 +139,5 @@ def _nearest(anchor: W, others: Sequence[W]) -> list[W]:
     own = places(anchor.shape)
     for row in others:
         if row.shape not in waste:
-            waste[row.shape] = places(union(anchor.shape, row.shape), 2) - own - places(row.shape)
+            waste[row.shape] = extent(union(anchor.shape, row.shape), 2) - own - places(row.shape)
     return sorted((row for row in others if row.group == anchor.group), key=lambda row: waste[row.shape])

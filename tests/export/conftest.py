@@ -14,6 +14,7 @@ from tests.export import tiny
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "reader": lambda: tiny.trained(tiny.Reader(), tiny.reader_card()),
     "long_reader": lambda: tiny.trained(tiny.LongReader(), tiny.long_reader_card()),
+    "packed_reader": lambda: tiny.trained(tiny.PackedReader(), tiny.long_reader_card("packed_reader")),
     "documents": lambda: tiny.trained(
         tiny.Documents(), tiny.documents_card(), "the cat sat . a dog ran on the mat .", "dog"
     ),

@@ -11,6 +11,7 @@ from bundle.values import Instance, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.attention import Attention, Context
 from models.attention.align import Hard
+from models.attention.packed import Packing
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
 from models.blocks.recurrent import BiGru
@@ -78,6 +79,20 @@ class LongReader(Reader):
             read, maps[f"encoder.{number}.self"] = layer(words, words, mask=mask & mask.transpose(-2, -1))
             words = words + read
         pooled, pool = self.pool(None, words.unsqueeze(1), mask=mask)
+        return Answer({"logits": self.classify(pooled[:, 0, 0])}, {**maps, "pool": pool[:, :, 0]})
+
+
+class PackedReader(LongReader):
+    """The same with layers that see real tokens alone between the attention to each other."""
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        packing, mask, maps = Packing(tensors["ids_mask"]), self.mask(tensors), {}
+        words = packing.pack(self.embedding(tensors["ids"]))
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, MultiHead)
+            read, maps[f"encoder.{number}.self"] = layer.over_itself(words, packing, mask & mask.transpose(-2, -1))
+            words = words + read
+        pooled, pool = self.pool(None, packing.unpack(words).unsqueeze(1), mask=mask)
         return Answer({"logits": self.classify(pooled[:, 0, 0])}, {**maps, "pool": pool[:, :, 0]})
 
 
@@ -256,10 +271,10 @@ def reader_card() -> Card:
     )
 
 
-def long_reader_card() -> Card:
+def long_reader_card(name: str = "long_reader") -> Card:
     """The card of `LongReader`, whose maps are large enough to be computed only where they are asked for."""
     return card(
-        "long_reader",
+        name,
         longest=400,
         maps={
             **{

@@ -8,6 +8,7 @@ from models.attention.context import Context
 from models.attention.core import Attention
 from models.attention.errors import CombinationError, ShapeError, require_axes, require_features
 from models.attention.looks import Looks
+from models.attention.packed import Packing
 from models.attention.weights import Weights, weights_of
 
 
@@ -69,6 +70,16 @@ class MultiHead(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         context_vectors, weights = self.attention(*self.project(query, key, value), mask, context)
         return self.join(context_vectors), weights
+
+    def over_itself(self, features: Tensor, packing: Packing, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The same of features as query, key and value, that were packed: only the attention between is padded."""
+        require_axes(features, "features", "batch, token, d_model")
+        for size in (self.d_query, self.d_key, self.d_value):
+            require_features(features, "features", size, self)
+        maps = (self.query_map, self.key_map, self.value_map)
+        projected = [packing.unpack_heads(each(features), self.heads) for each in maps]
+        context_vectors, weights = self.attention(*projected, mask)
+        return self.merge(packing.pack_heads(context_vectors)), weights
 
     def looks(
         self,

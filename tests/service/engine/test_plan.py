@@ -54,6 +54,14 @@ def test_a_batch_is_bounded_by_rows_and_by_padded_tokens() -> None:
     assert chosen(rows(10, 12), policy(max_tokens=23)) == [0]
 
 
+def test_a_packed_batch_is_bounded_by_how_it_is_laid_out_and_costs_its_real_tokens() -> None:
+    packed = [Row(ticket, Shape((), 0, ((length,),), length)) for ticket, length in enumerate((40, 100, 30, 9, 90))]
+    batch = plan_batch(packed, policy(max_padding=0.5, max_tokens=300), 0.0).batch
+    assert batch is not None
+    assert [row.ticket for row in batch.rows] == [0, 2, 3]
+    assert (batch.tokens, batch.real_tokens, batch.padding_tokens) == (79, 79, 0)
+
+
 def test_a_row_larger_than_a_batch_may_be_runs_alone() -> None:
     assert chosen(rows(5000, 10), policy(max_tokens=100)) == [0]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bundle.rows import BoundTensor
 from limelight.v1 import model_pb2
 from service.engine.plan import Policy, plan_batch
-from service.engine.shapes import Shape, places, shape_of, union
+from service.engine.shapes import Shape, extent, places, shape_of, union
 
 
 def tensor(name: str, **dimensions: int) -> model_pb2.TensorDescription:
@@ -40,6 +40,17 @@ def test_stacked_tensors_of_the_same_axes_count_once_and_fixed_ones_only_where_n
 def test_a_batch_of_documents_is_padded_and_one_of_graphs_is_not() -> None:
     assert places(union(Shape(((2, 10),)), Shape(((10, 2),))), 2) == 200
     assert places(union(Shape((), 20), Shape((), 3)), 2) == 23
+
+
+def test_a_packed_row_is_paid_for_by_its_tokens_and_laid_out_as_the_longest() -> None:
+    ids, segments = BoundTensor(tensor("ids", token=0), mask="mask"), BoundTensor(tensor("segments", token=0))
+    shape = shape_of([ids, segments, *GRAPH], ["mask"])
+    long, short = (shape({"token": size, "node": 4, "edge": 9}) for size in (30, 4))
+    assert long == Shape((), 13, ((30,),), 30)
+    assert places(long) == extent(long) == 43
+    both = union(long, short)
+    assert (places(both, 2), extent(both, 2)) == (34 + 26, 60 + 26)
+    assert shape_of([ids], ["another"])({"token": 7}) == Shape(((7,),))
 
 
 @dataclass(frozen=True)

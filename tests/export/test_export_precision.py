@@ -38,6 +38,7 @@ from service.engine.selftest import check_samples
 from service.settings import Settings
 from tests.export import tiny
 from tests.export.conftest import MODELS
+from tests.export.test_export_zoo import a_gat
 from tests.service.serving import serving
 
 WIDTH = 32
@@ -182,10 +183,11 @@ def test_a_model_whose_weights_cannot_be_converted_is_refused_with_the_operator(
         export_model(made, tmp_path, precision="int8")
 
 
-@pytest.mark.parametrize("name", ["documents", "writer", "long_reader"])
-def test_every_kind_of_model_is_exported_in_float16(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [MODELS["documents"], MODELS["writer"], MODELS["long_reader"], a_gat])
+def test_every_kind_of_model_is_exported_in_float16(make: Callable[[], TrainedModel], tmp_path: Path) -> None:
+    """Recurrent, generating, with fused attention, and with sums over edges."""
     torch.manual_seed(0)
-    folder = export_model(replace(MODELS[name](), metrics=()), tmp_path, precision="float16")
+    folder = export_model(replace(make(), metrics=()), tmp_path, precision="float16")
     assert read_bundle(folder.path).bundle.description.precision == model_pb2.PRECISION_FLOAT16
 
 

@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from service.engine.jobs import AdmittedCall, News, Told
 from service.engine.lanes import Lanes
@@ -87,14 +88,16 @@ class Engine:
         with _Admission(self, model, AdmittedCall(model.seeded(query), receive, finish)):
             return await future
 
-    async def generate(
+    @contextmanager
+    def generate(
         self, model: Model, query: Query, tell: Callable[[Step], _Told], finish: Callable[[Answer], _Told]
-    ) -> AsyncIterator[_Told]:
-        """Put out one row's tokens as they come, then its whole answer. Closing the iterator (`aclose`) ends the work.
+    ) -> Iterator[AsyncIterator[_Told]]:
+        """Generate one row for the length of a block. Gives its tokens as they come, then its whole answer.
 
+        Whoever asks for the next has sent the one before; a row that is ahead of that may wait with its next step.
         tell, finish: make of a token, and of the answer, what is put out; they run on the lane.
-        Beam search has no steps. Raises, at the first `anext`: WrongModelError for a model that does not generate,
-        and what `answer` raises.
+        Beam search has no steps. Raises at once: WrongModelError for a model that does not generate, and what `answer`
+        raises at once; what else it raises comes from the iterator.
         """
         if not model.generates:
             raise WrongModelError(f"{model.name} does not generate; Predict and Attend answer for it")
@@ -108,13 +111,17 @@ class Engine:
             tell=None if query.generation.strategy is Strategy.BEAM else tell,
         )
         with _Admission(self, model, call):
-            while True:
-                news = await queue.get()
-                if not isinstance(news, Told):
-                    raise news
-                yield news.value
-                if news.last:
-                    return
+            yield self._told(call, queue)
+
+    async def _told(self, call: AdmittedCall, queue: asyncio.Queue[News]) -> AsyncIterator[Any]:
+        while True:
+            news = await queue.get()
+            if not isinstance(news, Told):
+                raise news
+            yield news.value
+            if news.last:
+                return
+            self._lanes.sent(call)
 
 
 class _Admission:

@@ -33,6 +33,7 @@ class AdmittedCall:
     receive: takes the news of row i, on the loop.
     finish: makes of row i's answer what the call wants of it; tell: the same of a token, None where tokens are not told
     one by one. Both run on the lane, so that large arrays end there and nothing is built on the loop.
+    told: tokens so far, which the lane counts; sent: those that have gone out, which the loop counts.
     """
 
     query: Query
@@ -40,10 +41,17 @@ class AdmittedCall:
     finish: Callable[[int, Answer], Any]
     tell: Callable[[Step], Any] | None = None
     abandoned: bool = False
+    told: int = 0
+    sent: int = 0
     open: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.open = len(self.query.rows)
+
+    @property
+    def unsent(self) -> int:
+        """Tokens that wait for their stream."""
+        return 0 if self.abandoned else self.told - self.sent
 
 
 def unheard(query: Query, tell: Callable[[Step], Any] | None = None) -> AdmittedCall:
@@ -79,6 +87,7 @@ class Job:
         if isinstance(event, Answer):
             return Told(self.call.finish(self.index, event), last=True)
         assert self.call.tell is not None
+        self.call.told += 1
         return Told(self.call.tell(event), last=False)
 
 

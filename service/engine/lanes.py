@@ -9,10 +9,11 @@ import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from bundle.errors import LimelightError
-from service.engine.jobs import Event, Job, News, RowEvent, Told
+from service.engine.jobs import AdmittedCall, Event, Job, News, RowEvent, Told
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Work
@@ -40,6 +41,8 @@ class Lanes:
         self._unfinished = 0
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: deque[tuple[Job, News]] = deque()
+        self._called = self._looking = False
         # Daemons: a batch cannot be interrupted, and must not keep a process alive that has used up its grace.
         self._threads = [
             threading.Thread(target=self._work, name=f"lane-{number}", daemon=True) for number in range(lanes)
@@ -98,10 +101,18 @@ class Lanes:
         """Take out rows of an abandoned call that still wait; those that run end at their next step."""
         with self._changed:
             removed = self._queue.remove(model, jobs)
+            self._changed.notify()  # a pool may have waited for this call
         if removed:
             self._observer.queued(model.name, -removed)
             self._observer.rejected(Rejection.CANCELLED, removed)
             self._finish(removed)
+
+    def sent(self, call: AdmittedCall) -> None:
+        """Take account of a token that has gone out. A step may be due now, which is looked at once a turn."""
+        call.sent += 1
+        if not self._looking and self._loop is not None:
+            self._looking = True
+            self._loop.call_soon(self._look)
 
     def forget(self, model: Model) -> bool:
         """Let go of a model, unless rows of it wait or run; gives whether nothing of it is left."""
@@ -129,14 +140,22 @@ class Lanes:
             retry_after=_retry(expected * _MARGIN - left),
         )
 
+    def _look(self) -> None:
+        self._looking = False
+        with self._changed:
+            if self._queue.is_ready(time.monotonic()):
+                self._changed.notify()
+
     def _finish(self, rows: int) -> None:
         self._unfinished -= rows
         if not self._unfinished:
             self._idle.set()
 
-    def _deliver(self, news: Sequence[tuple[Job, News]]) -> None:
+    def _deliver(self) -> None:
         """On the loop: hand on what happened."""
-        for job, each in news:
+        self._called = False  # before the last look: what comes later calls again
+        while self._news:
+            job, each = self._news.popleft()
             if not isinstance(each, Told) or each.last:
                 self._finish(1)
                 job.call.open -= 1
@@ -145,9 +164,11 @@ class Lanes:
     def _tell(self, happened: Sequence[RowEvent]) -> None:
         """On a lane: make of what happened what its call wants, and have the loop deliver that."""
         if happened and self._loop is not None:
-            news = [(job, _news(job, event)) for job, event in happened]
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-                self._loop.call_soon_threadsafe(self._deliver, news)
+            self._news.extend([(job, _news(job, event)) for job, event in happened])
+            if not self._called:  # one call of the loop for all that happens until it answers it
+                self._called = True
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                    self._loop.call_soon_threadsafe(self._deliver)
 
     def _work(self) -> None:
         while (work := self._next()) is not None:
@@ -190,8 +211,6 @@ class Lanes:
     ) -> None:
         with self._changed:
             self._queue.finished(work, joining, rows, stepping, ended)
-            if self._queue.rows or work.pool is not None:
-                self._changed.notify()
 
     def _next(self) -> Work | None:
         """Wait for work; None when the lanes end."""
@@ -199,7 +218,10 @@ class Lanes:
             with self._changed:
                 if self._ending:
                     return None
-                work, dropped = self._queue.take(time.monotonic())
+                now = time.monotonic()
+                work, dropped = self._queue.take(now)
+                if work is not None and self._queue.is_ready(now):
+                    self._changed.notify()
                 if work is None and not dropped:
                     due = self._queue.due
                     self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))

@@ -57,6 +57,9 @@ class Pool(Protocol):
     def rows(self) -> int:
         """How many rows are being generated."""
 
+    def is_due(self, now: float) -> bool:
+        """Tell whether it is time for a step."""
+
     @property
     def room(self) -> int:
         """How many more rows may join."""

@@ -14,6 +14,13 @@ from service.errors import InferenceError
 
 logger = logging.getLogger(__name__)
 
+# Seconds for which rows wait for the streams of others.
+PATIENCE = 0.02
+# One row may be so many tokens ahead of its stream, n rows the n²th part of it: each hand-over between a lane and the
+# loop costs about as much as a step, and many rows share it. So many more, and a stream counts as far behind.
+_AHEAD = 64
+_SLACK = 4
+
 
 class Pool:
     """The rows of one model and one group that generate at the same time. For one lane at a time.
@@ -27,11 +34,25 @@ class Pool:
         self._most = most
         self._together = self._make()
         self._alone: list[Together] = []
+        self._stepped = 0.0
 
     @property
     def rows(self) -> int:
         """Rows that still generate."""
         return len(self._together.rows) + len(self._alone)
+
+    def is_due(self, now: float) -> bool:
+        """Tell whether it is time for a step: most rows could send another token, or tell none.
+
+        Rows far ahead of their streams would take turns from the loop that sends their tokens, and leave early, so that
+        few share the steps of the others. now: by `time.monotonic`; a stream that does not keep up holds others back
+        for a moment only, and not at all once it is far behind.
+        """
+        unsent = [row.job.call.unsent for each in [self._together, *self._alone] for row in each.rows]
+        ahead = _AHEAD // max(1, len(unsent)) ** 2
+        ready = sum(each <= ahead for each in unsent)
+        keeping_up = sum(each <= ahead + _SLACK for each in unsent)
+        return ready > 0 and (2 * ready >= keeping_up or now - self._stepped >= PATIENCE)
 
     @property
     def room(self) -> int:
@@ -71,6 +92,7 @@ class Pool:
                 again += untold
                 each.clear()
         self._alone = [each for each in self._alone if each.rows]
+        self._stepped = time.monotonic()
         return happened + self._begin_alone(again, wide)
 
     def _begin_alone(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:

@@ -5,7 +5,7 @@ with the number of rows that wait.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -13,6 +13,8 @@ from service.engine.cost import LearnedCost, LearnedMean
 from service.engine.jobs import Job
 from service.engine.model import Model, Pool
 from service.engine.plan import Batch, joined, plan_batch
+from service.engine.pool import PATIENCE
+from service.engine.seat import Seat
 from service.engine.shapes import places
 
 # A row is given up when even this part of its expected time is more than its deadline leaves.
@@ -23,19 +25,9 @@ _TYPICAL_STEPS = 16.0
 _LONGEST_WAIT = 0.002
 # Two callers who take turns are served best by a lane each, though one of them is alone now and then.
 _CALM_SECONDS = 0.05
-
-
-@dataclass(eq=False)
-class _Seat:
-    """A pool of a generating model, what its rows have in common, and whether a lane has it."""
-
-    pool: Pool
-    group: Hashable = None
-    taken: bool = False
-
-    def fits(self, job: Job) -> bool:
-        """Tell whether a row may take its steps with those that are there."""
-        return not self.pool.rows or self.group == job.group
+# Seconds of a step from which two pools do more than one: below, most of it holds the interpreter's lock, which the
+# event loop needs to send the tokens (16 rows in 4 ms are as many tokens as it sends).
+_LONG_STEP = 4e-3
 
 
 @dataclass(eq=False)
@@ -57,7 +49,7 @@ class _Line:
     batch_rows: LearnedMean = field(default_factory=lambda: LearnedMean(1.0))
     steps: LearnedCost = field(default_factory=lambda: LearnedCost(1e-3))
     row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
-    seats: list[_Seat] = field(default_factory=list)
+    seats: list[Seat] = field(default_factory=list)
 
     @property
     def live(self) -> int:
@@ -70,27 +62,37 @@ class _Line:
         return bool(self.waiting or self.running or any(seat.pool.rows for seat in self.seats))
 
     @property
-    def is_ready(self) -> bool:
-        """True where a lane could start something now, unless what waits turns out to be late."""
+    def pools(self) -> int:
+        """How many pools its rows are spread over: several where a step takes long enough to win by it."""
+        policy, rows = self.model.policy, self.live + len(self.waiting)
+        worth = rows > policy.max_rows or self.steps.seconds(rows) > _LONG_STEP
+        return policy.concurrent if worth else 1
+
+    def is_ready(self, now: float) -> bool:
+        """Tell whether a lane could start something now, unless what waits turns out to be late."""
         if self.model.pool is None:
             return bool(self.waiting) and self.running < self.model.policy.concurrent
-        return any(not seat.taken and seat.pool.rows for seat in self.seats) or bool(self.waiting and self.seat())
+        return any(not seat.taken and seat.pool.is_due(now) for seat in self.seats) or bool(
+            self.waiting and self.seat()
+        )
 
     @property
     def oldest(self) -> int:
         """The ticket of the oldest row; rows that are being generated count as older than any."""
         return next(iter(self.waiting)) if self.waiting and not self.live else -1
 
-    def seat(self) -> _Seat | None:
-        """Give the pool that the oldest row may join now: the emptiest that no lane has; a new one where there may be
-        more.
+    def seat(self) -> Seat | None:
+        """Give the pool that the oldest row may join now: the emptiest that no lane has of the fullest ones, so many as
+        there should be; a new one where there may be more.
         """
         oldest = next(iter(self.waiting.values()))
-        fitting = [seat for seat in self.seats if not seat.taken and seat.pool.room and seat.fits(oldest)]
-        best = min(fitting, key=lambda seat: seat.pool.rows, default=None)
+        pools, fitting = self.pools, [seat for seat in self.seats if seat.pool.room and seat.fits(oldest)]
+        fullest = sorted(fitting, key=lambda seat: seat.pool.rows, reverse=True)[:pools]
+        best = min((seat for seat in fullest if not seat.taken), key=lambda seat: seat.pool.rows, default=None)
         make = self.model.pool
-        if make is not None and (best is None or best.pool.rows) and len(self.seats) < self.model.policy.concurrent:
-            best = _Seat(make())
+        most = pools if fitting else self.model.policy.concurrent
+        if make is not None and (best is None or best.pool.rows) and len(self.seats) < most:
+            best = Seat(make())
             self.seats.append(best)
         return best
 
@@ -146,6 +148,10 @@ class RowQueue:
         self.running = 0
         self.rows = 0
 
+    def is_ready(self, now: float) -> bool:
+        """Tell whether a lane could start something now."""
+        return any(line.is_ready(now) for line in self._busy.values())
+
     def add(self, model: Model, jobs: Sequence[Job]) -> None:
         """Let rows wait."""
         line = self._lines.setdefault(model, _Line(model))
@@ -179,12 +185,14 @@ class RowQueue:
         """Take what one lane does next, of the model that has had least; and the rows that need no answer any more."""
         dropped: list[tuple[Model, Job]] = []
         self.due = None
-        while ready := [line for line in self._busy.values() if line.is_ready and not self._waits(line, now)]:
+        while ready := [line for line in self._busy.values() if line.is_ready(now) and not self._waits(line, now)]:
             line = min(ready, key=lambda each: (each.served, each.oldest))
             work = self._take(line, now, dropped)
             if work is not None:
                 return work, dropped
             self._settle(line)
+        if any(line.live for line in self._busy.values()):  # whose pools may hold rows back
+            self.due = min(now + PATIENCE, self.due or math.inf)
         return None, dropped
 
     def finished(
@@ -263,13 +271,13 @@ class RowQueue:
         if model.pool is not None:
             seat = line.seat() if line.waiting else None
             if seat is None:  # nobody can join: the pool that has rows steps
-                seat = next((each for each in line.seats if not each.taken and each.pool.rows), None)
+                seat = next((each for each in line.seats if not each.taken and each.pool.is_due(now)), None)
                 if seat is None:
                     return None
                 window = []
             else:
                 window = [job for job in window if seat.fits(job)]
-                share = -(-(line.live + len(line.waiting)) // model.policy.spread) - seat.pool.rows
+                share = -(-(line.live + len(line.waiting)) // min(model.policy.spread, line.pools)) - seat.pool.rows
                 policy = replace(policy, max_rows=max(1, min(seat.pool.room, share, policy.max_rows)), spread=1)
         planned = plan_batch(window, policy, now, line.least_seconds)
         if planned.dropped:

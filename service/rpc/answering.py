@@ -3,8 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack, aclosing
-from typing import cast
+from contextlib import ExitStack
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.attention.options import Options
@@ -94,12 +93,13 @@ class Answering:
         prepared, size = await self._prepared(view, [request.instance], options, "instance", call)
         query = view.model.seeded(_query(prepared, options, call))
         stream = build.Stream(view, prepared[0], query.seeds[0], options)
-        with self._held.hold(size + prepared[0].computing):
-            yield stream.start()
-            messages = self._engine.generate(view.model, query, stream.token, stream.end)
-            async with aclosing(cast(AsyncGenerator[bytes, None], messages)):
-                async for message in messages:
-                    yield message
+        with (
+            self._held.hold(size + prepared[0].computing),
+            self._engine.generate(view.model, query, stream.token, stream.end) as messages,
+        ):
+            yield stream.start()  # while a lane begins already
+            async for message in messages:
+                yield message
         self._metrics.attention_bytes(call.model, stream.weights)
 
     def _view(self, wanted: values_pb2.Model, call: Call) -> ModelView:

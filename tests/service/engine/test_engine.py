@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -136,9 +136,11 @@ async def answered(engine: Engine, model: Model, query: Query) -> list[Answer]:
     return await engine.answer(model, query, lambda index, answer: answer)
 
 
-def generated(engine: Engine, model: Model, query: Query) -> AsyncIterator[Step | Answer]:
+async def generated(engine: Engine, model: Model, query: Query) -> AsyncIterator[Step | Answer]:
     """The engine's own steps and answer, as they are."""
-    return engine.generate(model, query, lambda step: step, lambda answer: answer)
+    with engine.generate(model, query, lambda step: step, lambda answer: answer) as events:
+        async for event in events:
+            yield event
 
 
 async def busy(runner: FakeRunner, batches: int = 1) -> None:
@@ -371,7 +373,8 @@ async def test_tokens_come_in_order_however_long_it_takes_to_tell_one(
 
     query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
     async with running(2) as engine:
-        indices = [each async for each in engine.generate(models["echo"], query, told, lambda answer: -1)]
+        with engine.generate(models["echo"], query, told, lambda answer: -1) as events:
+            indices = [each async for each in events]
     assert indices == [*range(len(indices) - 1), -1]
     assert len(indices) > 3
 
@@ -433,6 +436,33 @@ async def test_closing_a_stream_ends_the_work(models: dict[str, Model], folders:
                 break
         assert count.calls == 0
         assert len(await answered(engine, models["echo"], query)) == 1
+
+
+@on_loop
+async def test_a_row_begins_before_anybody_asks_for_its_tokens(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
+    async with running(1) as engine:
+        tell = lambda step: loop.call_soon_threadsafe(told.set)  # noqa: E731
+        with engine.generate(models["echo"], query, tell, lambda answer: None):
+            await told.wait()
+
+
+@on_loop
+async def test_streams_that_nobody_reads_hold_no_other_up(
+    models: dict[str, Model], folders: dict[str, BundleFolder]
+) -> None:
+    query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
+    async with running(1) as engine, AsyncExitStack() as stack:
+        for _ in range(12):
+            unread = await stack.enter_async_context(aclosing(generated(engine, models["echo"], query)))  # type: ignore[type-var]
+            await anext(unread)
+        events = [event async for event in generated(engine, models["echo"], query)]
+        (answer,) = await answered(engine, models["echo"], query)
+    assert [each.token_id for each in events[:-1] if isinstance(each, Step)] == list(answer.sequences[0].token_ids)
 
 
 @on_loop

@@ -1,5 +1,6 @@
 """Pools: a row's answer is its own, whoever joins, leaves or fails meanwhile."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from service.engine.generation import Generating
 from service.engine.jobs import Job
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
-from service.engine.pool import Pool
+from service.engine.pool import PATIENCE, Pool
 from service.engine.providers import Provider
 from service.engine.sessions import Session
 from service.engine.slots import BLOCK
@@ -176,6 +177,42 @@ def test_a_row_that_is_late_or_abandoned_leaves_between_two_steps(
     assert isinstance(driver.end(never), DeadlineError) and driver.pool.rows == 1
     driver.finish()
     assert_sequence(driver.answer(other), [6, 7, 8, 9], driver.answer(other).sequences[0])
+
+
+def test_rows_far_ahead_of_their_streams_are_held_back_for_a_moment(
+    model: Model, folders: dict[str, BundleFolder]
+) -> None:
+    driver = Driver(pool_of(model))
+    rows = [jobs_of(model, Query(rows_of(folders, [4, 5])), steps=True)[0] for _ in range(16)]
+    driver.join(rows)
+    driver.step()
+    stepped = time.monotonic()
+    for job in rows:  # as the lanes do
+        job.call.told += 1
+    assert not driver.pool.is_due(stepped)
+    for job in rows[:8]:
+        job.call.sent += 1
+    assert driver.pool.is_due(stepped)
+    rows[0].call.told += 1
+    assert not driver.pool.is_due(stepped)
+    assert driver.pool.is_due(stepped + PATIENCE)
+    for job in rows[-2:]:
+        job.call.told += 100
+    assert driver.pool.is_due(stepped)  # streams that do not keep up are not waited for
+    for job in rows:
+        job.call.told += 100
+    assert not driver.pool.is_due(stepped + PATIENCE)
+    rows[5].call.abandoned = True
+    assert driver.pool.is_due(stepped + PATIENCE)
+
+
+def test_rows_whose_tokens_are_not_told_are_not_held_back(model: Model, folders: dict[str, BundleFolder]) -> None:
+    driver = Driver(pool_of(model))
+    driver.join(jobs_of(model, Query(rows_of(folders, [4, 5], [6]))))
+    while driver.pool.rows:
+        assert driver.pool.is_due(time.monotonic())
+        driver.step()
+    assert not driver.pool.is_due(time.monotonic() + PATIENCE)
 
 
 def test_a_target_of_no_tokens_is_done_when_it_joins(model: Model, folders: dict[str, BundleFolder]) -> None:

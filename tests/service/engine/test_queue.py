@@ -233,6 +233,10 @@ class FakePool:
         """Those with steps left."""
         return len(self.steps)
 
+    def is_due(self, now: float) -> bool:
+        """Whenever there is a row."""
+        return bool(self.steps)
+
     @property
     def room(self) -> int:
         """For two rows in all."""

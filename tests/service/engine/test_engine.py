@@ -374,9 +374,11 @@ async def test_tokens_come_in_order_however_long_it_takes_to_tell_one(
     query = Query((bundles.row(folders["echo"], ids=[3, 4, 5]),))
     async with running(2) as engine:
         with engine.generate(models["echo"], query, told, lambda answer: -1) as events:
+            (call,) = engine._calls
             indices = [each async for each in events]
     assert indices == [*range(len(indices) - 1), -1]
     assert len(indices) > 3
+    assert call.told == call.sent == len(indices) - 1  # by which a row knows whether it is ahead of its stream
 
 
 @on_loop

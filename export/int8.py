@@ -2,8 +2,8 @@
 
 A weight matrix has a scale for each column, set once. A row of activations (a token) has a scale of its own, set by its
 largest number whenever it is multiplied: x W ≈ m/127 · s ∘ (round(127 x / m) · round(W / s)), with m = max |x| of the
-row and s = max |W| / 63 of each column. Integers are summed exactly, so what a row is answered does not depend on the
-rows and the padding beside it, as it does with one scale for all of a batch (docs/decisions/0013).
+row and s = max |W| / 63 of each column. Integers are summed exactly, and no row has its scale from the rows and
+the padding beside it, as it has with one for all of a batch (docs/decisions/0013).
 """
 
 from collections import Counter

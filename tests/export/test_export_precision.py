@@ -17,7 +17,7 @@ import limelight
 from bundle.errors import BundleError
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder, read_bundle
-from bundle.tolerance import Tolerances, default_tolerances
+from bundle.tolerance import Tolerances
 from bundle.writer import write_bundle
 from export import converted, int8, torch_side
 from export.errors import ExportError
@@ -119,16 +119,15 @@ def client(folders: dict[str, BundleFolder]) -> Iterator[limelight.Client]:
 def test_a_row_is_answered_the_same_alone_and_in_a_batch_and_near_to_float32(
     version: int, batch: list[str], client: limelight.Client, folders: dict[str, BundleFolder]
 ) -> None:
-    """Nearer to itself than to PyTorch: by the tolerances that float32 has, or nearly, in half precision."""
+    """By the tolerances that the bundle states: where a number's last bit differs, it may round to the next step."""
     precision = list(Precision)[version - 1]
     answers = {
         number: client.attend("reader", [{"text": text} for text in batch], version=number) for number in (1, version)
     }
-    strict = Tolerances(default_tolerances(["encoder.0.self", "pool"]), "CPUExecutionProvider")
-    loose = Tolerances(folders[precision].bundle.tolerances, "CPUExecutionProvider")
+    allowed = Tolerances(folders[precision].bundle.tolerances, "CPUExecutionProvider")
     for place, text in enumerate(batch):
         (alone,) = client.attend("reader", [{"text": text}], version=version)
-        for other, allowed in ((alone, strict if precision is Precision.INT8 else loose), (answers[1][place], loose)):
+        for other in (alone, answers[1][place]):
             for name in ("encoder.0.self", "pool"):
                 found, wanted = (
                     next(each.weights for each in answer.maps if each.name == name)
@@ -225,7 +224,10 @@ def test_a_run_is_judged_again_on_the_data_that_it_held_out(tmp_path: Path, caps
 
 
 def test_integers_do_what_their_formula_says() -> None:
-    """By hand: x = (2, −0.8) in steps of 2/127, W = ((1, 0), (0.4, 2)) in steps of 1/63 and 2/63."""
+    """By hand: x = (2, −0.8) in steps of 2/127, W = ((1, 0), (0.4, 2)) in steps of 1/63 and 2/63.
+
+    The large row beside it does not change its scale.
+    """
     matrix = np.array([[1, 0], [0.4, 2]], np.float32)
     graph = onnx.helper.make_graph(
         [onnx.helper.make_node("MatMul", ["x", "w"], ["y"])],

@@ -162,6 +162,20 @@ class TextInput(Input):
         return LabelSet(name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension)
 
 
+def forced_target(tokenizer: Tokenizer, max_new_tokens: int) -> TextInput:
+    """The optional input that forces what a generating model puts out, its end token included."""
+    return TextInput(
+        name="target",
+        summary="Forces the output: its attention is answered instead of a free one.",
+        tokenizer=tokenizer,
+        max_tokens=max_new_tokens,
+        prefix="target",
+        dimension="target",
+        special_tokens=True,
+        optional=True,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class DocumentInput(Input):
     """A document -> `token_ids` [sentence, word] and `token_mask`.

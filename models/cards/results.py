@@ -139,6 +139,16 @@ class State:
         return bundle_pb2.State(input=self.input, output=self.output, zeros=zeros, growing_axis=2)
 
 
+def cached_states(layers: int, heads: int, d_model: int) -> list[State]:
+    """What a decoder's layers keep of the tokens before: `keys.<layer>` and `values.<layer>`, by heads."""
+    cache = (heads, d_model // heads)
+    return [
+        State(input=f"{kind}.{number}", output=f"next_{kind}.{number}", cache=cache)
+        for number in range(layers)
+        for kind in ("keys", "values")
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Written(Result):
     """Tokens put out one by one: their scores, what goes from step to step, and where it begins and ends.

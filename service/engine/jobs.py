@@ -1,5 +1,6 @@
 """A row on its way through the engine, and the call that it belongs to."""
 
+import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,9 @@ from bundle.errors import LimelightError
 from bundle.rows import Row
 from service.engine.shapes import Shape
 from service.engine.types import Answer, Query, Step
+from service.errors import InferenceError
+
+logger = logging.getLogger(__name__)
 
 # What runners tell of a row. An Answer or an error is its last.
 Event = Step | Answer | LimelightError
@@ -93,3 +97,11 @@ class Job:
 
 # A row, and what happened to it.
 RowEvent = tuple[Job, Event]
+
+
+def failure(error: Exception) -> LimelightError:
+    """Give what the caller is told of a row that failed: never what the runtime or NumPy said."""
+    if isinstance(error, InferenceError):
+        return error
+    logger.error("the model failed", exc_info=error)
+    return InferenceError("the model failed on this input")

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from bundle.errors import LimelightError
-from service.engine.jobs import AdmittedCall, Event, Job, News, RowEvent, Told
+from service.engine.jobs import AdmittedCall, Event, Job, News, RowEvent, Told, failure
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Work
@@ -255,7 +255,7 @@ class Lanes:
                 self._tell(happened)
         except Exception as error:
             if len(jobs) == 1:
-                self._tell([(job, _failure(error)) for job in left.values()])
+                self._tell([(job, failure(error)) for job in left.values()])
                 return
             rows, middle = list(left.values()), len(left) // 2
             self._run(model, rows[:middle], wide=wide)
@@ -273,14 +273,6 @@ def _news(job: Job, event: Event) -> News:
     except Exception as error:
         logger.error("an answer could not be built", exc_info=error)
         return InferenceError("the answer to this input could not be built")
-
-
-def _failure(error: Exception) -> Event:
-    """Give what the caller is told: never what the runtime or NumPy said."""
-    if isinstance(error, InferenceError):
-        return error
-    logger.error("a batch failed", exc_info=error)
-    return InferenceError("the model failed on this input")
 
 
 def _steps(happened: Sequence[RowEvent]) -> list[int]:

@@ -1,18 +1,13 @@
 """Pools: rows of one model that generate together, and what becomes of them where the runtime fails."""
 
-import logging
 import time
 from collections.abc import Sequence
 from functools import partial
 
-from bundle.errors import LimelightError
 from service.engine.decoder import Decoder
-from service.engine.jobs import Job, RowEvent
+from service.engine.jobs import Job, RowEvent, failure
 from service.engine.observer import Observer
 from service.engine.together import Together, is_over, late
-from service.errors import InferenceError
-
-logger = logging.getLogger(__name__)
 
 # Seconds for which rows wait for the streams of others.
 PATIENCE = 0.02
@@ -71,7 +66,7 @@ class Pool:
             return happened + self._together.join(waiting, wide)
         except Exception as error:
             if len(waiting) == 1:
-                return [*happened, (waiting[0], _failure(error))]
+                return [*happened, (waiting[0], failure(error))]
             return happened + self._begin_alone(waiting, wide)
 
     def step(self, wide: bool = False) -> list[RowEvent]:
@@ -88,7 +83,7 @@ class Pool:
                 happened += each.step(wide)
             except Exception as error:
                 untold = [row.job for row in before if not row.told] if len(before) > 1 else []
-                happened += [(row.job, _failure(error)) for row in before if row.job not in untold]
+                happened += [(row.job, failure(error)) for row in before if row.job not in untold]
                 again += untold
                 each.clear()
         self._alone = [each for each in self._alone if each.rows]
@@ -102,15 +97,7 @@ class Pool:
             try:
                 happened += apart.join([job], wide)
             except Exception as error:
-                happened.append((job, _failure(error)))
+                happened.append((job, failure(error)))
             else:
                 self._alone += [apart] if apart.rows else []
         return happened
-
-
-def _failure(error: Exception) -> LimelightError:
-    """Give what the caller is told: never what the runtime or NumPy said."""
-    if isinstance(error, InferenceError):
-        return error
-    logger.error("a step failed", exc_info=error)
-    return InferenceError("the model failed on this input")

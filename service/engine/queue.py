@@ -170,8 +170,8 @@ class RowQueue:
         line = self._lines.get(model)
         if line is None:
             return 0
-        removed = [job for job in jobs if line.waiting.pop(job.ticket, None) is not None]
-        self._left(line, removed)
+        removed = [job for job in jobs if job.ticket in line.waiting]
+        self._take_out(line, removed)
         return len(removed)
 
     def forget(self, model: Model) -> bool:
@@ -281,14 +281,10 @@ class RowQueue:
                 policy = replace(policy, max_rows=max(1, min(seat.pool.room, share, policy.max_rows)), spread=1)
         planned = plan_batch(window, policy, now, line.least_seconds)
         if planned.dropped:
-            for job in planned.dropped:
-                del line.waiting[job.ticket]
-            self._left(line, planned.dropped)
+            self._take_out(line, planned.dropped)
             dropped += [(model, job) for job in planned.dropped]
         if planned.batch is not None:
-            for job in planned.batch.rows:
-                del line.waiting[job.ticket]
-            self._left(line, planned.batch.rows)
+            self._take_out(line, planned.batch.rows)
         elif seat is None or not seat.pool.rows:
             return None
         if seat is not None:
@@ -306,8 +302,10 @@ class RowQueue:
         wide = now - self._crowded > _CALM_SECONDS and (seat is None or line.live <= 1)
         return Work(model, planned.batch, seat.pool if seat else None, wide, expected)
 
-    def _left(self, line: _Line, jobs: Sequence[Job]) -> None:
-        """Take account of rows that no longer wait."""
+    def _take_out(self, line: _Line, jobs: Sequence[Job]) -> None:
+        """Let rows wait no longer."""
+        for job in jobs:
+            del line.waiting[job.ticket]
         line.waiting_places -= sum(places(job.shape) for job in jobs)
         self.rows -= len(jobs)
         self._settle(line)

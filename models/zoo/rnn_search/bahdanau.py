@@ -16,7 +16,7 @@ from models.blocks.fixed import FinalStates
 from models.blocks.recurrent import BiGru, first
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer
+from models.cards.inputs import TextInput, Tokenizer, forced_target
 from models.cards.labels import output_steps
 from models.cards.maps import map_of
 from models.cards.results import State, Written
@@ -147,17 +147,7 @@ def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
         prefix="source",
         dimension="source",
     )
-    # A target may be one token longer than what is put out freely: its end token is part of it.
-    target = TextInput(
-        name="target",
-        summary="Forces the output: its attention is answered instead of a free one.",
-        tokenizer=Tokenizer(text=blueprint.files[TARGET], file=TARGET),
-        max_tokens=config.max_new_tokens,
-        prefix="target",
-        dimension="target",
-        special_tokens=True,
-        optional=True,
-    )
+    target = forced_target(Tokenizer(text=blueprint.files[TARGET], file=TARGET), config.max_new_tokens)
     written = Written(
         steps=output_steps(),
         tokenizer=target.tokenizer,

@@ -17,10 +17,10 @@ from models.attention.score import ScaledDot
 from models.attention.weights import AroundAttention
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer
+from models.cards.inputs import TextInput, Tokenizer, forced_target
 from models.cards.labels import input_steps, output_steps
 from models.cards.maps import map_of
-from models.cards.results import State, Written
+from models.cards.results import Written, cached_states
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows, tokenizers
 from models.data.dataset import Dataset
@@ -166,18 +166,7 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
         dimension="prompt",
         special_tokens=True,
     )
-    # A target may be one token longer than what is put out freely: its end token is part of it.
-    target = TextInput(
-        name="target",
-        summary="Forces the output: its attention is answered instead of a free one.",
-        tokenizer=Tokenizer(text=blueprint.files[OUTPUT], file=OUTPUT),
-        max_tokens=config.max_new_tokens,
-        prefix="target",
-        dimension="target",
-        special_tokens=True,
-        optional=True,
-    )
-    cache = (config.heads, config.d_model // config.heads)
+    target = forced_target(Tokenizer(text=blueprint.files[OUTPUT], file=OUTPUT), config.max_new_tokens)
     written = Written(
         steps=output_steps(),
         tokenizer=target.tokenizer,
@@ -186,11 +175,7 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
         max_new_tokens=config.max_new_tokens,
         position="position",
         prompt=prompt,
-        states=[
-            State(input=f"{kind}.{number}", output=f"next_{kind}.{number}", cache=cache)
-            for number in range(config.layers)
-            for kind in ("keys", "values")
-        ],
+        states=cached_states(config.layers, config.heads, config.d_model),
     )
     put_in = input_steps(prompt=prompt.tokens("prompt"))
     maps = {

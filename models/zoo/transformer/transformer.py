@@ -15,10 +15,10 @@ from models.attention.score import ScaledDot
 from models.attention.weights import AroundAttention
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer
+from models.cards.inputs import TextInput, Tokenizer, forced_target
 from models.cards.labels import input_steps, output_steps
 from models.cards.maps import Map, map_of
-from models.cards.results import State, Written
+from models.cards.results import Written, cached_states
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
 from models.data.dataset import Dataset
@@ -212,18 +212,7 @@ def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
         prefix="source",
         dimension="source",
     )
-    # A target may be one token longer than what is put out freely: its end token is part of it.
-    target = TextInput(
-        name="target",
-        summary="Forces the output: its attention is answered instead of a free one.",
-        tokenizer=Tokenizer(text=blueprint.files[TARGET], file=TARGET),
-        max_tokens=config.max_new_tokens,
-        prefix="target",
-        dimension="target",
-        special_tokens=True,
-        optional=True,
-    )
-    cache = (config.heads, config.d_model // config.heads)
+    target = forced_target(Tokenizer(text=blueprint.files[TARGET], file=TARGET), config.max_new_tokens)
     written = Written(
         steps=output_steps(),
         tokenizer=target.tokenizer,
@@ -231,11 +220,7 @@ def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
         end=config.end,
         max_new_tokens=config.max_new_tokens,
         position="position",
-        states=[
-            State(input=f"{kind}.{number}", output=f"next_{kind}.{number}", cache=cache)
-            for number in range(config.layers)
-            for kind in ("keys", "values")
-        ],
+        states=cached_states(config.layers, config.heads, config.d_model),
     )
     source, put_in = text.tokens("source"), input_steps()
     maps: dict[str, Map] = {}

@@ -1,6 +1,6 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
-from benchmarks import generation, held, idle, kept, loop, overload, precision
+from benchmarks import breakdown, generation, held, idle, kept, loop, overload, precision
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
 from benchmarks.serving.figures import Results
@@ -24,6 +24,9 @@ def page() -> list[str]:
     machine, rows = kept.load("idle", idle.Idle)
     if rows:
         lines += [*IDLE.format(machine=machine).splitlines(), *idle.tables(rows), "", *idle.bars(rows), ""]
+    machine, costs = kept.load("breakdown", breakdown.Cost)
+    if costs:
+        lines += [*BREAKDOWN.format(machine=machine).splitlines(), *breakdown.tables(costs), ""]
     machine, models = kept.load("held", held.Held)
     if models:
         lines += [*HELD.format(machine=machine).splitlines(), *held.tables(models), "", *held.bars(models), ""]
@@ -73,6 +76,16 @@ IDLE = """## One call on an idle server
 
 `python -m benchmarks.idle --keep`, on {machine}: one call at a time, by turns with the runtime alone on every core.
 Where the time goes is the answers' own account; *the rest* is transport, threads and wake-ups, and the caller.
+
+"""
+
+BREAKDOWN = """## What a call is made of
+
+`python -m benchmarks.breakdown --keep`, on {machine}: ms of processor time a call, by what the server's threads do,
+beside a row of the runtime alone in batches of the size that the server made, and beside a gRPC server in Python that
+only answers (*bare echo*). Lanes hold the runtime's own work, and what is framed there. What the lanes take more than
+the runtime is the price of the engine; the event loop is gRPC's Python, tasks, checks, preparation of small requests,
+and one line of log; nothing below the echo can be had from Python.
 
 """
 

@@ -53,7 +53,7 @@ def run(settings: Settings, announce: Callable[["Server"], None] = print_address
 
     Raises: CommandError in one line where the server cannot start.
     """
-    _limit_libraries()
+    limit_libraries()
     from service.server import serve as serve_alone
 
     _run(settings, serve_alone(settings, announce))
@@ -64,13 +64,13 @@ def run_workers(settings: Settings) -> None:
 
     Raises: CommandError in one line where they cannot start.
     """
-    _limit_libraries()
+    limit_libraries()
     from service.workers import serve as serve_together
 
     _run(settings, serve_together(settings, print_address))
 
 
-def _limit_libraries() -> None:
+def limit_libraries() -> None:
     """Have libraries compute on the thread that calls them, in this process and in workers.
 
     They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,

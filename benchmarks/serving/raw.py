@@ -57,6 +57,7 @@ def session(graph: Path, threads: int, spin: bool) -> onnxruntime.InferenceSessi
     """Open the graph with so many threads of its own."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # it warns of every gate
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 

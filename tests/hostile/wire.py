@@ -98,6 +98,10 @@ class Wire:
         self.write(b"".join(parts))
         return allowed
 
+    def end(self, stream: int) -> None:
+        """Say that a call's caller sends nothing more."""
+        self.write(frame(DATA, END_STREAM, stream, b""))
+
     def put_all(self, stream: int, payload: bytes, *, end: bool = False, seconds: float = 60.0) -> bool:
         """Send a payload as the server makes room; False where it did not in time, or ended the call."""
         view, until = memoryview(payload), time.monotonic() + seconds

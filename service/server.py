@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import grpc
 
 from bundle.errors import LimelightError
+from service.descriptors import room_for
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -37,10 +38,10 @@ _MINUTE = 60_000
 _SWITCH_SECONDS = 0.0005
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
-    ("grpc.max_concurrent_streams", 1024),
     ("grpc.max_metadata_size", 16 * 1024),
     # A call whose request nobody reads yet gets 64 KiB out of its caller, not what the connection could carry.
     ("grpc.http2.bdp_probe", 0),
+    ("grpc.server_handshake_timeout_ms", _MINUTE // 6),  # who connects and says nothing
     ("grpc.keepalive_time_ms", 2 * _MINUTE),
     ("grpc.keepalive_timeout_ms", _MINUTE // 3),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -203,6 +204,9 @@ async def _listening(
             # Two servers on one port would each get a part of the calls, and neither would notice.
             ("grpc.so_reuseport", int(shared)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
+            ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
+            ("grpc.max_concurrent_streams", settings.calls_per_connection),
+            ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
             # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
             ("grpc.server.max_pending_requests", settings.pending_calls),
             ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),

@@ -103,6 +103,18 @@ class Settings:
     grace_seconds: float = _setting(
         30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0
     )
+    max_connections: int = _setting(
+        2048, "Connections at the same time; further ones are closed at once.", minimum=1, maximum=10**6
+    )
+    calls_per_connection: int = _setting(
+        100, "Calls at the same time on one connection; clients hold further ones back.", minimum=1, maximum=10**6
+    )
+    idle_seconds: float = _setting(
+        300.0,
+        "Time after which a connection without calls is closed; clients open another.",
+        minimum=1.0,
+        maximum=10**6,
+    )
     pending_calls: int = _setting(
         128,
         "Calls that have arrived and may wait to be read; of more, gRPC cancels some, and all past half as many again.",

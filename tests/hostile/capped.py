@@ -112,7 +112,7 @@ def health_of(address: str, *, patience: float = 60.0) -> Iterator[Health]:
                     if answer.status != _SERVING:
                         seen.failures.append("not serving")
 
-        check(health_pb2.HealthCheckRequest(), timeout=patience, wait_for_ready=True)
+        grpc.channel_ready_future(channel).result(patience)
         asking = threading.Thread(target=ask, name="health", daemon=True)
         asking.start()
         try:

@@ -7,15 +7,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from bundle.errors import LimelightError
+from service.descriptors import room_for
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -23,22 +22,26 @@ from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.repository import Repository
 from service.rpc.answering import Answering
+from service.rpc.aside import HEALTH_SERVICE, PLACES, health_service, reflection_service
 from service.rpc.budget import Budget
 from service.rpc.call import SERVICE
 from service.rpc.health import Health
 from service.rpc.listing import Listing
+from service.rpc.reading import Reading
+from service.rpc.reception import Places, Reception
 from service.rpc.servicer import attention_service
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-_TOGETHER = 8  # the largest requests that are held at the same time
 _MINUTE = 60_000
 _SWITCH_SECONDS = 0.0005
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
-    ("grpc.max_concurrent_streams", 1024),
     ("grpc.max_metadata_size", 16 * 1024),
+    # A call whose request nobody reads yet gets 64 KiB out of its caller, not what the connection could carry.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.server_handshake_timeout_ms", _MINUTE // 6),  # who connects and says nothing
     ("grpc.keepalive_time_ms", 2 * _MINUTE),
     ("grpc.keepalive_timeout_ms", _MINUTE // 3),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -111,18 +114,24 @@ async def running_server(
         trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted))
         stack.callback(trimming.cancel)
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
-        requests = Budget(_TOGETHER * settings.max_request_bytes, "requests", metrics)
+        arriving = settings.arriving_bytes
+        places = Places.within(arriving, settings.max_request_bytes)
+        reception = Reception(places, settings.arrival_seconds, metrics)
+        reading = Reading(reception, Budget(arriving, "requests", metrics), settings.max_request_fields)
+        stack.callback(reading.close)
         held = settings.held_bytes
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
         answering = Answering(settings, repository, engine, metrics, answers)
         stack.callback(answering.close)
         repository.on_unload(engine.forget)
         repository.on_unload(answering.forget)
-        service = attention_service(answering, Listing(settings, repository), metrics, requests)
+        service = attention_service(answering, Listing(settings, repository), metrics, reading)
+        aside = Reception(PLACES, settings.arrival_seconds, metrics)
+        services = (service, health_service(health, aside), reflection_service((SERVICE, HEALTH_SERVICE), aside))
         late = member is not None and member.late
         if late:
             await repository.load()
-        port = await _listening(settings, service, health, stack, shared=member is not None)
+        port = await _listening(settings, services, health, stack, shared=member is not None)
         if not late:
             await repository.load()
         server = Server(settings, port, metrics_port, repository, health)
@@ -181,7 +190,12 @@ def stop_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio
 
 
 async def _listening(
-    settings: Settings, service: grpc.GenericRpcHandler, health: Health, stack: AsyncExitStack, *, shared: bool
+    settings: Settings,
+    services: Sequence[grpc.GenericRpcHandler],
+    health: Health,
+    stack: AsyncExitStack,
+    *,
+    shared: bool,
 ) -> int:
     """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
     server = grpc.aio.server(
@@ -190,15 +204,15 @@ async def _listening(
             # Two servers on one port would each get a part of the calls, and neither would notice.
             ("grpc.so_reuseport", int(shared)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
+            ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
+            ("grpc.max_concurrent_streams", settings.calls_per_connection),
+            ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
             # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
             ("grpc.server.max_pending_requests", settings.pending_calls),
             ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),
         )
     )
-    server.add_generic_rpc_handlers((service,))
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    server.add_generic_rpc_handlers(services)
     address = address_of(settings.host, settings.port)
     if not shared:
         check_free(settings.host, settings.port)

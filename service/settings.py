@@ -66,7 +66,26 @@ class Settings:
         0, "Places in a batch, padding included; 0 for what suits the provider.", minimum=0, maximum=10**9
     )
     max_request_bytes: int = _setting(
-        64 * _MEBIBYTE, "Largest request, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
+        16 * _MEBIBYTE, "Largest request, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
+    )
+    max_request_fields: int = _setting(
+        100_000,
+        "Fields that a request may have, every entry and everything inside counted; 16 bytes of numbers are one.",
+        minimum=100,
+        maximum=10**8,
+    )
+    max_arriving_bytes: int = _setting(
+        0,
+        "Bytes of requests that may be arriving at the same time, and as many of requests in flight; 0 for an eighth "
+        "of the memory.",
+        minimum=0,
+        maximum=2**60,
+    )
+    arrival_seconds: float = _setting(
+        30.0,
+        "Time that a request may take to arrive; less where others wait for its place.",
+        minimum=0.1,
+        maximum=3600.0,
     )
     max_response_bytes: int = _setting(
         64 * _MEBIBYTE, "Largest answer, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
@@ -83,6 +102,18 @@ class Settings:
     )
     grace_seconds: float = _setting(
         30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0
+    )
+    max_connections: int = _setting(
+        2048, "Connections at the same time; further ones are closed at once.", minimum=1, maximum=10**6
+    )
+    calls_per_connection: int = _setting(
+        100, "Calls at the same time on one connection; clients hold further ones back.", minimum=1, maximum=10**6
+    )
+    idle_seconds: float = _setting(
+        300.0,
+        "Time after which a connection without calls is closed; clients open another.",
+        minimum=1.0,
+        maximum=10**6,
     )
     pending_calls: int = _setting(
         128,
@@ -112,6 +143,11 @@ class Settings:
     def held_bytes(self) -> int:
         """How many bytes calls may hold: those set, or a quarter of the memory that this process may have."""
         return self.max_held_bytes or available_memory() // 4
+
+    @property
+    def arriving_bytes(self) -> int:
+        """How many bytes of requests may be arriving: those set, or an eighth of the memory."""
+        return self.max_arriving_bytes or available_memory() // 8
 
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back."""
@@ -168,12 +204,13 @@ def available_cores() -> int:
 def available_memory() -> int:
     """Count the bytes of memory that this process may have, used ones included.
 
-    The machine's memory, cut to the limits of the control group and of the process's address space.
+    The machine's memory, cut to the limits of the control group and of the process's address space and data.
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    group, space = memory_limit(), resource.getrlimit(resource.RLIMIT_AS)[0]
+    group = memory_limit()
     limits += [] if group is None else [group]
-    limits += [] if space == resource.RLIM_INFINITY else [space]
+    of_process = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    limits += [each for each in of_process if each != resource.RLIM_INFINITY]
     return min(limits)
 
 

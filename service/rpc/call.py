@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
-from bundle.errors import InputError
 from service.engine.observer import Rejection
 from service.errors import DeadlineError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
-from service.rpc.budget import Budget
+from service.rpc.reading import Reading
 from service.rpc.status import DETAILS_KEY, REQUEST_ID_KEY, status_of
 
 SERVICE = "limelight.v1.AttentionService"
@@ -48,56 +47,54 @@ StreamHandler = Callable[[Any, Call], AsyncGenerator[Message | bytes, None]]
 
 
 class Calls:
-    """Makes gRPC handlers of plain ones: everything that every method has in common is here, and nowhere else."""
+    """Makes gRPC handlers of plain ones: everything that every method has in common is here, and nowhere else.
 
-    def __init__(self, metrics: Metrics, requests: Budget) -> None:
+    All of them are registered as methods that take a stream, which on the wire is the same: so they are called before
+    the request is received, and not after.
+    """
+
+    def __init__(self, metrics: Metrics, reading: Reading) -> None:
         self._metrics = metrics
-        self._requests = requests
+        self._reading = reading
 
     def unary(self, name: str, request_type: type[Message], handle: UnaryHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers once."""
         counted = self._metrics.methods("unary", SERVICE, [name])[name]
 
-        async def answer(data: bytes, context: Any) -> Message | bytes:
+        async def answer(_: Any, context: Any) -> Message | bytes:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
-                with self._requests.hold(len(data)):
-                    response = await handle(_parsed(request_type, data), one.call)
+                async with self._reading.request(request_type, context, one.fail) as request:
+                    response = await handle(request, one.call)
             except BaseException as error:
                 await one.fail(error)
                 raise
             one.end(grpc.StatusCode.OK)
             return response
 
-        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=_serialised)
+        return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_serialised)
 
     def stream(self, name: str, request_type: type[Message], handle: StreamHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers with a stream."""
         counted = self._metrics.methods("server_stream", SERVICE, [name])[name]
 
-        async def answer(data: bytes, context: Any) -> AsyncIterator[Message | bytes]:
+        async def answer(_: Any, context: Any) -> AsyncIterator[Message | bytes]:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
-                with self._requests.hold(len(data)):
-                    async with aclosing(handle(_parsed(request_type, data), one.call)) as responses:
-                        async for response in responses:
-                            yield response
+                async with (
+                    self._reading.request(request_type, context, one.fail) as request,
+                    aclosing(handle(request, one.call)) as responses,
+                ):
+                    async for response in responses:
+                        yield response
             except BaseException as error:
                 await one.fail(error)
                 raise
             one.end(grpc.StatusCode.OK)
 
-        return grpc.unary_stream_rpc_method_handler(answer, response_serializer=_serialised)
-
-
-def _parsed(request_type: type[Message], data: bytes) -> Message:
-    """Parse a request. gRPC itself would answer INTERNAL where that fails, and fill the log with it."""
-    try:
-        return request_type.FromString(data)
-    except DecodeError as error:
-        raise InputError("", f"the request is not a message of type {request_type.DESCRIPTOR.full_name}") from error
+        return grpc.stream_stream_rpc_method_handler(answer, response_serializer=_serialised)
 
 
 def _serialised(response: Message | bytes) -> bytes:
@@ -113,6 +110,7 @@ class _Running:
         self._counted = counted
         self._context = context
         self._metrics = metrics
+        self._over = False
         sent = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
         remaining = context.time_remaining()
         deadline = None if remaining is None else self._started + remaining
@@ -128,7 +126,9 @@ class _Running:
             raise DeadlineError("the deadline had passed when the call arrived")
 
     async def fail(self, error: BaseException) -> None:
-        """End the call with the status of an error; returns only where the call was cancelled."""
+        """End the call with the status of an error; returns where the call was cancelled, or stopped before."""
+        if self._over:
+            return
         if isinstance(error, asyncio.CancelledError | GeneratorExit):
             late = self.call.deadline is not None and self.call.deadline <= time.monotonic()
             self.end(grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED)
@@ -145,6 +145,7 @@ class _Running:
 
     def end(self, code: grpc.StatusCode) -> None:
         """Count the call and write its line."""
+        self._over = True
         call, seconds = self.call, time.monotonic() - self._started
         self._counted.end(code, seconds)
         log_request(

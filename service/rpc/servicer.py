@@ -8,21 +8,20 @@ import grpc
 from limelight.v1 import service_pb2
 from service.metrics import Metrics
 from service.rpc.answering import Answering
-from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Call, Calls
 from service.rpc.listing import Listing
+from service.rpc.reading import Reading
 from service.rpc.status import UnimplementedError
 
 
 def attention_service(
-    answering: Answering, listing: Listing, metrics: Metrics, requests: Budget
+    answering: Answering, listing: Listing, metrics: Metrics, reading: Reading
 ) -> grpc.GenericRpcHandler:
     """Make the service's handler, for `server.add_generic_rpc_handlers`.
 
     Requests come as bytes, and what lanes framed goes as bytes: nothing large is serialised on the event loop.
-    requests: the budget of requests in flight.
     """
-    calls = Calls(metrics, requests)
+    calls = Calls(metrics, reading)
     pb = service_pb2
     handlers = {
         "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),

@@ -11,6 +11,8 @@ from limelight.v1 import service_pb2
 from service.metrics import Metrics
 from service.rpc.budget import Budget
 from service.rpc.call import Calls
+from service.rpc.reading import Reading
+from service.rpc.reception import Places, Reception
 
 
 class Aborted(Exception):
@@ -18,10 +20,11 @@ class Aborted(Exception):
 
 
 class Context:
-    """A server's side of a call that has so many seconds left."""
+    """A server's side of a call that has so many seconds left, and whose request is there."""
 
-    def __init__(self, remaining: float | None) -> None:
+    def __init__(self, remaining: float | None, request: bytes = b"") -> None:
         self.remaining = remaining
+        self.request = request
         self.trailing: dict[str, Any] = {}
         self.code: grpc.StatusCode | None = None
         self.message = ""
@@ -35,6 +38,9 @@ class Context:
     def add_done_callback(self, callback: Any) -> None:
         raise AssertionError("nothing of these calls is held until they are sent")
 
+    async def read(self) -> bytes:
+        return self.request
+
     def set_trailing_metadata(self, metadata: tuple[tuple[str, Any], ...]) -> None:
         self.trailing.update(metadata)
 
@@ -46,7 +52,8 @@ class Context:
 
 def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     metrics = Metrics()
-    return Calls(metrics, Budget(limit, "requests", metrics)), metrics
+    reception = Reception(Places(quick=1, slow=1), 1.0, metrics)
+    return Calls(metrics, Reading(reception, Budget(limit, "requests", metrics), 1000)), metrics
 
 
 async def never(request: Any, call: Any) -> bytes:
@@ -57,7 +64,7 @@ def test_a_call_that_is_late_when_it_arrives_is_not_handled() -> None:
     made, metrics = calls()
     context = Context(remaining=0.0)
     with pytest.raises(Aborted):
-        asyncio.run(made.unary("Predict", service_pb2.PredictRequest, never).unary_unary(b"", context))
+        asyncio.run(made.unary("Predict", service_pb2.PredictRequest, never).stream_unary(None, context))
     assert context.code is grpc.StatusCode.DEADLINE_EXCEEDED
     assert b'limelight_rejected_total{reason="deadline"} 1\n' in metrics.page()
 
@@ -68,7 +75,7 @@ def test_a_failure_that_nobody_foresaw_tells_the_caller_its_id_and_nothing_else(
 
     context = Context(None)
     with pytest.raises(Aborted):
-        asyncio.run(calls()[0].unary("Predict", service_pb2.PredictRequest, broken).unary_unary(b"", context))
+        asyncio.run(calls()[0].unary("Predict", service_pb2.PredictRequest, broken).stream_unary(None, context))
     assert context.code is grpc.StatusCode.INTERNAL
     assert "id-1" in context.message and "secret" not in context.message
     rich = status_pb2.Status.FromString(context.trailing["grpc-status-details-bin"])
@@ -77,7 +84,8 @@ def test_a_failure_that_nobody_foresaw_tells_the_caller_its_id_and_nothing_else(
 
 def test_requests_together_cannot_hold_more_than_the_budget() -> None:
     made, _ = calls(limit=100)
-    context = Context(None)
+    request = service_pb2.PredictRequest(outputs=["x" * 58]).SerializeToString()  # 60 bytes
+    context = Context(None, request)
 
     async def run() -> None:
         release = asyncio.Event()
@@ -86,15 +94,14 @@ def test_requests_together_cannot_hold_more_than_the_budget() -> None:
             await release.wait()
             return b"done"
 
-        method = made.unary("Predict", service_pb2.PredictRequest, wait).unary_unary
-        request = service_pb2.PredictRequest(outputs=["x" * 58]).SerializeToString()  # 60 bytes
-        first = asyncio.create_task(method(request, Context(None)))
+        method = made.unary("Predict", service_pb2.PredictRequest, wait).stream_unary
+        first = asyncio.create_task(method(None, Context(None, request)))
         await asyncio.sleep(0)
         with pytest.raises(Aborted):
-            await method(request, context)
+            await method(None, context)
         release.set()
         assert await first == b"done"
-        assert await method(request, Context(None)) == b"done"  # what was held is free again
+        assert await method(None, Context(None, request)) == b"done"  # what was held is free again
 
     asyncio.run(run())
     assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED

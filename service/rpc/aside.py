@@ -1,0 +1,82 @@
+"""The methods beside the service, health and reflection: read as carefully as the others, and from places of their own,
+so that no upload keeps a probe waiting.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from bundle.errors import InputError, LimelightError
+from service.rpc.health import Health
+from service.rpc.reception import Places, Reception
+from service.rpc.status import DETAILS_KEY, status_of
+
+HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+PLACES = Places(quick=2, slow=4)
+
+
+def health_service(health: Health, reception: Reception) -> grpc.GenericRpcHandler:
+    """Make the handler of health checking."""
+    kind = health_pb2.HealthCheckRequest
+
+    async def check(_: Any, context: Any) -> Any:
+        return await health.Check(await _read(kind, reception, context), context)
+
+    async def watch(_: Any, context: Any) -> AsyncIterator[Any]:
+        async for response in health.Watch(await _read(kind, reception, context), context):
+            yield response
+
+    serialised = health_pb2.HealthCheckResponse.SerializeToString
+    handlers = {
+        "Check": grpc.stream_unary_rpc_method_handler(check, response_serializer=serialised),
+        "Watch": grpc.stream_stream_rpc_method_handler(watch, response_serializer=serialised),
+    }
+    return grpc.method_handlers_generic_handler(HEALTH_SERVICE, handlers)
+
+
+def reflection_service(names: tuple[str, ...], reception: Reception) -> grpc.GenericRpcHandler:
+    """Make the handler of reflection, for services of these names and itself."""
+    servicer = reflection.aio.ReflectionServicer((*names, reflection.SERVICE_NAME))
+
+    async def inform(_: Any, context: Any) -> AsyncIterator[Any]:
+        async def requests() -> AsyncIterator[Any]:
+            while (request := await _next(reflection_pb2.ServerReflectionRequest, reception, context)) is not None:
+                yield request
+
+        async for response in servicer.ServerReflectionInfo(requests(), context):
+            yield response
+
+    serialised = reflection_pb2.ServerReflectionResponse.SerializeToString
+    handlers = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(inform, response_serializer=serialised)}
+    return grpc.method_handlers_generic_handler(reflection.SERVICE_NAME, handlers)
+
+
+async def _read(kind: type[Message], reception: Reception, context: Any) -> Any:
+    request = await _next(kind, reception, context)
+    if request is None:
+        await _refuse(InputError("", "there is no request in the call"), context)
+    return request
+
+
+async def _next(kind: type[Message], reception: Reception, context: Any) -> Any:
+    """Read the next message; None after the last."""
+
+    async def end(error: Exception) -> None:
+        await _refuse(error, context)
+
+    try:
+        data = await reception.message(context, end)
+        return None if data is None else kind.FromString(data)
+    except DecodeError:
+        await _refuse(InputError("", f"the request is not a message of type {kind.DESCRIPTOR.full_name}"), context)
+    except LimelightError as error:
+        await _refuse(error, context)
+
+
+async def _refuse(error: Exception, context: Any) -> None:
+    status = status_of(error, "")
+    await context.abort(status.code, status.message, ((DETAILS_KEY, status.details),))

@@ -1,0 +1,151 @@
+"""Bounds what is received at the same time, and how long that may take.
+
+gRPC holds back a caller who sends more than a few packets until its message is asked for; from then on it receives all
+of it, of which nothing can be seen before it is complete. So a message is asked for only where there is a place for one
+of the largest size. Messages that are there already, as small ones are, have a place for a moment: the quick ones. Who
+takes longer moves to a place of the slow ones, and where there is none, has to come back.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from service.engine.observer import Observer, Rejection
+from service.errors import DeadlineError, QueueFullError
+
+_MOMENT = 0.025  # seconds that a quick one has
+_FAIR = 2.0  # seconds after which a slow one makes room for another
+_MOST_WAITING = 1024  # each of whom gRPC holds 64 KiB of
+_RETRY_AFTER = 1.0
+
+
+@dataclass(frozen=True)
+class Places:
+    """How many messages may arrive at the same time: those that take a moment, and those that take longer."""
+
+    quick: int
+    slow: int
+
+    @classmethod
+    def within(cls, memory: int, largest: int) -> "Places":
+        """Have as many as so much memory holds messages of the largest size: half of them for each, at least one."""
+        half = max(1, memory // (2 * largest))
+        return cls(half, half)
+
+
+@dataclass(eq=False)
+class _Arrival:
+    """A message on its way. end: ends its call with an error."""
+
+    end: Callable[[Exception], Awaitable[None]]
+    began: float
+
+
+class Reception:
+    """Receives messages. For one event loop.
+
+    seconds: that a message may take.
+    """
+
+    def __init__(self, places: Places, seconds: float, observer: Observer) -> None:
+        self._places = places
+        self._seconds = seconds
+        self._observer = observer
+        self._free = places.quick
+        self._waiting: list[asyncio.Future[None]] = []
+        self._quick: dict[_Arrival, None] = {}  # oldest first, as the slow ones
+        self._slow: dict[_Arrival, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def message(self, context: Any, end: Callable[[Exception], Awaitable[None]]) -> bytes | None:
+        """Receive the next message of a call; None where there is no other, or gRPC has ended the call for its size.
+
+        end: ends the call with an error, DeadlineError or QueueFullError, while its message is on its way; reading
+        fails then. Raises: QueueFullError where too many wait.
+        """
+        if self._free:
+            self._free -= 1
+        else:
+            await self._turn()
+        arrival = _Arrival(end, time.monotonic())
+        self._quick[arrival] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look)
+        try:
+            data: bytes = await context.read()
+        finally:
+            if arrival in self._quick:
+                del self._quick[arrival]
+                self._give_turn()
+            else:
+                self._slow.pop(arrival, None)
+        return None if data is grpc.aio.EOF else data
+
+    async def _turn(self) -> None:
+        """Wait for a quick place. The newest is next: the honest need it for next to nothing, whoever came before."""
+        if len(self._waiting) >= _MOST_WAITING:
+            raise self._full("too many requests are arriving; try again later")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove(turn)
+            else:
+                self._give_turn()
+            raise
+
+    def _give_turn(self) -> None:
+        while self._waiting:
+            turn = self._waiting.pop()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+    def _look(self) -> None:
+        """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""
+        now = time.monotonic()
+        for arrival in [each for each in self._quick if now - each.began >= _MOMENT]:
+            del self._quick[arrival]
+            self._give_turn()
+            if self._has_room(now):
+                self._slow[arrival] = None
+            else:
+                self._end(arrival, self._full("too many large requests are arriving; try again later"))
+        for arrival in [each for each in self._slow if now - each.began >= self._seconds]:
+            del self._slow[arrival]
+            self._end(arrival, DeadlineError(f"the request had not arrived after {self._seconds:g} s"))
+        again = self._quick or self._slow
+        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look) if again else None
+
+    def _has_room(self, now: float) -> bool:
+        """Tell whether there is a slow place, made by the oldest where it has had its share."""
+        if len(self._slow) < self._places.slow:
+            return True
+        oldest = next(iter(self._slow))
+        if now - oldest.began < _FAIR:
+            return False
+        del self._slow[oldest]
+        self._end(oldest, self._full("the request arrives too slowly, and others wait; try again later"))
+        return True
+
+    def _full(self, message: str) -> QueueFullError:
+        self._observer.rejected(Rejection.QUEUE_FULL, 1)
+        return QueueFullError(message, retry_after=_RETRY_AFTER)
+
+    def _end(self, arrival: _Arrival, error: Exception) -> None:
+        async def end() -> None:
+            with suppress(grpc.aio.BaseError):  # aborting raises, in whatever state the call is
+                await arrival.end(error)
+
+        ending = asyncio.get_running_loop().create_task(end())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)

@@ -1,0 +1,122 @@
+"""A server to attack: `limelight serve` in a process of its own under a memory cap, and somebody who asks it for its
+health all the while.
+"""
+
+import resource
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from limelight.v1 import service_pb2_grpc
+from tests.service.processes import process, scrape, started
+from tests.service.serving import free_port
+
+CAP = 3 * 2**30
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_PAUSE = 0.01
+
+
+@dataclass(frozen=True)
+class Capped:
+    """A server in a process of its own. stub: of a client without limits of its own. logged: its log lines so far."""
+
+    process: subprocess.Popen[str]
+    address: str
+    metrics_port: int
+    stub: Any
+    logged: list[str]
+
+    @property
+    def alive(self) -> bool:
+        """True while the process runs."""
+        return self.process.poll() is None
+
+    def resident(self) -> int:
+        """How many bytes of memory it has now."""
+        return self._status("VmRSS")
+
+    def peak(self) -> int:
+        """How many bytes of memory it has had at most, since it started or since `forget_peak`."""
+        return self._status("VmHWM")
+
+    def forget_peak(self) -> None:
+        """Begin anew to watch for the most memory."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def scrape(self) -> dict[str, float]:
+        """Read its metrics."""
+        return scrape(self.metrics_port)
+
+    def _status(self, name: str) -> int:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+@contextmanager
+def capped(repository: Path, *flags: str, cap: int = CAP) -> Iterator[Capped]:
+    """Serve a repository in a process that gets no more than so many bytes of memory of its own, children included.
+
+    Files that are mapped, and addresses that are only reserved, do not count: runtimes have many gigabytes of both.
+    """
+    metrics_port = free_port()
+    common = ("--repository", str(repository), "--port", "0", "--metrics-port", str(metrics_port), "--provider", "cpu")
+    with process(*common, *flags) as (running, logged):
+        resource.prlimit(running.pid, resource.RLIMIT_DATA, (cap, cap))
+        address = started(running)
+        with grpc.insecure_channel(address, _UNLIMITED) as channel:
+            yield Capped(running, address, metrics_port, service_pb2_grpc.AttentionServiceStub(channel), logged)
+
+
+@dataclass
+class Health:
+    """What one who asked for the health saw. seconds: that answers took. failures: of calls without a good answer."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def quantile(self, share: float) -> float:
+        """The seconds that so large a share of the answers took at most."""
+        ordered = sorted(self.seconds)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+@contextmanager
+def health_of(address: str, *, patience: float = 60.0) -> Iterator[Health]:
+    """Ask for a server's health a hundred times a second, over a connection of its own, for the length of a block.
+
+    patience: the seconds after which a call counts as failed.
+    """
+    seen, over = Health(), threading.Event()
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    with grpc.insecure_channel(address, options) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check
+
+        def ask() -> None:
+            while not over.wait(_PAUSE):
+                began = time.monotonic()
+                try:
+                    answer = check(health_pb2.HealthCheckRequest(), timeout=patience, wait_for_ready=True)
+                except grpc.RpcError as error:
+                    seen.failures.append(f"{error.code().name}: {error.details()}")
+                else:
+                    seen.seconds.append(time.monotonic() - began)
+                    if answer.status != _SERVING:
+                        seen.failures.append("not serving")
+
+        grpc.channel_ready_future(channel).result(patience)
+        asking = threading.Thread(target=ask, name="health", daemon=True)
+        asking.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            asking.join(2 * patience)

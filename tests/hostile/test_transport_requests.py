@@ -1,0 +1,161 @@
+"""Requests that never end, end late, or are more than they seem: what arrives is bounded, whoever else is honest."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.hostile.capped import Capped, capped, health_of
+from tests.hostile.wire import HEALTH, SERVICE, Wire, prefix
+from tests.service import bundles
+from tests.service.serving import eventually, predict, text
+
+MEBIBYTE = 2**20
+LARGEST = 4 * MEBIBYTE
+PLACES = 8
+OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED = 0, 1, 3, 4, 5, 8
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    bundles.tiny(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path) -> Iterator[Capped]:
+    limits = ("--max-request-bytes", str(LARGEST), "--max-arriving-bytes", str(PLACES * LARGEST))
+    with capped(repository, *limits) as running:
+        yield running
+
+
+def good(server: Capped) -> None:
+    """Call as an honest client does."""
+    assert server.stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
+
+
+def send(connections: list[Wire], streams: list[int], payload: bytes, seconds: float) -> int:
+    """Send a payload on several calls at the same time, as far as the server lets them; gives how many bytes went."""
+    left, until = [memoryview(payload) for _ in streams], time.monotonic() + seconds
+    while time.monotonic() < until:
+        moved = 0
+        for place, (wire, stream) in enumerate(zip(connections, streams, strict=True)):
+            wire.pump(0)
+            if not wire.gone and stream not in wire.ended:
+                count = wire.put(stream, left[place][:MEBIBYTE])
+                left[place] = left[place][count:]
+                moved += count
+        if not moved:
+            time.sleep(0.01)
+    return len(streams) * len(payload) - sum(map(len, left))
+
+
+@pytest.mark.parametrize("path", [f"{SERVICE}Predict", f"{SERVICE}Generate", HEALTH, REFLECTION])
+def test_uploads_that_never_finish_hold_no_more_than_their_places_and_keep_nobody_out(
+    server: Capped, path: str
+) -> None:
+    many, before = 60, server.resident()
+    server.forget_peak()
+    with ExitStack() as stack, health_of(server.address) as health:
+        connections = [Wire(server.address) for _ in range(many)]
+        for each in connections:
+            stack.callback(each.close)
+        streams = [each.begin(path) for each in connections]
+        for wire, stream in zip(connections, streams, strict=True):
+            wire.put(stream, prefix(LARGEST))
+        send(connections, streams, bytes(LARGEST - MEBIBYTE // 4), seconds=2.0)  # 225 MiB, if they could
+        good(server)
+        ended = Counter(wire.ended.get(stream) for wire, stream in zip(connections, streams, strict=True))
+        assert ended[RESOURCE_EXHAUSTED] + ended[CANCELLED] >= many - PLACES
+        assert ended[RESOURCE_EXHAUSTED] >= PLACES
+        assert server.peak() - before < 2 * PLACES * LARGEST + 32 * MEBIBYTE
+    assert health.seconds and not health.failures
+    assert server.alive
+
+
+def test_a_large_request_finds_a_place_although_others_stand_still_in_all_of_them(server: Capped) -> None:
+    large = predict("nothing", text("cat " * (LARGEST // 5)))
+    standing = [Wire(server.address) for _ in range(PLACES)]
+    streams = [each.begin(f"{SERVICE}Predict") for each in standing]
+    for wire, stream in zip(standing, streams, strict=True):
+        wire.put(stream, prefix(LARGEST) + bytes(1000))
+    time.sleep(0.5)  # those who are not refused now are in a place
+    data, wire = large.SerializeToString(), Wire(server.address)
+
+    def comes_through() -> bool:
+        """Send it with a pause in the middle, so that it needs a place."""
+        stream = wire.begin(f"{SERVICE}Predict")
+        if not wire.put_all(stream, prefix(len(data)) + data[:1000]):
+            return False
+        wire.pump(0.5)
+        return wire.put_all(stream, data[1000:], end=True) and wire.wait(stream) == NOT_FOUND
+
+    assert eventually(comes_through, 60)
+    for each in [wire, *standing]:
+        each.close()
+
+
+def test_a_request_that_does_not_arrive_in_its_time_is_ended(repository: Path) -> None:
+    with capped(repository, "--arrival-seconds", "0.5") as server:
+        wire = Wire(server.address)
+        silent, begun = wire.begin(f"{SERVICE}Predict"), wire.begin(f"{SERVICE}Generate")
+        wire.put(begun, prefix(1000) + b"half of it")
+        assert (wire.wait(silent), wire.wait(begun)) == (DEADLINE_EXCEEDED, DEADLINE_EXCEEDED)
+        good(server)
+        wire.close()
+
+
+def test_one_message_is_read_and_what_follows_is_not(server: Capped) -> None:
+    data = predict("tiny", text("the cat")).SerializeToString()
+    wire = Wire(server.address)
+    stream = wire.begin(f"{SERVICE}Predict")
+    wire.put(stream, prefix(len(data)) + data + prefix(LARGEST) + bytes(1000))
+    assert wire.wait(stream) == OK
+    nothing = wire.begin(f"{SERVICE}Predict")
+    wire.put(nothing, b"")
+    wire.end(nothing)
+    assert wire.wait(nothing) == RESOURCE_EXHAUSTED
+    larger = wire.begin(f"{SERVICE}Predict")
+    wire.put(larger, prefix(2**30) + bytes(1000))
+    assert wire.wait(larger) == RESOURCE_EXHAUSTED
+    wire.close()
+
+
+def entries(message: bytes) -> bytes:
+    """As many of one message as the server takes."""
+    return message * (LARGEST // len(message))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [entries(b"\x12\0"), entries(b"\x12\2\x0a\0"), entries(b"\x22\0"), bytes(LARGEST), b"\xff" * LARGEST],
+    ids=["instances", "inputs", "outputs", "zeros", "garbage"],
+)
+def test_millions_of_fields_are_refused_before_they_are_made(server: Capped, data: bytes) -> None:
+    good(server)
+    before = server.resident()
+    server.forget_peak()
+    with health_of(server.address) as health:
+        wire = Wire(server.address)
+        for _ in range(3):
+            stream = wire.begin(f"{SERVICE}Predict")
+            assert wire.put_all(stream, prefix(len(data)) + data, end=True)
+            assert wire.wait(stream) == INVALID_ARGUMENT
+        wire.close()
+        good(server)
+    assert server.peak() - before < 8 * LARGEST
+    assert health.quantile(0.9) < 2.0 and not health.failures
+
+
+def test_a_request_of_many_bytes_and_few_fields_is_taken(server: Capped) -> None:
+    request = predict("nothing", *[text("the cat sat " * 1000)] * 250)
+    assert 2 * MEBIBYTE < request.ByteSize() < LARGEST
+    with pytest.raises(grpc.RpcError) as caught:
+        server.stub.Predict(request, timeout=60)
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]  # so it was read

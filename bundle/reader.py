@@ -1,6 +1,7 @@
 """Reads a bundle, and refuses one that is broken, changed, too new, or reaches outside its folder."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,10 @@ from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
 
 _LARGEST_DESCRIPTION = 16 * 2**20
+_MOST_FILES = 1000
+
+# Which file it is, and when it was last written: device, inode, size, times of the last change to it and of it (ns).
+Stamp = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -22,13 +27,15 @@ class BundleFolder:
     """A bundle that passed every check that needs no runtime.
 
     digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file. graph_bytes: size of each
-    graph by its name, with the weights that lie beside it.
+    graph by its name, with the weights that lie beside it. stamps: of each file, bundle.json among them, as it was
+    while it was read and hashed.
     """
 
     path: Path
     bundle: bundle_pb2.Bundle
     digest: str
     graph_bytes: Mapping[str, int] = field(default_factory=dict)
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
 
     def file(self, name: str) -> Path:
         """Give the path of a file that the bundle lists; BundleError for any other."""
@@ -36,24 +43,48 @@ class BundleFolder:
             raise BundleError(f"{name!r} is not among the bundle's files")
         return self.path / name
 
+    def check_unchanged(self) -> None:
+        """Check that every file is the one that was hashed, so that what was loaded since is what was checked.
 
-def read_bundle(folder: Path) -> BundleFolder:
+        Raises: BundleError where one was written, replaced or removed.
+        """
+        for name, stamp in self.stamps.items():
+            try:
+                found = _stamp(os.stat(self.path / name, follow_symlinks=False))
+            except OSError:
+                found = None
+            if found != stamp:
+                raise BundleError(f"{name} changed while the bundle was loaded; write a version first, then move it in")
+
+
+def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
     """Read and check REPOSITORY/<model>/<version>.
 
+    largest: bytes that its files may have together.
     Raises: BundleError saying which file is wrong, and how.
     """
-    folder = Path(folder)
+    try:
+        return _read(Path(folder), largest)
+    except OSError as error:
+        raise BundleError(f"it cannot be read: {error.strerror}") from error
+
+
+def _read(folder: Path, largest: int | None) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise BundleError("the version, or the model that it belongs to, is not a plain folder")
-    description = _plain_file(folder, BUNDLE_FILE)
-    if description.stat().st_size > _LARGEST_DESCRIPTION:
+    with _plain_file(folder, BUNDLE_FILE).open("rb") as opened:
+        stamps = {BUNDLE_FILE: _stamp(os.fstat(opened.fileno()))}
+        data = opened.read(_LARGEST_DESCRIPTION + 1)
+    if len(data) > _LARGEST_DESCRIPTION:
         raise BundleError(f"{BUNDLE_FILE} is larger than {_LARGEST_DESCRIPTION} bytes")
-    data = description.read_bytes()
     bundle = _parse(data)
     files = frozenset(file.path for file in bundle.files)
+    if len(files) < len(bundle.files) or len(files) > _MOST_FILES:
+        raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MOST_FILES} files")
+    _check_sizes(folder, bundle, largest)
     for file in bundle.files:
-        check_file_name(file.path)
         with _plain_file(folder, file.path).open("rb") as opened:
+            stamps[file.path] = _stamp(os.fstat(opened.fileno()))
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != file.sha256:
             raise BundleError(f"{file.path} is not the file that was exported: its SHA-256 differs")
@@ -66,7 +97,20 @@ def read_bundle(folder: Path) -> BundleFolder:
         weights = check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
         graph_bytes[graph.name] = sum((folder / name).stat().st_size for name in (graph.file, *weights))
     _check_names(bundle, folder)
-    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes)
+    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes, stamps)
+
+
+def _check_sizes(folder: Path, bundle: bundle_pb2.Bundle, largest: int | None) -> None:
+    """Check names and sizes before anything is read: a file without content can be as large as anybody says."""
+    for file in bundle.files:
+        check_file_name(file.path)
+    total = sum(_plain_file(folder, file.path).stat().st_size for file in bundle.files)
+    if largest is not None and total > largest:
+        raise BundleError(f"its files have {total} bytes, more than the {largest} that a bundle may have here")
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _parse(data: bytes) -> bundle_pb2.Bundle:

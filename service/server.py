@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bundle.errors import LimelightError
+from service.checking.checker import Checker, Checks
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -78,7 +79,11 @@ class Server:
         return metrics_url_of(self.settings.metrics_host, self.metrics_port)
 
     def open(self) -> None:
-        """Report ready, if any model is."""
+        """Report ready, if and as long as any model is."""
+        self._heed()
+        self.repository.on_change(self._heed)
+
+    def _heed(self) -> None:
         self._health.set(self.repository.is_ready)
 
     async def drain(self) -> None:
@@ -89,11 +94,16 @@ class Server:
 
 @asynccontextmanager
 async def running_server(
-    settings: Settings, *, metrics: Metrics | None = None, member: Member | None = None
+    settings: Settings,
+    *,
+    metrics: Metrics | None = None,
+    member: Member | None = None,
+    checks: Checks | None = None,
 ) -> AsyncIterator[Server]:
     """Run a server for the length of a block. Inside, its models are loaded; leaving finishes what is in flight.
 
     Alone, it is then ready if any model is; a member of several says so once it is told to (`open`).
+    checks: what checks bundles; None for processes of its own.
     Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
@@ -105,7 +115,10 @@ async def running_server(
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
             stack.callback(exposed.stop)
             metrics_port = exposed.port
-        repository = Repository(settings, provider, observer=metrics)
+        if checks is None:
+            checks = Checker()
+            stack.callback(checks.close)
+        repository = Repository(settings, provider, checks, observer=metrics)
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
         trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted))
@@ -121,10 +134,11 @@ async def running_server(
         service = attention_service(answering, Listing(settings, repository), metrics, requests)
         late = member is not None and member.late
         if late:
-            await repository.load()
+            loading = await repository.load_until_useful()
         port = await _listening(settings, service, health, stack, shared=member is not None)
         if not late:
-            await repository.load()
+            loading = await repository.load_until_useful()
+        stack.callback(loading.cancel)
         server = Server(settings, port, metrics_port, repository, health)
         if member is None:
             server.open()

@@ -93,6 +93,24 @@ class Settings:
     preprocess_threads: int = _setting(
         0, "Threads that prepare inputs; 0 for one for two cores.", minimum=0, maximum=1024
     )
+    check_seconds: float = _setting(
+        300.0, "Time that the check of one bundle may take before it is loaded.", minimum=0.1, maximum=86400.0
+    )
+    check_cpu_seconds: int = _setting(
+        120, "Time of a core that the check of one bundle may take, all its threads together.", minimum=1, maximum=10**6
+    )
+    max_check_bytes: int = _setting(
+        0,
+        "Memory that the check of one bundle may take, and bytes that its files may have; 0 for half of the memory.",
+        minimum=0,
+        maximum=2**60,
+    )
+    load_wait_seconds: float = _setting(
+        10.0,
+        "Time that a start waits for models still being checked or loaded, once another can answer.",
+        minimum=0.0,
+        maximum=86400.0,
+    )
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
 
     @property
@@ -112,6 +130,11 @@ class Settings:
     def held_bytes(self) -> int:
         """How many bytes calls may hold: those set, or a quarter of the memory that this process may have."""
         return self.max_held_bytes or available_memory() // 4
+
+    @property
+    def check_bytes(self) -> int:
+        """How many bytes the check of a bundle may take: those set, or half of what this process may have."""
+        return self.max_check_bytes or available_memory() // 2
 
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back."""

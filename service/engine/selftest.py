@@ -55,6 +55,18 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
                         )
 
 
+def warm_up(model: Model) -> None:
+    """Answer the first example, alone and on every core: sessions start their threads before anybody waits for them.
+
+    Raises: InferenceError, or InputError, where it cannot be answered.
+    """
+    row = model.preprocessor.row(instance_from_wire(model.description.examples[0], "examples[0]"), field="examples[0]")
+    jobs = model.jobs(unheard(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
+    for wide in {False, model.wide}:
+        for _ in model.runner.uncounted().run(jobs, wide):
+            pass
+
+
 def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
     """Say what differs; empty where nothing does beyond the tolerances."""
     if sample.token_ids and answer.sequences[0].token_ids != sample.token_ids:

@@ -17,6 +17,7 @@ from service.errors import ModelNotFoundError, ModelRefusedError
 from service.repository import Repository, State
 from service.settings import Settings
 from tests.service import bundles
+from tests.service.serving import CHECKS
 
 
 class Seen(NullObserver):
@@ -33,7 +34,7 @@ class Seen(NullObserver):
 
 def load(path: Path, observer: NullObserver | None = None) -> Repository:
     """Load a repository on the CPU."""
-    repository = Repository(Settings(repository=str(path)), choose_provider("cpu", lanes=2), observer=observer)
+    repository = Repository(Settings(repository=str(path)), choose_provider("cpu", lanes=2), CHECKS, observer=observer)
     asyncio.run(repository.load())
     return repository
 

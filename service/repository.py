@@ -276,19 +276,26 @@ class Repository:
 def scan(repository: Path) -> dict[tuple[str, int], Path]:
     """Find REPOSITORY/<model>/<version>/ by the strict pattern of names; other entries are no models.
 
-    Raises: BundleError where the folder itself cannot be read.
+    A model whose folder cannot be read stands there as its version 0, which is refused when it is loaded.
+    Raises: BundleError where the repository itself cannot be read.
     """
     folders: dict[tuple[str, int], Path] = {}
     try:
-        for model in sorted(repository.iterdir()):
+        models = sorted(repository.iterdir())
+    except OSError as error:
+        raise BundleError(f"the repository cannot be read: {error.strerror}") from error
+    for model in models:
+        try:
             if not model.is_dir() or model.is_symlink() or not is_model_name(model.name):
                 logger.debug("%s is no model", model)
                 continue
             for version in model.iterdir():
                 if version.is_dir() and is_version(version.name):
                     folders[model.name, int(version.name)] = version
-    except OSError as error:
-        raise BundleError(f"the repository cannot be read: {error.strerror}") from error
+        except OSError as error:
+            logger.error("%s cannot be read: %s", model, error.strerror)
+            if is_model_name(model.name):
+                folders[model.name, 0] = model
     return folders
 
 

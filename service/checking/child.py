@@ -48,13 +48,20 @@ def _check(request: Request) -> Verdict:
         check_samples(model, folder)
         return Passed.of(folder)
     except LimelightError as error:
-        return Refused(error.message, _detail(error.__cause__))
+        return Refused(error.message, _detail(_foreign(error)))
     except MemoryError as error:
         return Refused(
             f"its check takes more than the {settings.check_bytes} bytes of memory that it may", _detail(error)
         )
     except BaseException as error:
         return Refused("it could not be loaded; the server's log says why", _detail(error))
+
+
+def _foreign(error: BaseException | None) -> BaseException | None:
+    """Give the library's error behind one of ours, which says less than a reason must; None where there is none."""
+    while isinstance(error, LimelightError):
+        error = error.__cause__
+    return error
 
 
 def _detail(error: BaseException | None) -> str:

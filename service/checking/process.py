@@ -45,6 +45,7 @@ class CheckingProcess:
 
         A process that took too long is killed, and of no more use, as `is_alive` tells.
         """
+        self._said = b""
         try:
             self._connection.send_bytes(request.to_json())
             if not self._connection.poll(_START_SECONDS):

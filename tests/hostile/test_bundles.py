@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import limelight
@@ -125,6 +126,109 @@ def panics_inside(folder: Path) -> None:
     )
 
 
+def explodes(folder: Path) -> None:
+    """Forty times, each letter becomes two."""
+    steps = [{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"} for _ in range(40)]
+    change_tokenizer(folder, lambda content: content.update(normalizer={"type": "Sequence", "normalizers": steps}))
+
+
+def repeats(folder: Path) -> None:
+    """A frame that holds a text a thousand times."""
+    single = [{"Sequence": {"id": "A", "type_id": 0}}] * 1000
+    frame = {"type": "TemplateProcessing", "single": single, "pair": single, "special_tokens": {}}
+    change_tokenizer(folder, lambda content: content.update(post_processor=frame))
+
+
+def takes_an_operators_place(folder: Path) -> None:
+    """A function by the name of an operator that is allowed."""
+
+    def change(model: onnx.ModelProto) -> None:
+        imports = [onnx.helper.make_opsetid("", model.opset_import[0].version)]
+        inner = [onnx.helper.make_node("Mul", ["x", "x"], ["y"])]
+        model.functions.append(onnx.helper.make_function("", "Relu", ["x"], ["y"], inner, imports))
+        put_behind(model, "logits", "logits = Relu(before)")
+
+    change_graph(folder, change)
+
+
+def outside() -> onnx.TensorProto:
+    """A tensor whose numbers lie in another bundle."""
+    tensor = onnx.TensorProto(name="secret", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="../../tiny/1/model.onnx")
+    return tensor
+
+
+def takes_weights_in_a_branch(folder: Path) -> None:
+    """Weights of another bundle, in one branch of two."""
+
+    def change(model: onnx.ModelProto) -> None:
+        nodes = """
+            logits = If (never) <
+                then_branch = one () => (float[N] a) { a = Add(before, before) },
+                else_branch = other () => (float[N] b) { b = Identity(before) }
+            >
+        """
+        put_behind(model, "logits", nodes, never=np.array(False))
+        model.graph.node[-1].attribute[0].g.initializer.append(outside())
+
+    change_graph(folder, change)
+
+
+def takes_weights_in_a_function(folder: Path) -> None:
+    """Weights of another bundle, as what a function takes where it is given nothing."""
+
+    def change(model: onnx.ModelProto) -> None:
+        imports = [onnx.helper.make_opsetid("", model.opset_import[0].version)]
+        inner = [onnx.helper.make_node("Identity", ["x"], ["y"])]
+        function = onnx.helper.make_function("own", "Same", ["x"], ["y"], inner, imports)
+        function.attribute_proto.add(name="value", type=onnx.AttributeProto.TENSOR).t.CopyFrom(outside())
+        model.functions.append(function)
+        model.opset_import.add(domain="own", version=1)
+        put_behind(model, "logits", "logits = Identity(before)")
+        model.graph.node[-1].op_type, model.graph.node[-1].domain = "Same", "own"
+
+    change_graph(folder, change)
+
+
+def calls_itself(folder: Path) -> None:
+    """A function that is written out for ever."""
+
+    def change(model: onnx.ModelProto) -> None:
+        imports = [onnx.helper.make_opsetid("own", 1)]
+        inner = [onnx.helper.make_node("Same", ["x"], ["y"], domain="own")]
+        model.functions.append(onnx.helper.make_function("own", "Same", ["x"], ["y"], inner, imports))
+        model.opset_import.add(domain="own", version=1)
+        put_behind(model, "logits", "logits = Identity(before)")
+        model.graph.node[-1].op_type, model.graph.node[-1].domain = "Same", "own"
+
+    change_graph(folder, change)
+
+
+def is_of_another_format(folder: Path) -> None:
+    """A graph that the runtime would read, and the check of operators would not."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "model.ort")
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(folder / "model.onnx", options, providers=["CPUExecutionProvider"])
+    replace_file(folder, "model.onnx", (folder / "model.ort").read_bytes())
+
+
+def has_another_name(folder: Path) -> None:
+    """The same, by the name that has the runtime read it."""
+    is_of_another_format(folder)
+    replace_file(folder, "model.ort", (folder / "model.ort").read_bytes())
+    edit(folder, lambda content: content["graphs"][0].update(file="model.ort"))
+
+
+def describes_other_outputs(folder: Path) -> None:
+    """Four classes in the description, three in the answer."""
+
+    def change(content: dict[str, Any]) -> None:
+        content["description"]["outputs"][0]["dimensions"][-1]["size"] = 4
+
+    edit(folder, change)
+
+
 def cannot_be_read(folder: Path) -> None:
     """A name that leads nowhere but to itself."""
     (folder / "bundle.json").unlink()
@@ -134,12 +238,21 @@ def cannot_be_read(folder: Path) -> None:
 ATTACKS = {
     loops: "its check takes more than the 2 s of a core",
     inflates_in_the_graph: "failed on this input",
-    nests_functions: "",
+    nests_functions: "more than 1000000 nodes once its functions are written out",
     unpacks: "samples.npz unpacks to 3355",
     pretends_to_be_large: "its files have 8589",
     lists_files: "more than 1000 files",
     panics: "character map",
     panics_inside: "tokenizer file is broken",
+    explodes: "until they explode",
+    repeats: "repeats a text 2000 times",
+    takes_an_operators_place: "would take an operator's place",
+    takes_weights_in_a_branch: "takes weights from a file that the bundle does not list",
+    takes_weights_in_a_function: "takes weights from a file that the bundle does not list",
+    calls_itself: "call each other more than 100 deep",
+    is_of_another_format: "not a readable ONNX graph",
+    has_another_name: "has no name that ends with .onnx",
+    describes_other_outputs: "which is not what is described",
     cannot_be_read: "bundle.json is missing",
 }
 

@@ -79,6 +79,7 @@ class Repository:
         self._users: dict[Model, _Users] = {}
         self.changes = 0  # of anything that `statuses` tells
         self._forgetting: list[Callable[[Model], Awaitable[None]]] = []
+        self._freeing: set[asyncio.Task[None]] = set()
         self._heeding: list[Callable[[], None]] = []
 
     @property
@@ -151,6 +152,21 @@ class Repository:
         if status.version not in self._versions.get(name, {}):  # unless it was loaded again meanwhile
             self._observer.gone(name, status.version, last=name not in self._versions)
         logger.info("%s version %d is unloaded", name, status.version)
+
+    def take_out(self, model: Model) -> None:
+        """Let no call find a model any more whose runs do not end; it is told like one that was refused."""
+        status = self._versions.get(model.name, {}).get(model.version)
+        if status is None or status.model is not model:
+            return
+        seconds, most = self._settings.max_run_seconds, self._settings.max_overruns
+        reason = f"it was taken out: {most} runs in a row took longer than the {seconds:g} s that one may"
+        logger.error("%s version %d: %s", model.name, model.version, reason)
+        self._keep(VersionStatus(model.name, model.version, State.FAILED, reason))
+        self._observer.gone(model.name, model.version, last=False)
+        self._observer.model(model.name, model.version, ready=False, digest="", provider=self._provider.name)
+        freeing = asyncio.create_task(self._free(model))
+        self._freeing.add(freeing)
+        freeing.add_done_callback(self._freeing.discard)
 
     def on_unload(self, forget: Callable[[Model], Awaitable[None]]) -> None:
         """Have something told of each model that nobody uses any more, so that it lets go of it."""

@@ -130,6 +130,7 @@ async def running_server(
         answering = Answering(settings, repository, engine, metrics, answers)
         stack.callback(answering.close)
         repository.on_unload(engine.forget)
+        engine.on_stuck(repository.take_out)
         repository.on_unload(answering.forget)
         service = attention_service(answering, Listing(settings, repository), metrics, requests)
         late = member is not None and member.late

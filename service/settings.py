@@ -93,6 +93,18 @@ class Settings:
     preprocess_threads: int = _setting(
         0, "Threads that prepare inputs; 0 for one for two cores.", minimum=0, maximum=1024
     )
+    max_run_seconds: float = _setting(
+        60.0,
+        "Time that one batch, or one step of a generation, may run before it is ended.",
+        minimum=0.05,
+        maximum=86400.0,
+    )
+    max_overruns: int = _setting(
+        3,
+        "Runs of a model that may be ended one after the other before it is taken out; 0 for any number.",
+        minimum=0,
+        maximum=10**6,
+    )
     check_seconds: float = _setting(
         300.0, "Time that the check of one bundle may take before it is loaded.", minimum=0.1, maximum=86400.0
     )

@@ -1,8 +1,9 @@
 """A graph of a bundle in ONNX Runtime: a session of one thread, shared by every lane, and one of all cores."""
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
-from service.errors import InferenceError, ProviderError
+from service.engine.watch import WATCH, RunLimit
+from service.errors import InferenceError, OverrunError, ProviderError
 
 logger = logging.getLogger(__name__)
 
@@ -21,11 +23,16 @@ logger = logging.getLogger(__name__)
 SMALLEST_WIDE = 2**20
 
 
+def unlimited() -> RunLimit:
+    """Let runs take any time."""
+    return RunLimit(math.inf)
+
+
 @dataclass(frozen=True)
 class Session:
     """A graph ready to run. `run` is thread-safe and lets other threads go on.
 
-    nodes: how many of its nodes run on which provider, as far as the runtime tells.
+    nodes: how many of its nodes run on which provider, as far as the runtime tells. limit: what a run may take.
     """
 
     name: str
@@ -34,6 +41,7 @@ class Session:
     nodes: Mapping[str, int]
     _session: Any
     _wide: Any
+    limit: RunLimit = field(default_factory=unlimited)
 
     @property
     def is_wide(self) -> bool:
@@ -48,19 +56,32 @@ class Session:
         """Run the graph once and fetch these outputs, in this order.
 
         wide: on every core, instead of the calling thread alone.
-        Raises: InferenceError; what the runtime said is in the log only, since it can quote paths.
+        Raises: InferenceError; what the runtime said is in the log only, since it can quote paths. OverrunError where
+        it took longer than it may.
         """
+        options = runtime().RunOptions()
+        run = WATCH.begin(options, self.limit.seconds)
         try:
             session = self._wide if wide else self._session
-            return session.run(outputs, feeds)  # type: ignore[no-any-return]
+            found: list[Array] = session.run(outputs, feeds, options)
         except Exception as error:
+            if run.overdue:
+                self.limit.broken()
+                logger.error("the graph %s was ended: it ran for more than %g s", self.name, self.limit.seconds)
+                raise OverrunError(f"the model took longer than the {self.limit.seconds:g} s that it may") from error
             shapes = {name: list(array.shape) for name, array in feeds.items()}
             logger.error("the graph %s failed on inputs of shapes %s: %s", self.name, shapes, error)
             raise InferenceError("the model failed on this input") from error
+        finally:
+            WATCH.end(run)
+        self.limit.kept()
+        return found
 
 
-def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider) -> Session:
-    """Load a graph.
+def open_session(
+    folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider, limit: RunLimit | None = None
+) -> Session:
+    """Load a graph. limit: what a run of it may take; None for any time.
 
     Raises: BundleError where the runtime refuses it or its inputs and outputs are not those that the bundle states;
     ProviderError where the runtime falls back from CUDA to the CPU.
@@ -85,7 +106,9 @@ def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Pr
     nodes = {each.ep_name: 0 for each in session.get_provider_graph_assignment_info()}
     for each in session.get_provider_graph_assignment_info():
         nodes[each.ep_name] += len(each.get_nodes())
-    return Session(graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session, wide)
+    return Session(
+        graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session, wide, limit or unlimited()
+    )
 
 
 def _open(ort: Any, file: Path, size: int, provider: Provider) -> tuple[Any, Any]:

@@ -1,7 +1,6 @@
 """Reads a bundle, and refuses one that is broken, changed, too new, or reaches outside its folder."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,16 +9,14 @@ from google.protobuf import json_format
 
 from bundle.errors import BundleError
 from bundle.features import check_features
+from bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
 from bundle.maps import DENSE_AXES, WEIGHTS
-from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, check_file_name
+from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION
 from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
 
-_LARGEST_DESCRIPTION = 16 * 2**20
+LARGEST_DESCRIPTION = 16 * 2**20
 _MOST_FILES = 1000
-
-# Which file it is, and when it was last written: device, inode, size, times of the last change to it and of it (ns).
-Stamp = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -48,13 +45,7 @@ class BundleFolder:
 
         Raises: BundleError where one was written, replaced or removed.
         """
-        for name, stamp in self.stamps.items():
-            try:
-                found = _stamp(os.stat(self.path / name, follow_symlinks=False))
-            except OSError:
-                found = None
-            if found != stamp:
-                raise BundleError(f"{name} changed while the bundle was loaded; write a version first, then move it in")
+        check_stamps(self.path, self.stamps)
 
 
 def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
@@ -72,22 +63,13 @@ def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
 def _read(folder: Path, largest: int | None) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise BundleError("the version, or the model that it belongs to, is not a plain folder")
-    with _plain_file(folder, BUNDLE_FILE).open("rb") as opened:
-        stamps = {BUNDLE_FILE: _stamp(os.fstat(opened.fileno()))}
-        data = opened.read(_LARGEST_DESCRIPTION + 1)
-    if len(data) > _LARGEST_DESCRIPTION:
-        raise BundleError(f"{BUNDLE_FILE} is larger than {_LARGEST_DESCRIPTION} bytes")
+    data, stamp = read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)
     bundle = _parse(data)
     files = frozenset(file.path for file in bundle.files)
     if len(files) < len(bundle.files) or len(files) > _MOST_FILES:
         raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MOST_FILES} files")
-    _check_sizes(folder, bundle, largest)
-    for file in bundle.files:
-        with _plain_file(folder, file.path).open("rb") as opened:
-            stamps[file.path] = _stamp(os.fstat(opened.fileno()))
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
-        if found != file.sha256:
-            raise BundleError(f"{file.path} is not the file that was exported: its SHA-256 differs")
+    check_sizes(folder, bundle.files, largest)
+    stamps = {BUNDLE_FILE: stamp, **check_hashes(folder, bundle.files)}
     if SAMPLES_FILE not in files:
         raise BundleError(f"the bundle has no {SAMPLES_FILE}, so its answers cannot be checked")
     graph_bytes = {}
@@ -98,19 +80,6 @@ def _read(folder: Path, largest: int | None) -> BundleFolder:
         graph_bytes[graph.name] = sum((folder / name).stat().st_size for name in (graph.file, *weights))
     _check_names(bundle, folder)
     return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes, stamps)
-
-
-def _check_sizes(folder: Path, bundle: bundle_pb2.Bundle, largest: int | None) -> None:
-    """Check names and sizes before anything is read: a file without content can be as large as anybody says."""
-    for file in bundle.files:
-        check_file_name(file.path)
-    total = sum(_plain_file(folder, file.path).stat().st_size for file in bundle.files)
-    if largest is not None and total > largest:
-        raise BundleError(f"its files have {total} bytes, more than the {largest} that a bundle may have here")
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _parse(data: bytes) -> bundle_pb2.Bundle:
@@ -185,14 +154,3 @@ def _check_switches(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph,
         raise BundleError(
             f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not put out"
         )
-
-
-def _plain_file(folder: Path, name: str) -> Path:
-    path = folder
-    for part in name.split("/"):
-        path = path / part
-        if path.is_symlink():
-            raise BundleError(f"{name} is a symbolic link, which a bundle may not hold")
-    if not path.is_file():
-        raise BundleError(f"{name} is missing")
-    return path

@@ -276,7 +276,7 @@ class Repository:
                     logger.error("%s version %d: its check said: %s", name, version, verdict.detail)
                 return verdict.reason
             folder = verdict.folder(path)
-            model = open_model(folder, self._provider, self._settings, self._observer)
+            model = open_model(folder, self._provider, self._settings, self._observer, saved=verdict.saved_weights)
             folder.check_unchanged()
             warm_up(model)
         except LimelightError as error:

@@ -16,7 +16,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bundle.errors import LimelightError
-from service.checking.checker import Checker, Checks
+from service.checking.cache import checks_for
+from service.checking.checker import Checks
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -116,7 +117,7 @@ async def running_server(
             stack.callback(exposed.stop)
             metrics_port = exposed.port
         if checks is None:
-            checks = Checker()
+            checks = checks_for(settings)
             stack.callback(checks.close)
         repository = Repository(settings, provider, checks, observer=metrics)
         engine = Engine(settings, provider, observer=metrics)

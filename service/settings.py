@@ -117,6 +117,14 @@ class Settings:
         minimum=0,
         maximum=2**60,
     )
+    cache_dir: str = _setting(
+        "",
+        "Folder of this user alone for what checks found, and for packed weights; empty for limelight in the "
+        "user's cache, none for no such folder.",
+    )
+    max_cache_bytes: int = _setting(
+        16 * 1024 * _MEBIBYTE, "Bytes that the folder of the cache may have.", minimum=0, maximum=2**60
+    )
     load_wait_seconds: float = _setting(
         10.0,
         "Time that a start waits for models still being checked or loaded, once another can answer.",

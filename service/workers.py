@@ -20,7 +20,7 @@ from typing import Any
 
 from bundle.errors import LimelightError
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
-from service.checking.checker import Checker
+from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
 from service.exposition import Snapshot
@@ -104,7 +104,7 @@ class Workers:
         self._stopping = asyncio.Event()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._keeping: list[asyncio.Task[None]] = []
-        self._checks = Once(Checker())
+        self._checks = Once(checks_for(settings))
         self._checking = ThreadPoolExecutor(_CHECKS, "check")
 
     async def start(self, signalled: asyncio.Event) -> bool:

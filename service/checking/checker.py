@@ -19,8 +19,11 @@ _ATTEMPTS = 3
 class Checks(Protocol):
     """Checks bundles. From several threads at once."""
 
-    def check(self, folder: Path, provider: Provider, settings: Settings) -> Verdict:
-        """Check a bundle. Raises: ModelUnavailableError once the server stops."""
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
+        """Check a bundle. Raises: ModelUnavailableError once the server stops.
+
+        saves: an empty folder for weights as the runtime packs them.
+        """
 
     def close(self) -> None:
         """End what is being checked."""
@@ -42,12 +45,12 @@ class Checker:
         self._starting = 0
         self._closed = False
 
-    def check(self, folder: Path, provider: Provider, settings: Settings) -> Verdict:
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
         """Check a bundle in a process that is free.
 
         Raises: ModelUnavailableError once this is closed, or where no process can be started.
         """
-        request = Request(folder, provider, settings)
+        request = Request(folder, provider, settings, saves)
         for _ in range(_ATTEMPTS):
             process = self._take(settings.core_count)
             try:

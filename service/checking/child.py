@@ -44,7 +44,7 @@ def _check(request: Request) -> Verdict:
     try:
         limit_next(settings)
         folder = read_bundle(request.folder, settings.check_bytes)
-        model = open_model(folder, request.provider, settings, NullObserver())
+        model = open_model(folder, request.provider, settings, NullObserver(), saved=request.saves)
         check_samples(model, folder)
         return Passed.of(folder)
     except LimelightError as error:

@@ -23,7 +23,7 @@ class Once:
         self._found: dict[Path, Future[Verdict]] = {}
         self._keeps = True
 
-    def check(self, folder: Path, provider: Provider, settings: Settings) -> Verdict:
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
         """Check a bundle, or wait for the check that is under way. Raises: ModelUnavailableError once closed."""
         with self._lock:
             known = self._found.get(folder)
@@ -31,7 +31,7 @@ class Once:
             self._found[folder] = mine
         if known is None:
             try:
-                mine.set_result(self._checks.check(folder, provider, settings))
+                mine.set_result(self._checks.check(folder, provider, settings, saves))
             except BaseException as error:
                 mine.set_exception(error)
             if not self._keeps:
@@ -61,11 +61,11 @@ class Remote:
         self._numbers = itertools.count()
         self._asked: dict[int, Future[Verdict]] = {}
 
-    def check(self, folder: Path, provider: Provider, settings: Settings) -> Verdict:
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
         """Ask for a bundle's check and wait for what it finds; in a thread. Raises: ModelUnavailableError."""
         number, answer = next(self._numbers), Future[Verdict]()
         self._asked[number] = answer
-        self._loop.call_soon_threadsafe(self._send, number, Request(folder, provider, settings))
+        self._loop.call_soon_threadsafe(self._send, number, Request(folder, provider, settings, saves))
         return answer.result()
 
     def receive(self, number: int, verdict: Verdict | None) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bundle.reader import BundleFolder, Stamp
+from bundle.files import Stamp
+from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from service.engine.providers import Provider
 from service.settings import Settings
@@ -14,37 +15,56 @@ from service.settings import Settings
 
 @dataclass(frozen=True)
 class Request:
-    """Check one bundle with what will serve it."""
+    """Check one bundle with what will serve it.
+
+    saves: an empty folder for weights as the runtime packs them; None where they are not kept.
+    """
 
     folder: Path
     provider: Provider
     settings: Settings
+    saves: Path | None = None
 
     def to_json(self) -> bytes:
         """Write it down."""
-        content = {"folder": str(self.folder), "provider": asdict(self.provider), "settings": asdict(self.settings)}
+        content = {
+            "folder": str(self.folder),
+            "provider": asdict(self.provider),
+            "settings": asdict(self.settings),
+            "saves": str(self.saves or ""),
+        }
         return json.dumps(content).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "Request":
         """Read it back."""
         content = json.loads(data)
-        return cls(Path(content["folder"]), Provider(**content["provider"]), Settings(**content["settings"]))
+        saves = Path(content["saves"]) if content["saves"] else None
+        return cls(Path(content["folder"]), Provider(**content["provider"]), Settings(**content["settings"]), saves)
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A bundle loads, and answers its samples. The fields are those of `BundleFolder`; bundle: as a message."""
+    """A bundle loads, and answers its samples. The fields are those of `BundleFolder`; bundle: as a message.
+
+    saved: where its packed weights are kept; empty where they are not.
+    """
 
     bundle: bytes
     digest: str
     graph_bytes: Mapping[str, int]
     stamps: Mapping[str, Stamp]
+    saved: str = ""
 
     @classmethod
     def of(cls, folder: BundleFolder) -> "Passed":
         """Say it of a bundle that was read."""
         return cls(folder.bundle.SerializeToString(), folder.digest, folder.graph_bytes, folder.stamps)
+
+    @property
+    def saved_weights(self) -> Path | None:
+        """Give the folder of its packed weights."""
+        return Path(self.saved) if self.saved else None
 
     def folder(self, path: Path) -> BundleFolder:
         """Give the bundle without reading any of its files again."""
@@ -78,7 +98,7 @@ def from_json(data: bytes) -> Verdict:
         return Refused(str(content["reason"]), str(content["detail"]))
     stamps = {str(name): _stamp(stamp) for name, stamp in content["stamps"].items()}
     sizes = {str(name): int(size) for name, size in content["graph_bytes"].items()}
-    return Passed(base64.b64decode(content["bundle"]), str(content["digest"]), sizes, stamps)
+    return Passed(base64.b64decode(content["bundle"]), str(content["digest"]), sizes, stamps, str(content["saved"]))
 
 
 def _stamp(numbers: list[int]) -> Stamp:

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from bundle.maps import MapPart
@@ -154,15 +155,22 @@ class Model:
         return given if samples or self.noisy else None
 
 
-def open_model(folder: BundleFolder, provider: Provider, settings: Settings, observer: Observer) -> Model:
+def open_model(
+    folder: BundleFolder, provider: Provider, settings: Settings, observer: Observer, *, saved: Path | None = None
+) -> Model:
     """Load the graphs and the preprocessing of a bundle that was read and checked.
+
+    saved: a folder of the graphs as the runtime has packed them; where it is empty, they are put there.
 
     Raises: BundleError where it does not fit together; ProviderError where the provider is not given.
     """
     bundle, policy = folder.bundle, policy_for(folder.bundle, provider, settings)
     overran = partial(observer.overran, bundle.description.name)
     limits = {graph.name: RunLimit(settings.max_run_seconds, overran) for graph in bundle.graphs}
-    sessions = {graph.name: open_session(folder, graph, provider, limits[graph.name]) for graph in bundle.graphs}
+    sessions = {
+        graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
+        for number, graph in enumerate(bundle.graphs)
+    }
     description, runner = bundle.description, _runner(folder, sessions, observer, policy)
     return Model(
         name=description.name,

@@ -79,16 +79,21 @@ class Session:
 
 
 def open_session(
-    folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider, limit: RunLimit | None = None
+    folder: BundleFolder,
+    graph: bundle_pb2.OnnxGraph,
+    provider: Provider,
+    limit: RunLimit | None = None,
+    saved: Path | None = None,
 ) -> Session:
-    """Load a graph. limit: what a run of it may take; None for any time.
+    """Load a graph. limit: what a run of it may take; None for any time. saved: a folder of the graph as the
+    runtime has packed it; where there is none of this name, it is made, if the graph is large enough.
 
     Raises: BundleError where the runtime refuses it or its inputs and outputs are not those that the bundle states;
     ProviderError where the runtime falls back from CUDA to the CPU.
     """
     ort = runtime()
     try:
-        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider)
+        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider, saved)
     except Exception as error:
         logger.error("%s cannot be loaded: %s", graph.file, error)
         raise BundleError(f"the runtime cannot load {graph.file}") from error
@@ -111,17 +116,18 @@ def open_session(
     )
 
 
-def _open(ort: Any, file: Path, size: int, provider: Provider) -> tuple[Any, Any]:
+def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:
     """Open a graph twice where that is worth it, for one core and for all of them, over one copy of large weights.
 
-    size: in bytes, with weights that lie in a file of their own.
+    size: in bytes, with weights that lie in a file of their own. folder: for such a copy; None for one that does not
+    stay.
     """
     if provider.is_cuda or provider.cores == 1 or size < SMALLEST_WIDE:
         session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
         return session, session
     if size < SMALLEST:
         return _open_both(ort, file, provider, optimise=True)
-    with prepacked(ort, file, _options(ort, 1)) as saved:
+    with prepacked(ort, file, _options(ort, 1), folder) as saved:
         if saved is not None:
             return _open_both(ort, saved, provider, optimise=False)
     session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())

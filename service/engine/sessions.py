@@ -119,27 +119,26 @@ def open_session(
 def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:
     """Open a graph twice where that is worth it, for one core and for all of them, over one copy of large weights.
 
-    size: in bytes, with weights that lie in a file of their own. folder: for such a copy; None for one that does not
-    stay.
+    Weights that lie in a file of their own are served from a copy too: the runtime maps them, and one who cuts off a
+    mapped file ends the process.
+    size: in bytes, with such weights. folder: for the copy; None for one that does not stay.
     """
-    if provider.is_cuda or provider.cores == 1 or size < SMALLEST_WIDE:
-        session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
-        return session, session
-    if size < SMALLEST:
-        return _open_both(ort, file, provider, optimise=True)
-    with prepacked(ort, file, _options(ort, 1), folder) as saved:
-        if saved is not None:
-            return _open_both(ort, saved, provider, optimise=False)
-    session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
-    return session, session
+    beside = size > file.stat().st_size
+    twice = not provider.is_cuda and provider.cores > 1 and size >= SMALLEST_WIDE
+    if not provider.is_cuda and (beside or (twice and size >= SMALLEST)):
+        with prepacked(ort, file, _options(ort, 1), folder) as saved:
+            if saved is not None:
+                return _open_both(ort, saved, provider, twice=twice, optimise=False)
+        twice = False
+    return _open_both(ort, file, provider, twice=twice)
 
 
-def _open_both(ort: Any, file: Path, provider: Provider, *, optimise: bool) -> tuple[Any, Any]:
-    narrow, wide = (
+def _open_both(ort: Any, file: Path, provider: Provider, *, twice: bool, optimise: bool = True) -> tuple[Any, Any]:
+    narrow, *wide = (
         ort.InferenceSession(file, _options(ort, threads, optimise=optimise), providers=provider.requested())
-        for threads in (1, provider.cores)
+        for threads in ((1, provider.cores) if twice else (1,))
     )
-    return narrow, wide
+    return narrow, *(wide or [narrow])
 
 
 def _options(ort: Any, threads: int, *, optimise: bool = True) -> Any:

@@ -1,5 +1,6 @@
 """Models that pass their check and do harm later, on an input that their examples do not have."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import onnx
 import pytest
 
 from limelight.v1 import service_pb2, service_pb2_grpc
-from tests.hostile.forge import LOOP, change_graph, copied, put_behind
+from tests.hostile.forge import LOOP, change_graph, copied, put_behind, replace_file
 from tests.service import bundles
 from tests.service.processes import process, scrape, started
 from tests.service.serving import eventually, free_port, predict, text
@@ -45,15 +46,36 @@ def loops_on_long_texts(folder: Path) -> None:
     change_graph(folder, change)
 
 
+def has_weights_beside(folder: Path) -> None:
+    """Weights in a file of their own, which the runtime would map from where it lies."""
+
+    def change(model: onnx.ModelProto) -> None:
+        tensor = next(each for each in model.graph.initializer if each.name == "embedding")
+        data = onnx.numpy_helper.to_array(tensor).tobytes()
+        replace_file(folder, "weights.bin", data)
+        for field in ("raw_data", "float_data"):
+            tensor.ClearField(field)
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", "weights.bin"), ("length", str(len(data)))):
+            tensor.external_data.add(key=key, value=value)
+
+    change_graph(folder, change)
+
+
 @pytest.fixture(scope="module")
 def metrics() -> int:
     return free_port()
 
 
 @pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory, metrics: int) -> Iterator[service_pb2_grpc.AttentionServiceStub]:
-    repository = tmp_path_factory.mktemp("later")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("later")
+
+
+@pytest.fixture(scope="module")
+def stub(repository: Path, metrics: int) -> Iterator[service_pb2_grpc.AttentionServiceStub]:
     good = bundles.tiny(repository).path
+    has_weights_beside(copied(good, "beside"))
     for name in ("loops", "slows"):
         loops_on_long_texts(copied(good, name))
     flags = ("--repository", str(repository), "--port", "0", "--metrics-port", str(metrics), "--provider", "cpu")
@@ -98,3 +120,12 @@ def test_a_model_whose_runs_keep_being_ended_is_taken_out(
     assert page['limelight_queue_depth{model="loops"}'] == 0
     assert not any(line.startswith('limelight_model_info{model="loops"') for line in page)
     assert stub.Predict(predict("tiny", text(LONG)), timeout=60).predictions
+
+
+def test_weights_that_are_cut_off_while_they_serve_end_nothing(
+    stub: service_pb2_grpc.AttentionServiceStub, repository: Path
+) -> None:
+    before = stub.Predict(predict("beside", text(LONG), outputs=["logits"]), timeout=60)
+    os.truncate(repository / "beside" / "1" / "weights.bin", 0)
+    after = stub.Predict(predict("beside", text(LONG), outputs=["logits"]), timeout=60)
+    assert after.predictions[0].outputs == before.predictions[0].outputs

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ class Session:
     nodes: Mapping[str, int]
     _session: Any
     _wide: Any
+    _run_options: Callable[[], Any]
     limit: RunLimit = field(default_factory=unlimited)
 
     @property
@@ -59,7 +60,7 @@ class Session:
         Raises: InferenceError; what the runtime said is in the log only, since it can quote paths. OverrunError where
         it took longer than it may.
         """
-        options = runtime().RunOptions()
+        options = self._run_options()
         run = WATCH.begin(options, self.limit.seconds)
         try:
             session = self._wide if wide else self._session
@@ -112,7 +113,14 @@ def open_session(
     for each in session.get_provider_graph_assignment_info():
         nodes[each.ep_name] += len(each.get_nodes())
     return Session(
-        graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session, wide, limit or unlimited()
+        graph.name,
+        frozenset(graph.inputs),
+        tuple(graph.outputs),
+        nodes,
+        session,
+        wide,
+        ort.RunOptions,
+        limit or unlimited(),
     )
 
 

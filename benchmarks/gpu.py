@@ -26,6 +26,7 @@ from bundle.rows import Row
 from bundle.samples import Sample, read_samples
 from bundle.values import Array
 from bundle.wire import instance_from_wire
+from service.checking.checker import Checker
 from service.engine.engine import Engine
 from service.engine.jobs import unheard
 from service.engine.model import Model
@@ -72,7 +73,7 @@ def card_name() -> str:
 async def reports(repository: Path, provider: Provider, seconds: float, rounds: int) -> list[Report]:
     """Load every model on a provider and report on it."""
     settings = Settings(repository=str(repository), max_batch_rows=max(BATCHES), max_batch_tokens=10**7)
-    models = Repository(settings, provider)
+    models = Repository(settings, provider, Checker())
     engine = Engine(settings, provider)
     await engine.start()
     await models.load()

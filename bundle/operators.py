@@ -5,9 +5,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from bundle.errors import BundleError
+from bundle.onnx_parts import check_functions, nodes_of, tensors_of
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+    from onnx import ModelProto
 
 STANDARD = frozenset(
     """
@@ -45,16 +46,19 @@ def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable
 
     path: of the .onnx file; name: as the bundle calls it; files: every file that the bundle lists; optional: inputs.
     Raises: BundleError where it cannot be read, uses an operator outside the list (or ScatterND with a reduction), or a
-    file outside the bundle, or lacks an optional input.
+    file outside the bundle, or lacks an optional input; and for functions that pass for operators, or never end.
     """
+    if not name.endswith(".onnx"):  # by other names, the runtime reads other formats
+        raise BundleError(f"the graph {name!r} has no name that ends with .onnx")
     import onnx  # imported here: only the check of a graph needs it
 
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # the parser raises its own C++ errors
         raise BundleError(f"{name} is not a readable ONNX graph") from error
+    check_functions(model, name)
     local = {(function.domain, function.name) for function in model.functions}
-    for node in _nodes(model):
+    for node in nodes_of(model):
         # On several threads ONNX Runtime's loses parts of a sum where two entries go to one place (its issue 18048).
         if node.op_type == "ScatterND" and any(
             each.name == "reduction" and each.s != b"none" for each in node.attribute
@@ -75,42 +79,6 @@ def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable
     return frozenset(weights)
 
 
-def _graphs(graph: "GraphProto") -> Iterator["GraphProto"]:
-    yield graph
-    for node in graph.node:
-        yield from _subgraphs(node)
-
-
-def _subgraphs(node: "NodeProto") -> Iterator["GraphProto"]:
-    for attribute in node.attribute:
-        for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-            yield from _graphs(graph)
-
-
-def _nodes(model: "ModelProto") -> Iterator["NodeProto"]:
-    for graph in _graphs(model.graph):
-        yield from graph.node
-    for function in model.functions:
-        for node in function.node:
-            yield node
-            for graph in _subgraphs(node):
-                yield from graph.node
-
-
 def _external_files(model: "ModelProto") -> Iterator[str]:
-    inner = (graph for function in model.functions for node in function.node for graph in _subgraphs(node))
-    for graph in [*_graphs(model.graph), *inner]:
-        for tensor in _tensors(graph.initializer, graph.sparse_initializer):
-            yield from (entry.value for entry in tensor.external_data if entry.key == "location")
-    for node in _nodes(model):
-        for attribute in node.attribute:
-            single = [attribute.t] if attribute.HasField("t") else []
-            sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
-            for tensor in _tensors([*single, *attribute.tensors], [*sparse, *attribute.sparse_tensors]):
-                yield from (entry.value for entry in tensor.external_data if entry.key == "location")
-
-
-def _tensors(dense: "Iterable[TensorProto]", sparse: "Iterable[SparseTensorProto]") -> Iterator["TensorProto"]:
-    yield from dense
-    for each in sparse:
-        yield from (each.values, each.indices)
+    for tensor in tensors_of(model):
+        yield from (entry.value for entry in tensor.external_data if entry.key == "location")

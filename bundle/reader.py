@@ -9,12 +9,14 @@ from google.protobuf import json_format
 
 from bundle.errors import BundleError
 from bundle.features import check_features
+from bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
 from bundle.maps import DENSE_AXES, WEIGHTS
-from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, check_file_name
+from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION
 from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
 
-_LARGEST_DESCRIPTION = 16 * 2**20
+LARGEST_DESCRIPTION = 16 * 2**20
+_MOST_FILES = 1000
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,15 @@ class BundleFolder:
     """A bundle that passed every check that needs no runtime.
 
     digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file. graph_bytes: size of each
-    graph by its name, with the weights that lie beside it.
+    graph by its name, with the weights that lie beside it. stamps: of each file, bundle.json among them, as it was
+    while it was read and hashed.
     """
 
     path: Path
     bundle: bundle_pb2.Bundle
     digest: str
     graph_bytes: Mapping[str, int] = field(default_factory=dict)
+    stamps: Mapping[str, Stamp] = field(default_factory=dict)
 
     def file(self, name: str) -> Path:
         """Give the path of a file that the bundle lists; BundleError for any other."""
@@ -36,27 +40,36 @@ class BundleFolder:
             raise BundleError(f"{name!r} is not among the bundle's files")
         return self.path / name
 
+    def check_unchanged(self) -> None:
+        """Check that every file is the one that was hashed, so that what was loaded since is what was checked.
 
-def read_bundle(folder: Path) -> BundleFolder:
+        Raises: BundleError where one was written, replaced or removed.
+        """
+        check_stamps(self.path, self.stamps)
+
+
+def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
     """Read and check REPOSITORY/<model>/<version>.
 
+    largest: bytes that its files may have together.
     Raises: BundleError saying which file is wrong, and how.
     """
-    folder = Path(folder)
+    try:
+        return _read(Path(folder), largest)
+    except OSError as error:
+        raise BundleError(f"it cannot be read: {error.strerror}") from error
+
+
+def _read(folder: Path, largest: int | None) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise BundleError("the version, or the model that it belongs to, is not a plain folder")
-    description = _plain_file(folder, BUNDLE_FILE)
-    if description.stat().st_size > _LARGEST_DESCRIPTION:
-        raise BundleError(f"{BUNDLE_FILE} is larger than {_LARGEST_DESCRIPTION} bytes")
-    data = description.read_bytes()
+    data, stamp = read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)
     bundle = _parse(data)
     files = frozenset(file.path for file in bundle.files)
-    for file in bundle.files:
-        check_file_name(file.path)
-        with _plain_file(folder, file.path).open("rb") as opened:
-            found = hashlib.file_digest(opened, "sha256").hexdigest()
-        if found != file.sha256:
-            raise BundleError(f"{file.path} is not the file that was exported: its SHA-256 differs")
+    if len(files) < len(bundle.files) or len(files) > _MOST_FILES:
+        raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MOST_FILES} files")
+    check_sizes(folder, bundle.files, largest)
+    stamps = {BUNDLE_FILE: stamp, **check_hashes(folder, bundle.files)}
     if SAMPLES_FILE not in files:
         raise BundleError(f"the bundle has no {SAMPLES_FILE}, so its answers cannot be checked")
     graph_bytes = {}
@@ -66,7 +79,7 @@ def read_bundle(folder: Path) -> BundleFolder:
         weights = check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
         graph_bytes[graph.name] = sum((folder / name).stat().st_size for name in (graph.file, *weights))
     _check_names(bundle, folder)
-    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes)
+    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes, stamps)
 
 
 def _parse(data: bytes) -> bundle_pb2.Bundle:
@@ -141,14 +154,3 @@ def _check_switches(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph,
         raise BundleError(
             f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not put out"
         )
-
-
-def _plain_file(folder: Path, name: str) -> Path:
-    path = folder
-    for part in name.split("/"):
-        path = path / part
-        if path.is_symlink():
-            raise BundleError(f"{name} is a symbolic link, which a bundle may not hold")
-    if not path.is_file():
-        raise BundleError(f"{name} is missing")
-    return path

@@ -12,6 +12,8 @@ from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
 from bundle.values import Array
 
+_LARGEST = 2**30
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -48,12 +50,17 @@ def samples_file(samples: Sequence[Sample]) -> bytes:
 def read_samples(folder: BundleFolder) -> list[Sample]:
     """Read the samples of a bundle, one for each of its examples, in order.
 
-    Raises: BundleError where the archive is broken or has another number of samples.
+    Raises: BundleError where the archive is broken, too large, or has another number of samples.
     """
     try:
         with np.load(folder.file(SAMPLES_FILE), allow_pickle=False) as archive:
+            size = sum(each.file_size for each in archive.zip.infolist())
+            if size > _LARGEST:
+                raise BundleError(f"{SAMPLES_FILE} unpacks to {size} bytes, more than the {_LARGEST} that it may have")
             arrays = {name: archive[name] for name in archive.files}
         samples = [_sample(arrays, number) for number in range(int(arrays["count"]))]
+    except (BundleError, MemoryError):
+        raise
     except Exception as error:  # whatever the archive's layers raise: zip, zlib, NumPy's header
         raise BundleError(f"{SAMPLES_FILE} is broken") from error
     if len(samples) != len(folder.bundle.description.examples):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bundle.errors import BundleError
+from bundle.tokenizer_chains import check_chains
 from bundle.values import Array
 
 # Regular expressions of published tokenizer.json files, letter by letter. All of them take linear time.
@@ -43,8 +44,8 @@ _LONGEST = 64
 def load_tokenizer(text: str) -> Any:
     """Load a tokenizer.json without truncation and padding.
 
-    Raises: BundleError where it is broken, or holds a regular expression that is not of a well-known tokenizer, or a
-    character map that would lead the library out of its bounds.
+    Raises: BundleError where it is broken, or holds a regular expression that is not of a well-known tokenizer, a
+    character map that would lead the library out of its bounds, or steps that make a short text long.
     """
     from tokenizers import Tokenizer
 
@@ -55,6 +56,7 @@ def load_tokenizer(text: str) -> Any:
                 raise BundleError("the tokenizer holds a regular expression that is not of a well-known tokenizer")
         for charsmap in _values(content, "precompiled_charsmap"):
             check_charsmap(charsmap)
+        check_chains(content)
         content["truncation"] = content["padding"] = None
         return Tokenizer.from_str(json.dumps(content))
     except BundleError:

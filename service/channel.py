@@ -5,6 +5,7 @@ import pickle
 import socket
 from dataclasses import dataclass
 
+from service.checking.verdict import Request, Verdict
 from service.exposition import Snapshot
 from service.settings import Settings
 
@@ -50,11 +51,27 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Check:
+    """From a worker: check a bundle. number: of the question."""
+
+    number: int
+    request: Request
+
+
+@dataclass(frozen=True)
+class Checked:
+    """To a worker: what the check found; None where there was none."""
+
+    number: int
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
 class Stop:
     """To a worker: drain, finish what was admitted, and end."""
 
 
-Message = Begin | Loaded | Failed | Open | Count | Counted | Stop
+Message = Begin | Loaded | Failed | Open | Count | Counted | Check | Checked | Stop
 
 
 class Channel:

@@ -37,3 +37,7 @@ class ProviderError(LimelightError):
 
 class InferenceError(LimelightError):
     """The runtime failed on this input; details are in the log, not in the message."""
+
+
+class OverrunError(InferenceError):
+    """The model took longer than a run may take, and was ended."""

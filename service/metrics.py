@@ -55,6 +55,7 @@ class Metrics:
         self._in_flight = own.gauge("limelight_inflight_requests", "Calls in the engine.", ("model",))
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
+        self._overruns = own.counter("limelight_runs_ended_total", "Runs ended for taking too long.", ("model",))
         self._ready = own.gauge(
             "limelight_model_ready",
             "1 for a version that answers, 0 for one that was refused.",
@@ -98,6 +99,10 @@ class Metrics:
     def attention_bytes(self, model: str, count: int) -> None:
         """So many bytes of weights were sent."""
         self._bytes.child(model).add(count)
+
+    def overran(self, model: str) -> None:
+        """A run was ended."""
+        self._overruns.child(model).add()
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
         """A version of a model was loaded or refused."""

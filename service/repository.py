@@ -12,11 +12,12 @@ from pathlib import Path
 
 from bundle.errors import BundleError, LimelightError
 from bundle.names import is_model_name, is_version
-from bundle.reader import read_bundle
+from service.checking.checker import Checks
+from service.checking.verdict import Refused
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver, Observer
 from service.engine.providers import Provider
-from service.engine.selftest import check_samples
+from service.engine.selftest import warm_up
 from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from service.settings import Settings
 
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 # What callers wrote is repeated to them up to here, and what there is listed.
 _LONGEST_NAME = 64
 _MOST_LISTED = 20
+_LOADERS = 32
+_LOOK_SECONDS = 0.05
 
 
 class State(Enum):
@@ -64,15 +67,20 @@ class Repository:
     What calls look up is kept, not searched: nothing that a call does takes longer for there being more models.
     """
 
-    def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
+    def __init__(
+        self, settings: Settings, provider: Provider, checks: Checks, *, observer: Observer | None = None
+    ) -> None:
         self._settings = settings
         self._provider = provider
+        self._checks = checks
         self._observer = observer or NullObserver()
         self._versions: dict[str, dict[int, VersionStatus]] = {}
         self._default: dict[str, VersionStatus] = {}  # what version 0 is
         self._users: dict[Model, _Users] = {}
         self.changes = 0  # of anything that `statuses` tells
         self._forgetting: list[Callable[[Model], Awaitable[None]]] = []
+        self._freeing: set[asyncio.Task[None]] = set()
+        self._heeding: list[Callable[[], None]] = []
 
     @property
     def is_ready(self) -> bool:
@@ -80,7 +88,7 @@ class Repository:
         return any(status.state is State.READY for status in self._default.values())
 
     async def load(self) -> None:
-        """Scan the folder, then read, load and check every version, several at a time.
+        """Scan the folder, then check and load every version, several at a time.
 
         What is refused is logged and keeps its reason; it does not stop the others. The event loop goes on meanwhile
         (ONNX Runtime makes a session without the interpreter's lock but for moments: 27 ms of work stopped another
@@ -89,8 +97,32 @@ class Repository:
         folders = await asyncio.to_thread(scan, Path(self._settings.repository))
         for name, version in folders:
             self._keep(VersionStatus(name, version, State.LOADING))
-        with ThreadPoolExecutor(max(2, self._settings.core_count), "load") as pool:
+        # Most threads only wait for a check: so many that bundles which are held up there hold up no others.
+        pool = ThreadPoolExecutor(_LOADERS, "load")
+        try:
             await asyncio.gather(*(self._load_in(pool, *key, folder) for key, folder in folders.items()))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def load_until_useful(self) -> "asyncio.Task[None]":
+        """Begin to load everything; returns once all is loaded or refused, or once some model can answer and the others
+        have taken `load_wait_seconds`. Gives the task, which goes on.
+
+        Raises: LimelightError where the folder cannot be read.
+        """
+        loading = asyncio.create_task(self.load())
+        end = time.monotonic() + self._settings.load_wait_seconds
+        try:
+            while not loading.done():
+                left = end - time.monotonic()
+                if left <= 0 and self.is_ready:
+                    return loading
+                await asyncio.wait([loading], timeout=max(left, _LOOK_SECONDS))
+            await loading
+        except BaseException:
+            loading.cancel()
+            raise
+        return loading
 
     async def load_version(self, name: str, version: int) -> VersionStatus:
         """Read, load and check one version, which was not there when the folder was scanned, or was unloaded since.
@@ -121,9 +153,28 @@ class Repository:
             self._observer.gone(name, status.version, last=name not in self._versions)
         logger.info("%s version %d is unloaded", name, status.version)
 
+    def take_out(self, model: Model) -> None:
+        """Let no call find a model any more whose runs do not end; it is told like one that was refused."""
+        status = self._versions.get(model.name, {}).get(model.version)
+        if status is None or status.model is not model:
+            return
+        seconds, most = self._settings.max_run_seconds, self._settings.max_overruns
+        reason = f"it was taken out: {most} runs in a row took longer than the {seconds:g} s that one may"
+        logger.error("%s version %d: %s", model.name, model.version, reason)
+        self._keep(VersionStatus(model.name, model.version, State.FAILED, reason))
+        self._observer.gone(model.name, model.version, last=False)
+        self._observer.model(model.name, model.version, ready=False, digest="", provider=self._provider.name)
+        freeing = asyncio.create_task(self._free(model))
+        self._freeing.add(freeing)
+        freeing.add_done_callback(self._freeing.discard)
+
     def on_unload(self, forget: Callable[[Model], Awaitable[None]]) -> None:
         """Have something told of each model that nobody uses any more, so that it lets go of it."""
         self._forgetting.append(forget)
+
+    def on_change(self, heed: Callable[[], None]) -> None:
+        """Have something called after each change of what can answer."""
+        self._heeding.append(heed)
 
     @contextmanager
     def use(self, name: str, version: int = 0) -> Iterator[Model]:
@@ -187,12 +238,14 @@ class Repository:
         versions = self._versions[name]
         if not versions:
             del self._versions[name], self._default[name]
-            return
-        default = max((each.version for each in versions.values() if each.model is not None), default=0)
-        for version, status in versions.items():
-            if status.is_default is not (version == default):
-                versions[version] = replace(status, is_default=version == default)
-        self._default[name] = versions[default or max(versions)]
+        else:
+            default = max((each.version for each in versions.values() if each.model is not None), default=0)
+            for version, status in versions.items():
+                if status.is_default is not (version == default):
+                    versions[version] = replace(status, is_default=version == default)
+            self._default[name] = versions[default or max(versions)]
+        for heed in self._heeding:
+            heed()
 
     async def _free(self, model: Model) -> None:
         users = self._users.get(model)
@@ -216,13 +269,20 @@ class Repository:
         """In a thread: load and check one version; gives why not where it is refused."""
         started = time.monotonic()
         try:
-            folder = read_bundle(path)
-            model = open_model(folder, self._provider, self._settings, self._observer)
-            check_samples(model, folder)
+            verdict = self._checks.check(path, self._provider, self._settings)
+            if isinstance(verdict, Refused):
+                logger.error("%s version %d is refused: %s (%s)", name, version, verdict.reason, path)
+                if verdict.detail:
+                    logger.error("%s version %d: its check said: %s", name, version, verdict.detail)
+                return verdict.reason
+            folder = verdict.folder(path)
+            model = open_model(folder, self._provider, self._settings, self._observer, saved=verdict.saved_weights)
+            folder.check_unchanged()
+            warm_up(model)
         except LimelightError as error:
             logger.error("%s version %d is refused: %s (%s)", name, version, error.message, path)
             return error.message
-        except Exception as error:
+        except BaseException as error:  # a library's panic is no Exception, and ends no more than this
             logger.error("%s version %d is refused (%s)", name, version, path, exc_info=error)
             return "it could not be loaded; the server's log says why"
         logger.info("%s version %d is ready after %.2f s", name, version, time.monotonic() - started)
@@ -232,19 +292,26 @@ class Repository:
 def scan(repository: Path) -> dict[tuple[str, int], Path]:
     """Find REPOSITORY/<model>/<version>/ by the strict pattern of names; other entries are no models.
 
-    Raises: BundleError where the folder itself cannot be read.
+    A model whose folder cannot be read stands there as its version 0, which is refused when it is loaded.
+    Raises: BundleError where the repository itself cannot be read.
     """
     folders: dict[tuple[str, int], Path] = {}
     try:
-        for model in sorted(repository.iterdir()):
+        models = sorted(repository.iterdir())
+    except OSError as error:
+        raise BundleError(f"the repository cannot be read: {error.strerror}") from error
+    for model in models:
+        try:
             if not model.is_dir() or model.is_symlink() or not is_model_name(model.name):
                 logger.debug("%s is no model", model)
                 continue
             for version in model.iterdir():
                 if version.is_dir() and is_version(version.name):
                     folders[model.name, int(version.name)] = version
-    except OSError as error:
-        raise BundleError(f"the repository cannot be read: {error.strerror}") from error
+        except OSError as error:
+            logger.error("%s cannot be read: %s", model, error.strerror)
+            if is_model_name(model.name):
+                folders[model.name, 0] = model
     return folders
 
 

@@ -15,6 +15,8 @@ import grpc
 
 from bundle.errors import LimelightError
 from service.descriptors import room_for
+from service.checking.cache import checks_for
+from service.checking.checker import Checks
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -81,7 +83,11 @@ class Server:
         return metrics_url_of(self.settings.metrics_host, self.metrics_port)
 
     def open(self) -> None:
-        """Report ready, if any model is."""
+        """Report ready, if and as long as any model is."""
+        self._heed()
+        self.repository.on_change(self._heed)
+
+    def _heed(self) -> None:
         self._health.set(self.repository.is_ready)
 
     async def drain(self) -> None:
@@ -92,11 +98,16 @@ class Server:
 
 @asynccontextmanager
 async def running_server(
-    settings: Settings, *, metrics: Metrics | None = None, member: Member | None = None
+    settings: Settings,
+    *,
+    metrics: Metrics | None = None,
+    member: Member | None = None,
+    checks: Checks | None = None,
 ) -> AsyncIterator[Server]:
     """Run a server for the length of a block. Inside, its models are loaded; leaving finishes what is in flight.
 
     Alone, it is then ready if any model is; a member of several says so once it is told to (`open`).
+    checks: what checks bundles; None for processes of its own.
     Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
@@ -108,7 +119,10 @@ async def running_server(
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
             stack.callback(exposed.stop)
             metrics_port = exposed.port
-        repository = Repository(settings, provider, observer=metrics)
+        if checks is None:
+            checks = checks_for(settings)
+            stack.callback(checks.close)
+        repository = Repository(settings, provider, checks, observer=metrics)
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
         trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted))
@@ -124,16 +138,18 @@ async def running_server(
         answering = Answering(settings, repository, engine, metrics, answers)
         stack.callback(answering.close)
         repository.on_unload(engine.forget)
+        engine.on_stuck(repository.take_out)
         repository.on_unload(answering.forget)
         service = attention_service(answering, Listing(settings, repository), metrics, reading)
         aside = Reception(PLACES, settings.arrival_seconds, metrics)
         services = (service, health_service(health, aside), reflection_service((SERVICE, HEALTH_SERVICE), aside))
         late = member is not None and member.late
         if late:
-            await repository.load()
+            loading = await repository.load_until_useful()
         port = await _listening(settings, services, health, stack, shared=member is not None)
         if not late:
-            await repository.load()
+            loading = await repository.load_until_useful()
+        stack.callback(loading.cancel)
         server = Server(settings, port, metrics_port, repository, health)
         if member is None:
             server.open()

@@ -124,6 +124,44 @@ class Settings:
     preprocess_threads: int = _setting(
         0, "Threads that prepare inputs; 0 for one for two cores.", minimum=0, maximum=1024
     )
+    max_run_seconds: float = _setting(
+        60.0,
+        "Time that one batch, or one step of a generation, may run before it is ended.",
+        minimum=0.05,
+        maximum=86400.0,
+    )
+    max_overruns: int = _setting(
+        3,
+        "Runs of a model that may be ended one after the other before it is taken out; 0 for any number.",
+        minimum=0,
+        maximum=10**6,
+    )
+    check_seconds: float = _setting(
+        300.0, "Time that the check of one bundle may take before it is loaded.", minimum=0.1, maximum=86400.0
+    )
+    check_cpu_seconds: int = _setting(
+        120, "Time of a core that the check of one bundle may take, all its threads together.", minimum=1, maximum=10**6
+    )
+    max_check_bytes: int = _setting(
+        0,
+        "Memory that the check of one bundle may take, and bytes that its files may have; 0 for half of the memory.",
+        minimum=0,
+        maximum=2**60,
+    )
+    cache_dir: str = _setting(
+        "",
+        "Folder of this user alone for what checks found, and for packed weights; empty for limelight in the "
+        "user's cache, none for no such folder.",
+    )
+    max_cache_bytes: int = _setting(
+        16 * 1024 * _MEBIBYTE, "Bytes that the folder of the cache may have.", minimum=0, maximum=2**60
+    )
+    load_wait_seconds: float = _setting(
+        10.0,
+        "Time that a start waits for models still being checked or loaded, once another can answer.",
+        minimum=0.0,
+        maximum=86400.0,
+    )
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
 
     @property
@@ -148,6 +186,11 @@ class Settings:
     def arriving_bytes(self) -> int:
         """How many bytes of requests may be arriving: those set, or an eighth of the memory."""
         return self.max_arriving_bytes or available_memory() // 8
+
+    @property
+    def check_bytes(self) -> int:
+        """How many bytes the check of a bundle may take: those set, or half of what this process may have."""
+        return self.max_check_bytes or available_memory() // 2
 
     def to_toml(self) -> str:
         """Write the settings as a TOML file that `load_settings` reads back."""

@@ -6,7 +6,8 @@ import signal
 import socket
 
 from bundle.errors import LimelightError
-from service.channel import Begin, Channel, Count, Counted, Failed, Loaded, Open, Stop
+from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
+from service.checking.shared import Remote
 from service.logs import configure_logs
 from service.metrics import Metrics
 from service.server import Member, Server, running_server, settle_interpreter
@@ -29,9 +30,11 @@ async def _work(end: socket.socket) -> None:
     loaded: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, _stop, stop, loaded)
-    listening = asyncio.create_task(_listen(channel, metrics, stop, loaded))
+    checks = Remote(lambda question, request: channel.send(Check(question, request)))
+    listening = asyncio.create_task(_listen(channel, metrics, checks, stop, loaded))
+    member = Member(late=begin.late)
     try:
-        async with running_server(begin.settings, metrics=metrics, member=Member(late=begin.late)) as server:
+        async with running_server(begin.settings, metrics=metrics, member=member, checks=checks) as server:
             settle_interpreter()
             loaded.set_result(server)
             channel.send(Loaded())
@@ -41,16 +44,21 @@ async def _work(end: socket.socket) -> None:
         channel.send(Failed(error.message))
         await channel.sent()
     finally:
+        checks.close()
         listening.cancel()
 
 
-async def _listen(channel: Channel, metrics: Metrics, stop: asyncio.Event, loaded: "asyncio.Future[Server]") -> None:
+async def _listen(
+    channel: Channel, metrics: Metrics, checks: Remote, stop: asyncio.Event, loaded: "asyncio.Future[Server]"
+) -> None:
     """Do what is told; a channel that ends tells to stop."""
     while (message := await channel.receive()) is not None and not isinstance(message, Stop):
         if isinstance(message, Open):
             (await loaded).open()
         elif isinstance(message, Count):
             channel.send(Counted(await asyncio.to_thread(metrics.snapshot)))
+        elif isinstance(message, Checked):
+            checks.receive(message.number, message.verdict)
     _stop(stop, loaded)
 
 

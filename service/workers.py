@@ -13,12 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bundle.errors import LimelightError
-from service.channel import Begin, Channel, Count, Counted, Failed, Loaded, Open, Stop
+from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
+from service.checking.cache import checks_for
+from service.checking.shared import Once
+from service.checking.verdict import Verdict
 from service.exposition import Snapshot
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -29,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before a worker that keeps ending is started again
 _STEADY = 60.0  # a worker that lived so long ended by accident
+_CHECKS = 32  # threads that wait for checks of bundles
 _MARGIN = 10.0  # what a worker gets beyond drain and grace
 _COUNTING = 1.0  # what a worker gets to tell what it counted; after that, what it told last is taken
 
@@ -100,6 +105,8 @@ class Workers:
         self._stopping = asyncio.Event()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._keeping: list[asyncio.Task[None]] = []
+        self._checks = Once(checks_for(settings))
+        self._checking = ThreadPoolExecutor(_CHECKS, "check")
 
     async def start(self, signalled: asyncio.Event) -> bool:
         """Start all workers and wait until all have loaded their models, then open them; False where a signal is first.
@@ -118,6 +125,8 @@ class Workers:
     async def stop(self) -> None:
         """Have every worker stop in order, at the same time, and wait until they have; kill what does not."""
         self._stopping.set()
+        self._checking.shutdown(wait=False, cancel_futures=True)
+        self._checks.close()
         for worker in self._running.values():
             worker.channel.send(Stop())
         patience = self._settings.drain_seconds + self._settings.grace_seconds + _MARGIN
@@ -187,6 +196,8 @@ class Workers:
                 worker.counted.set()
             elif isinstance(message, Failed):
                 worker.failure = message.message
+            elif isinstance(message, Check) and not self._stopping.is_set():
+                self._checking.submit(self._check, worker, message)
         worker.channel.close()
         status = await worker.process.wait()
         del self._running[number]
@@ -196,12 +207,22 @@ class Workers:
             self._ended = [self._metrics.added_up([*self._ended, worker.snapshot])]
         return worker.failure or f"worker {number} (process {worker.process.pid}) {_ended(status)}"
 
+    def _check(self, worker: _Worker, message: Check) -> None:
+        """In a thread: check a bundle for a worker."""
+        request = message.request
+        try:
+            found: Verdict | None = self._checks.check(request.folder, request.provider, request.settings)
+        except LimelightError:
+            found = None
+        self._loop.call_soon_threadsafe(worker.channel.send, Checked(message.number, found))
+
     def _open(self) -> None:
         """Once every worker has its models: let them all say that they are ready; later, whoever has them."""
         loaded = [each for each in self._running.values() if each.loaded]
         self._metrics.workers(len(loaded))
         if self._opened or len(loaded) == self._count_of_workers:
             self._opened = True
+            self._checks.forget()
             for worker in loaded:
                 worker.channel.send(Open())
             if not self._started.done():

@@ -1,6 +1,7 @@
 """Shared fixtures: where the data sets are, and which tests need them."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def data() -> Path:
     folder = data_folder()
     assert folder is not None, "mark the test with `data`"
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache of the tests' own: nothing that they find is of earlier runs, and nothing is left behind."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    del os.environ["XDG_CACHE_HOME"]
+    if before is not None:
+        os.environ["XDG_CACHE_HOME"] = before
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -30,7 +30,7 @@ class Engine:
     def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
         self._settings = settings
         self._observer = observer or NullObserver()
-        self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer)
+        self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer, most_overruns=settings.max_overruns)
         self._tickets = itertools.count()
         self.admitted = 0
         self._calls: set[AdmittedCall] = set()
@@ -38,6 +38,10 @@ class Engine:
     async def start(self) -> None:
         """Start the lanes."""
         self._lanes.start(asyncio.get_running_loop())
+
+    def on_stuck(self, take_out: Callable[[Model], None]) -> None:
+        """Have something told of each model whose runs take too long, one after the other: it is run no more."""
+        self._lanes.on_stuck = take_out
 
     async def stop(self, grace: float | None = None) -> None:
         """Admit no more, finish what was admitted (for at most `grace` seconds, then cut it short), stop the lanes.

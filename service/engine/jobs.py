@@ -99,7 +99,7 @@ class Job:
 RowEvent = tuple[Job, Event]
 
 
-def failure(error: Exception) -> LimelightError:
+def failure(error: BaseException) -> LimelightError:
     """Give what the caller is told of a row that failed: never what the runtime or NumPy said."""
     if isinstance(error, InferenceError):
         return error

@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 from bundle.errors import LimelightError
 from service.engine.jobs import AdmittedCall, Event, Job, News, RowEvent, Told, failure
@@ -19,7 +20,7 @@ from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Work
 from service.engine.shapes import places
 from service.engine.types import Answer
-from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
+from service.errors import DeadlineError, InferenceError, ModelUnavailableError, OverrunError, QueueFullError
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +30,13 @@ _MARGIN = 1.25
 
 
 class Lanes:
-    """The lanes and their queue. All methods but the lanes' own are for the event loop that `start` got."""
+    """The lanes and their queue. All methods but the lanes' own are for the event loop that `start` got.
 
-    def __init__(self, lanes: int, queue_rows: int, observer: Observer) -> None:
+    most_overruns: a model of which so many runs in a row took too long is run no more; 0 for as often as it likes.
+    on_stuck: told of that, once, on the loop.
+    """
+
+    def __init__(self, lanes: int, queue_rows: int, observer: Observer, *, most_overruns: int = 0) -> None:
         self._observer = observer
         self._queue_rows = queue_rows
         self._queue = RowQueue(lanes)
@@ -39,6 +44,9 @@ class Lanes:
         self._admitting = False
         self._ending = False
         self._unfinished = 0
+        self._most_overruns = most_overruns
+        self._stuck: WeakSet[Model] = WeakSet()
+        self.on_stuck: Callable[[Model], None] = lambda model: None
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: deque[tuple[Job, News]] = deque()
@@ -211,6 +219,11 @@ class Lanes:
     ) -> None:
         with self._changed:
             self._queue.finished(work, joining, rows, stepping, ended)
+        model = work.model
+        if 0 < self._most_overruns <= model.overruns and model not in self._stuck and self._loop is not None:
+            self._stuck.add(model)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+                self._loop.call_soon_threadsafe(lambda: self.on_stuck(model))
 
     def _next(self) -> Work | None:
         """Wait for work; None when the lanes end."""
@@ -245,16 +258,20 @@ class Lanes:
 
     def _run(self, model: Model, jobs: Sequence[Job], *, wide: bool) -> None:
         """Run a batch. Where it fails, each half of it runs again: one bad row fails no other, and what was too much
-        memory together may not be too much apart.
+        memory together may not be too much apart. Where it took too long, all of it has failed: each half might take as
+        long again.
         """
         left = {job.ticket: job for job in jobs}
+        if model in self._stuck:
+            self._tell([(job, InferenceError("the model is taken out: its runs took too long")) for job in jobs])
+            return
         try:
             for happened in model.runner.run(jobs, wide):
                 for job, _ in happened:
                     del left[job.ticket]
                 self._tell(happened)
-        except Exception as error:
-            if len(jobs) == 1:
+        except BaseException as error:  # whatever a library throws: panics are no Exception
+            if len(jobs) == 1 or isinstance(error, OverrunError):
                 self._tell([(job, failure(error)) for job in left.values()])
                 return
             rows, middle = list(left.values()), len(left) // 2
@@ -270,7 +287,7 @@ def _news(job: Job, event: Event) -> News:
         return job.told(event)
     except LimelightError as error:
         return error
-    except Exception as error:
+    except BaseException as error:
         logger.error("an answer could not be built", exc_info=error)
         return InferenceError("the answer to this input could not be built")
 

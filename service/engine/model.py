@@ -4,6 +4,8 @@ import math
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from bundle.maps import MapPart
@@ -22,6 +24,7 @@ from service.engine.providers import Provider
 from service.engine.sessions import Session, open_session
 from service.engine.shapes import Shape, shape_of
 from service.engine.types import GenerationSettings, MapKey, Query
+from service.engine.watch import RunLimit
 from service.settings import Settings
 
 _SEED_BITS = 64
@@ -92,6 +95,7 @@ class Model:
     shape: from a row's sizes to its shape, for the plan.
     wide: whether it can also run on every core.
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
+    limits: of the runs of each graph.
     """
 
     name: str
@@ -109,11 +113,17 @@ class Model:
     runner: Runner
     wide: bool = False
     pool: Callable[[], Pool] | None = None
+    limits: tuple[RunLimit, ...] = ()
 
     @property
     def generates(self) -> bool:
         """True where it puts out tokens one by one."""
         return self.pool is not None
+
+    @property
+    def overruns(self) -> int:
+        """How many runs of one graph in a row were ended since they took too long."""
+        return max((each.exceeded for each in self.limits), default=0)
 
     def put_in(self, row: Row) -> dict[str, Labels]:
         """Give the label sets of what goes into a generating model, as they are before anything is put out."""
@@ -145,13 +155,22 @@ class Model:
         return given if samples or self.noisy else None
 
 
-def open_model(folder: BundleFolder, provider: Provider, settings: Settings, observer: Observer) -> Model:
+def open_model(
+    folder: BundleFolder, provider: Provider, settings: Settings, observer: Observer, *, saved: Path | None = None
+) -> Model:
     """Load the graphs and the preprocessing of a bundle that was read and checked.
+
+    saved: a folder of the graphs as the runtime has packed them; where it is empty, they are put there.
 
     Raises: BundleError where it does not fit together; ProviderError where the provider is not given.
     """
     bundle, policy = folder.bundle, policy_for(folder.bundle, provider, settings)
-    sessions = {graph.name: open_session(folder, graph, provider) for graph in bundle.graphs}
+    overran = partial(observer.overran, bundle.description.name)
+    limits = {graph.name: RunLimit(settings.max_run_seconds, overran) for graph in bundle.graphs}
+    sessions = {
+        graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
+        for number, graph in enumerate(bundle.graphs)
+    }
     description, runner = bundle.description, _runner(folder, sessions, observer, policy)
     return Model(
         name=description.name,
@@ -169,6 +188,7 @@ def open_model(folder: BundleFolder, provider: Provider, settings: Settings, obs
         runner=runner,
         wide=any(each.is_wide for each in sessions.values()),
         pool=runner.pool if isinstance(runner, Generating) else None,
+        limits=tuple(limits.values()),
     )
 
 

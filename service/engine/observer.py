@@ -52,6 +52,9 @@ class Observer(Protocol):
     def rejected(self, reason: Rejection, rows: int) -> None:
         """So many rows will not be answered."""
 
+    def overran(self, model: str) -> None:
+        """A run took longer than it may, and was ended."""
+
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
         """A version of a model was loaded, or refused (then without a digest)."""
 
@@ -87,6 +90,9 @@ class NullObserver:
         """Ignore it."""
 
     def rejected(self, reason: Rejection, rows: int) -> None:
+        """Ignore it."""
+
+    def overran(self, model: str) -> None:
         """Ignore it."""
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:

@@ -8,6 +8,7 @@ from service.engine.decoder import Decoder
 from service.engine.jobs import Job, RowEvent, failure
 from service.engine.observer import Observer
 from service.engine.together import Together, is_over, late
+from service.errors import OverrunError
 
 # Seconds for which rows wait for the streams of others.
 PATIENCE = 0.02
@@ -21,7 +22,8 @@ class Pool:
     """The rows of one model and one group that generate at the same time. For one lane at a time.
 
     Where the runtime fails on rows together, none of them is to blame yet: each goes on alone, from its start. A row
-    that fails alone, or has told tokens already, gets the error.
+    that fails alone, or has told tokens already, gets the error; so do all where a run took too long, for each might
+    take as long again. What a library throws is a failure like any other: panics are no `Exception`.
     """
 
     def __init__(self, decoder: Decoder, model: str, observer: Observer, *, most: int) -> None:
@@ -64,9 +66,9 @@ class Pool:
         happened += [(job, late()) for job in jobs if job not in waiting]
         try:
             return happened + self._together.join(waiting, wide)
-        except Exception as error:
-            if len(waiting) == 1:
-                return [*happened, (waiting[0], failure(error))]
+        except BaseException as error:
+            if len(waiting) == 1 or isinstance(error, OverrunError):
+                return [*happened, *((job, failure(error)) for job in waiting)]
             return happened + self._begin_alone(waiting, wide)
 
     def step(self, wide: bool = False) -> list[RowEvent]:
@@ -81,8 +83,9 @@ class Pool:
             before = list(each.rows)
             try:
                 happened += each.step(wide)
-            except Exception as error:
-                untold = [row.job for row in before if not row.told] if len(before) > 1 else []
+            except BaseException as error:
+                again_alone = len(before) > 1 and not isinstance(error, OverrunError)
+                untold = [row.job for row in before if not row.told] if again_alone else []
                 happened += [(row.job, failure(error)) for row in before if row.job not in untold]
                 again += untold
                 each.clear()
@@ -96,7 +99,7 @@ class Pool:
             apart = self._make()
             try:
                 happened += apart.join([job], wide)
-            except Exception as error:
+            except BaseException as error:
                 happened.append((job, failure(error)))
             else:
                 self._alone += [apart] if apart.rows else []

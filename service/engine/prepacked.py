@@ -22,32 +22,43 @@ SMALLEST = 4 * 2**20
 
 
 @contextlib.contextmanager
-def prepacked(ort: Any, graph: Path, options: Any) -> Iterator[Path | None]:
+def prepacked(ort: Any, graph: Path, options: Any, kept: Path | None = None) -> Iterator[Path | None]:
     """Save a graph as the runtime has optimised and packed it; gives its file, or None where that cannot be done.
 
     options: of a session that opens the original graph; what is saved is opened with optimisations off. The file is of
-    use to this machine and runtime alone. It may go, and goes, once the sessions are open: they keep what they mapped.
+    use to this machine and runtime alone.
+    kept: the folder that it is in, or is put into where there is none. Without one the file goes once the sessions are
+    open: they keep what they mapped.
     """
-    try:
-        scratch = tempfile.TemporaryDirectory(prefix="limelight-weights-")
-    except OSError as error:
-        logger.warning("weights are held once a session, since no temporary folder can be made: %s", error.strerror)
-        yield None
+    if kept is not None and (kept / _GRAPH).is_file():
+        yield kept / _GRAPH
         return
-    with scratch as folder:
-        saved = Path(folder) / _GRAPH
-        options.optimized_model_filepath = str(saved)
-        for entry, value in (
-            ("session.optimized_model_external_initializers_file_name", _WEIGHTS),
-            ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
-            ("session.save_external_prepacked_constant_initializers", "1"),
-        ):
-            options.add_session_config_entry(entry, value)
+    with contextlib.ExitStack() as stack:
         try:
-            ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            logger.warning("weights are held once a session, since they cannot be saved: %s", error)
+            if kept is None:
+                kept = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="limelight-weights-")))
+            else:
+                kept.mkdir()
+        except OSError as error:
+            logger.warning("weights are held once a session, since no folder can be made for them: %s", error.strerror)
             yield None
             return
-        give_back()  # the library would keep a whole copy of the weights
-        yield saved
+        yield _save(ort, graph, options, kept)
+
+
+def _save(ort: Any, graph: Path, options: Any, folder: Path) -> Path | None:
+    saved = folder / _GRAPH
+    options.optimized_model_filepath = str(saved)
+    for entry, value in (
+        ("session.optimized_model_external_initializers_file_name", _WEIGHTS),
+        ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
+        ("session.save_external_prepacked_constant_initializers", "1"),
+    ):
+        options.add_session_config_entry(entry, value)
+    try:
+        ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        logger.warning("weights are held once a session, since they cannot be saved: %s", error)
+        return None
+    give_back()  # the library would keep a whole copy of the weights
+    return saved

@@ -15,7 +15,7 @@ from bundle.rows import Row
 from bundle.samples import Sample, read_samples
 from bundle.tolerance import Tolerances
 from bundle.values import Array
-from bundle.wire import instance_from_wire
+from bundle.wire import DTYPES, instance_from_wire
 from limelight.v1 import model_pb2
 from service.engine.jobs import Job, unheard
 from service.engine.model import Model, Runner
@@ -49,10 +49,24 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
         for way, batches, wide in ways:
             for batch in batches:
                 for job, answer in _answers(runner, batch, wide):
-                    if difference := compare(answer, samples[job.index], tolerances):
+                    difference = compare(answer, samples[job.index], tolerances)
+                    difference = difference or undescribed(answer, model.description, job.row)
+                    if difference:
                         raise BundleError(
                             f"sample {job.index}, {way}{how}, is not answered as in PyTorch: {difference}"
                         )
+
+
+def warm_up(model: Model) -> None:
+    """Answer the first example, alone and on every core: sessions start their threads before anybody waits for them.
+
+    Raises: InferenceError, or InputError, where it cannot be answered.
+    """
+    row = model.preprocessor.row(instance_from_wire(model.description.examples[0], "examples[0]"), field="examples[0]")
+    jobs = model.jobs(unheard(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
+    for wide in {False, model.wide}:
+        for _ in model.runner.uncounted().run(jobs, wide):
+            pass
 
 
 def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
@@ -64,6 +78,8 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
             return f"there is no output {name}"
         if difference := tolerances.difference(name, answer.outputs[name], expected, is_map=False):
             return difference
+    if unknown := answer.outputs.keys() - sample.outputs.keys():
+        return f"nothing to compare {min(unknown)} with"
     found = {map_key(*key): weights for key, weights in answer.maps.items()}
     if missing := found.keys() - sample.maps.keys():
         return f"nothing to compare {min(missing)} with"
@@ -76,6 +92,26 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
         if difference := tolerances.difference(name, actual.weights, _held(actual, weights.weights), is_map=True):
             return difference
     return ""
+
+
+def undescribed(answer: Answer, description: model_pb2.ModelDescription, row: Row) -> str:
+    """Say which output is not of the type and shape that the description states; empty where all are.
+
+    Where a description names a dimension that the row's inputs do not have, any size will do.
+    """
+    for each in description.outputs:
+        array = answer.outputs.get(each.name)
+        if array is None:
+            continue
+        sizes = [dimension.size or row.sizes.get(dimension.name, 0) for dimension in each.dimensions]
+        fits = len(sizes) == array.ndim and all(map(_fits, sizes, array.shape))
+        if not fits or array.dtype != DTYPES.get(each.data_type):
+            return f"{each.name} is {array.dtype} of shape {list(array.shape)}, which is not what is described"
+    return ""
+
+
+def _fits(size: int, found: int) -> bool:
+    return size in (0, found)
 
 
 def _held(actual: MapWeights, whole: Array) -> Array:

@@ -1,8 +1,9 @@
 """A graph of a bundle in ONNX Runtime: a session of one thread, shared by every lane, and one of all cores."""
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
-from service.errors import InferenceError, ProviderError
+from service.engine.watch import WATCH, RunLimit
+from service.errors import InferenceError, OverrunError, ProviderError
 
 logger = logging.getLogger(__name__)
 
@@ -21,11 +23,16 @@ logger = logging.getLogger(__name__)
 SMALLEST_WIDE = 2**20
 
 
+def unlimited() -> RunLimit:
+    """Let runs take any time."""
+    return RunLimit(math.inf)
+
+
 @dataclass(frozen=True)
 class Session:
     """A graph ready to run. `run` is thread-safe and lets other threads go on.
 
-    nodes: how many of its nodes run on which provider, as far as the runtime tells.
+    nodes: how many of its nodes run on which provider, as far as the runtime tells. limit: what a run may take.
     """
 
     name: str
@@ -34,6 +41,8 @@ class Session:
     nodes: Mapping[str, int]
     _session: Any
     _wide: Any
+    _run_options: Callable[[], Any]
+    limit: RunLimit = field(default_factory=unlimited)
 
     @property
     def is_wide(self) -> bool:
@@ -48,26 +57,44 @@ class Session:
         """Run the graph once and fetch these outputs, in this order.
 
         wide: on every core, instead of the calling thread alone.
-        Raises: InferenceError; what the runtime said is in the log only, since it can quote paths.
+        Raises: InferenceError; what the runtime said is in the log only, since it can quote paths. OverrunError where
+        it took longer than it may.
         """
+        options = self._run_options()
+        run = WATCH.begin(options, self.limit.seconds)
         try:
             session = self._wide if wide else self._session
-            return session.run(outputs, feeds)  # type: ignore[no-any-return]
+            found: list[Array] = session.run(outputs, feeds, options)
         except Exception as error:
+            if run.overdue:
+                self.limit.broken()
+                logger.error("the graph %s was ended: it ran for more than %g s", self.name, self.limit.seconds)
+                raise OverrunError(f"the model took longer than the {self.limit.seconds:g} s that it may") from error
             shapes = {name: list(array.shape) for name, array in feeds.items()}
             logger.error("the graph %s failed on inputs of shapes %s: %s", self.name, shapes, error)
             raise InferenceError("the model failed on this input") from error
+        finally:
+            WATCH.end(run)
+        self.limit.kept()
+        return found
 
 
-def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider) -> Session:
-    """Load a graph.
+def open_session(
+    folder: BundleFolder,
+    graph: bundle_pb2.OnnxGraph,
+    provider: Provider,
+    limit: RunLimit | None = None,
+    saved: Path | None = None,
+) -> Session:
+    """Load a graph. limit: what a run of it may take; None for any time. saved: a folder of the graph as the
+    runtime has packed it; where there is none of this name, it is made, if the graph is large enough.
 
     Raises: BundleError where the runtime refuses it or its inputs and outputs are not those that the bundle states;
     ProviderError where the runtime falls back from CUDA to the CPU.
     """
     ort = runtime()
     try:
-        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider)
+        session, wide = _open(ort, folder.file(graph.file), folder.graph_bytes[graph.name], provider, saved)
     except Exception as error:
         logger.error("%s cannot be loaded: %s", graph.file, error)
         raise BundleError(f"the runtime cannot load {graph.file}") from error
@@ -85,32 +112,41 @@ def open_session(folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Pr
     nodes = {each.ep_name: 0 for each in session.get_provider_graph_assignment_info()}
     for each in session.get_provider_graph_assignment_info():
         nodes[each.ep_name] += len(each.get_nodes())
-    return Session(graph.name, frozenset(graph.inputs), tuple(graph.outputs), nodes, session, wide)
+    return Session(
+        graph.name,
+        frozenset(graph.inputs),
+        tuple(graph.outputs),
+        nodes,
+        session,
+        wide,
+        ort.RunOptions,
+        limit or unlimited(),
+    )
 
 
-def _open(ort: Any, file: Path, size: int, provider: Provider) -> tuple[Any, Any]:
+def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:
     """Open a graph twice where that is worth it, for one core and for all of them, over one copy of large weights.
 
-    size: in bytes, with weights that lie in a file of their own.
+    Weights that lie in a file of their own are served from a copy too: the runtime maps them, and one who cuts off a
+    mapped file ends the process.
+    size: in bytes, with such weights. folder: for the copy; None for one that does not stay.
     """
-    if provider.is_cuda or provider.cores == 1 or size < SMALLEST_WIDE:
-        session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
-        return session, session
-    if size < SMALLEST:
-        return _open_both(ort, file, provider, optimise=True)
-    with prepacked(ort, file, _options(ort, 1)) as saved:
-        if saved is not None:
-            return _open_both(ort, saved, provider, optimise=False)
-    session = ort.InferenceSession(file, _options(ort, 1), providers=provider.requested())
-    return session, session
+    beside = size > file.stat().st_size
+    twice = not provider.is_cuda and provider.cores > 1 and size >= SMALLEST_WIDE
+    if not provider.is_cuda and (beside or (twice and size >= SMALLEST)):
+        with prepacked(ort, file, _options(ort, 1), folder) as saved:
+            if saved is not None:
+                return _open_both(ort, saved, provider, twice=twice, optimise=False)
+        twice = False
+    return _open_both(ort, file, provider, twice=twice)
 
 
-def _open_both(ort: Any, file: Path, provider: Provider, *, optimise: bool) -> tuple[Any, Any]:
-    narrow, wide = (
+def _open_both(ort: Any, file: Path, provider: Provider, *, twice: bool, optimise: bool = True) -> tuple[Any, Any]:
+    narrow, *wide = (
         ort.InferenceSession(file, _options(ort, threads, optimise=optimise), providers=provider.requested())
-        for threads in (1, provider.cores)
+        for threads in ((1, provider.cores) if twice else (1,))
     )
-    return narrow, wide
+    return narrow, *(wide or [narrow])
 
 
 def _options(ort: Any, threads: int, *, optimise: bool = True) -> Any:
@@ -131,5 +167,7 @@ def _options(ort: Any, threads: int, *, optimise: bool = True) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads > 1 else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    # What was checked is ONNX; the runtime would read other formats too.
+    options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     return options

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -16,7 +17,10 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from service.engine.cost import LearnedCost
-from service.errors import DeadlineError, ModelUnavailableError
+from service.errors import DeadlineError, InferenceError, ModelUnavailableError
+from service.logs import describe
+
+logger = logging.getLogger(__name__)
 
 _One = TypeVar("_One")
 _All = TypeVar("_All")
@@ -149,8 +153,8 @@ class Preparation:
         before = time.monotonic()
         try:
             prepared = instances.prepare(place)
-        except Exception as error:
-            self._fail(task, error)
+        except BaseException as error:
+            self._fail(task, _contained(error))
             return
         self._done(task, place, prepared, time.monotonic() - before)
 
@@ -165,8 +169,8 @@ class Preparation:
             self._end(task)
         try:
             combined = instances.combine([task.done[each] for each in range(instances.count)])
-        except Exception as error:
-            self._fail(task, error)
+        except BaseException as error:
+            self._fail(task, _contained(error))
             return
         self._tell(task, task.future.set_result, combined)
 
@@ -182,3 +186,11 @@ class Preparation:
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
             task.future.get_loop().call_soon_threadsafe(deliver)
+
+
+def _contained(error: BaseException) -> Exception:
+    """Give an error that ends no more than its call: a library's panic is no `Exception`."""
+    if isinstance(error, Exception):
+        return error
+    logger.error("a library failed on an input: %s", describe(error))  # its message may quote the input
+    return InferenceError("the model failed on this input")

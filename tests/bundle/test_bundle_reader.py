@@ -1,5 +1,6 @@
 """Bundles that must not be loaded, and what is said of each."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -251,3 +252,22 @@ def test_a_description_that_refers_to_what_is_not_there(
 ) -> None:
     small.change(folder, edit)
     refused(folder, reason)
+
+
+def test_a_file_that_changes_after_it_was_hashed_is_seen(folder: Path) -> None:
+    found = read_bundle(folder)
+    found.check_unchanged()
+    graph = found.path / "model.onnx"
+    moved = graph.with_suffix(".moved")
+    shutil.copy2(graph, moved)
+    moved.replace(graph)  # the same content and time, and yet another file
+    with pytest.raises(BundleError, match=r"model\.onnx changed while"):
+        found.check_unchanged()
+    found = read_bundle(found.path)
+    (found.path / "bundle.json").write_bytes((found.path / "bundle.json").read_bytes())
+    with pytest.raises(BundleError, match=r"bundle\.json changed while"):
+        found.check_unchanged()
+    found = read_bundle(found.path)
+    graph.unlink()
+    with pytest.raises(BundleError, match=r"model\.onnx changed while"):
+        found.check_unchanged()

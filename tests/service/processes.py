@@ -61,15 +61,18 @@ def started(running: subprocess.Popen[str]) -> str:
     return found[1]
 
 
-def children(parent: int) -> list[int]:
-    """The processes that a process started and that are there still, oldest first."""
+def children(parent: int, doing: str = "service.worker") -> list[int]:
+    """The workers (or other processes, by the module that they run) that a process started and that are there still,
+    oldest first.
+    """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             after = (folder / "stat").read_text().rpartition(")")[2].split()
+            command = (folder / "cmdline").read_text()
         except OSError:
             continue
-        if int(after[1]) == parent and after[0] != "Z":
+        if int(after[1]) == parent and after[0] != "Z" and doing in command:
             found.append(int(folder.name))
     return sorted(found)
 

@@ -14,8 +14,12 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
+from service.checking.checker import Checker
 from service.server import Server, running_server
 from service.settings import load_settings
+
+# One for all tests: a process that checks bundles takes a second to start.
+CHECKS = Checker(idle=60.0)
 
 
 @dataclass
@@ -60,7 +64,7 @@ def serving(repository: Path, **settings: Any) -> Iterator[Running]:
     failure: list[BaseException] = []
 
     async def run() -> None:
-        async with running_server(loaded) as server:
+        async with running_server(loaded, checks=CHECKS) as server:
             stop = asyncio.Event()
             started.append((server, asyncio.get_running_loop(), stop))
             ready.set()

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,14 @@ import pytest
 from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample, samples_file
+from service import repository as repository_module
 from service.engine.observer import NullObserver
 from service.engine.providers import choose_provider
 from service.errors import ModelNotFoundError, ModelRefusedError
-from service.repository import Repository, State
+from service.repository import Repository, State, scan
 from service.settings import Settings
 from tests.service import bundles
+from tests.service.serving import CHECKS
 
 
 class Seen(NullObserver):
@@ -33,7 +37,7 @@ class Seen(NullObserver):
 
 def load(path: Path, observer: NullObserver | None = None) -> Repository:
     """Load a repository on the CPU."""
-    repository = Repository(Settings(repository=str(path)), choose_provider("cpu", lanes=2), observer=observer)
+    repository = Repository(Settings(repository=str(path)), choose_provider("cpu", lanes=2), CHECKS, observer=observer)
     asyncio.run(repository.load())
     return repository
 
@@ -220,3 +224,25 @@ def test_a_version_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -
     assert repository.status("tiny", 1).state is State.FAILED
     # The copy says that it is version 1.
     assert "not where it is" in repository.status("tiny", 2).reason
+
+
+def test_a_folder_that_cannot_be_read_is_that_models_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made)
+        path.chmod(0o755)
+        bundles.tiny(path)
+        bundles.noisy(path)
+        (path / "noisy").chmod(0o000)
+        try:
+            if os.geteuid() == 0:  # who may read everything
+                os.seteuid(65534)
+            found = scan(path)
+        finally:
+            os.seteuid(os.getuid())
+            (path / "noisy").chmod(0o755)
+        assert set(found) == {("noisy", 0), ("tiny", 1)}
+        monkeypatch.setattr(repository_module, "scan", lambda _: found)
+        repository = load(path)
+        assert repository.resolve("tiny")
+        with pytest.raises(ModelRefusedError, match=r"noisy version 0 was refused: bundle\.json is missing"):
+            repository.resolve("noisy")

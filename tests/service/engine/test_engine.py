@@ -35,10 +35,15 @@ from tests.service.engine.test_forward import assert_answers
 EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
 
 
+class Panic(BaseException):
+    """What a library written in Rust throws: no `Exception`."""
+
+
 @dataclass
 class FakeRunner:
     """Holds a lane until it is told to go on; fails on rows that hold the token 9."""
 
+    failure: BaseException = field(default_factory=lambda: RuntimeError("/secret/path: kernel failed"))
     gate: threading.Event = field(default_factory=threading.Event)
     ran: list[list[int]] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
@@ -57,7 +62,7 @@ class FakeRunner:
         self.arrived.release()
         assert self.gate.wait(20)
         if 9 in self.ran[-1]:
-            raise RuntimeError("/secret/path: kernel failed")
+            raise self.failure
         yield [(job, EMPTY) for job in jobs]
 
 
@@ -246,10 +251,12 @@ async def test_a_cancelled_call_leaves_the_queue(
     assert runner.ran == [[3]]
 
 
+@pytest.mark.parametrize("failure", [RuntimeError("/secret/path: kernel failed"), Panic("secret")])
 @on_loop
 async def test_a_row_that_fails_fails_no_other_and_says_nothing_of_the_runtime(
-    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder], failure: BaseException
 ) -> None:
+    runner.failure = failure
     runner.gate.set()
     async with running(1) as engine:
         calls = [answered(engine, fake, Query((row_of(folders, token),))) for token in (3, 9, 4)]

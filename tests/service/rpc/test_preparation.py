@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from service.errors import DeadlineError, ModelUnavailableError
+from service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from service.rpc.preparation import Instances, Preparation
 
 
@@ -55,6 +55,28 @@ async def until(holds: object) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("it never came")
+
+
+class Panic(BaseException):
+    """What a library written in Rust throws: no `Exception`."""
+
+
+@pytest.mark.parametrize("where", ["prepare", "combine"])
+def test_a_librarys_panic_ends_its_call_and_no_thread(where: str) -> None:
+    def panics(of: object) -> str:
+        raise Panic("of what was sent")
+
+    fine = Instances(KIND, 1, 1, str, lambda prepared: prepared)
+    broken = Instances(KIND, 1, 1, panics if where == "prepare" else str, panics)
+
+    async def run() -> None:
+        async with running() as preparation:
+            for _ in range(2):
+                with pytest.raises(InferenceError, match="failed on this input"):
+                    await preparation.run(broken)
+                assert await preparation.run(fine) == ["0"]
+
+    asyncio.run(run())
 
 
 def test_a_small_call_does_not_wait_for_a_large_one_before_it() -> None:

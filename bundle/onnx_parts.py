@@ -1,0 +1,109 @@
+"""Everything that an ONNX model holds, wherever it hides: in branches, loops, functions and their defaults."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from bundle.errors import BundleError
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+
+# The runtime writes functions out before it runs them.
+_MOST_NODES = 1_000_000
+_DEEPEST = 100
+# Domains whose operators the runtime has itself; a function may not take the place of one.
+_RUNTIME_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch.aten")
+
+_Name = tuple[str, str, str]
+
+
+def nodes_of(model: "ModelProto") -> "Iterator[NodeProto]":
+    """Give every node."""
+    for graph in _graphs_of(model):
+        yield from graph.node
+    for function in model.functions:
+        yield from function.node
+
+
+def tensors_of(model: "ModelProto") -> "Iterator[TensorProto]":
+    """Give every tensor: initialisers, and those that stand in attributes."""
+    for graph in _graphs_of(model):
+        yield from _tensors(graph.initializer, graph.sparse_initializer)
+    defaults = [each for function in model.functions for each in function.attribute_proto]
+    for attribute in [*defaults, *(each for node in nodes_of(model) for each in node.attribute)]:
+        single = [attribute.t] if attribute.HasField("t") else []
+        sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else []
+        yield from _tensors([*single, *attribute.tensors], [*sparse, *attribute.sparse_tensors])
+
+
+def check_functions(model: "ModelProto", name: str) -> None:
+    """Check that functions have names of their own, and that the graph stays a graph once they are written out.
+
+    name: of the file, for messages.
+    Raises: BundleError.
+    """
+    functions: dict[_Name, FunctionProto] = {}
+    for function in model.functions:
+        if not function.domain or function.domain.startswith(_RUNTIME_DOMAINS):
+            raise BundleError(f"{name} has a function {function.name!r} that would take an operator's place")
+        if _name(function) in functions:
+            raise BundleError(f"{name} has two functions {function.name!r}")
+        functions[_name(function)] = function
+    sizes: dict[_Name, int] = {}
+    total = sum(_size(node, functions, sizes, name, 0) for node in _all_nodes(model.graph.node))
+    if total > _MOST_NODES:
+        raise BundleError(f"{name} has more than {_MOST_NODES} nodes once its functions are written out")
+
+
+def _name(function: "FunctionProto") -> _Name:
+    return function.domain, function.name, function.overload
+
+
+def _size(
+    node: "NodeProto", functions: "dict[_Name, FunctionProto]", sizes: dict[_Name, int], file: str, depth: int
+) -> int:
+    """Count the nodes that a node is written out to, its branches apart. sizes: of the functions known so far."""
+    key = (node.domain, node.op_type, node.overload)
+    function = functions.get(key)
+    if function is None:
+        return 1
+    if key not in sizes:
+        if depth > _DEEPEST:
+            raise BundleError(f"{file} has functions that call each other more than {_DEEPEST} deep")
+        inner = _all_nodes(function.node)
+        sizes[key] = 1 + sum(_size(each, functions, sizes, file, depth + 1) for each in inner)
+    return sizes[key]
+
+
+def _all_nodes(nodes: "Iterable[NodeProto]") -> "Iterator[NodeProto]":
+    """Give nodes, and those of their branches."""
+    for node in nodes:
+        yield node
+        for graph in _inside(node.attribute):
+            yield from graph.node
+
+
+def _graphs_of(model: "ModelProto") -> "Iterator[GraphProto]":
+    yield from _graphs(model.graph)
+    for function in model.functions:
+        yield from _inside(function.attribute_proto)
+        for node in function.node:
+            yield from _inside(node.attribute)
+
+
+def _graphs(graph: "GraphProto") -> "Iterator[GraphProto]":
+    yield graph
+    for node in graph.node:
+        yield from _inside(node.attribute)
+
+
+def _inside(attributes: "Iterable[AttributeProto]") -> "Iterator[GraphProto]":
+    for attribute in attributes:
+        for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+            yield from _graphs(graph)
+
+
+def _tensors(dense: "Iterable[TensorProto]", sparse: "Iterable[SparseTensorProto]") -> "Iterator[TensorProto]":
+    yield from dense
+    for each in sparse:
+        yield from (each.values, each.indices)

@@ -1,0 +1,254 @@
+"""What is kept of checks: used for exactly the same bundle, and for no other."""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from bundle.reader import BundleFolder
+from service.checking import cache as cache_module
+from service.checking.cache import Cached
+from service.checking.checker import Checks
+from service.checking.shared import Once
+from service.checking.verdict import Passed, Refused, Verdict
+from service.engine import sessions
+from service.engine.model import open_model
+from service.engine.observer import NullObserver
+from service.engine.providers import Provider
+from service.engine.selftest import check_samples, warm_up
+from service.settings import Settings
+from tests.hostile.forge import change_graph, edit
+from tests.service import bundles
+from tests.service.serving import CHECKS
+
+PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=2)
+SETTINGS = Settings()
+
+
+@dataclass
+class Counted:
+    """Checks, and counts how often."""
+
+    checks: Checks = CHECKS
+    asked: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
+        """Check it."""
+        with self.lock:
+            self.asked += 1
+        return self.checks.check(folder, provider, settings, saves)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> BundleFolder:
+    return bundles.tiny(tmp_path / "models")
+
+
+@pytest.fixture
+def counted() -> Counted:
+    return Counted()
+
+
+@pytest.fixture
+def cached(tmp_path: Path, counted: Counted) -> Cached:
+    return Cached(counted, tmp_path / "cache", 2**30)
+
+
+def passes(checks: Checks, folder: Path, settings: Settings = SETTINGS) -> Passed:
+    found = checks.check(folder, PROVIDER, settings)
+    assert isinstance(found, Passed), found
+    return found
+
+
+def test_a_bundle_that_passed_is_not_checked_again(cached: Cached, counted: Counted, folder: BundleFolder) -> None:
+    first, second = passes(cached, folder.path), passes(cached, folder.path)
+    assert counted.asked == 1
+    assert second == first == Passed.of(folder)
+    again = Cached(counted, cached._folder, 2**30)
+    opened = second.folder(folder.path)
+    opened.check_unchanged()
+    assert passes(again, folder.path) == first and counted.asked == 1
+    warm_up(open_model(opened, PROVIDER, SETTINGS, NullObserver()))
+
+
+def rewritten(folder: BundleFolder) -> None:
+    """The same content, in a file of its own."""
+    (folder.path / "model.onnx").write_bytes((folder.path / "model.onnx").read_bytes())
+
+
+def test_what_is_kept_is_of_the_files_as_they_are_now(cached: Cached, counted: Counted, folder: BundleFolder) -> None:
+    before = passes(cached, folder.path)
+    rewritten(folder)
+    after = passes(cached, folder.path)
+    assert counted.asked == 1
+    assert after.stamps != before.stamps
+    after.folder(folder.path).check_unchanged()
+
+
+def another_graph(folder: BundleFolder) -> None:
+    change_graph(folder.path, lambda model: setattr(model, "producer_name", "somebody else"))
+
+
+def another_title(folder: BundleFolder) -> None:
+    edit(folder.path, lambda content: content["description"].update(title="Another"))
+
+
+@pytest.mark.parametrize("change", [another_graph, another_title], ids=lambda each: each.__name__)
+def test_another_bundle_in_its_place_is_checked(
+    cached: Cached, counted: Counted, folder: BundleFolder, change: Callable[[BundleFolder], None]
+) -> None:
+    passes(cached, folder.path)
+    change(folder)
+    passes(cached, folder.path)
+    assert counted.asked == 2
+
+
+def swapped(folder: BundleFolder) -> None:
+    data = bytearray((folder.path / "model.onnx").read_bytes())
+    data[-1] ^= 1
+    (folder.path / "model.onnx").write_bytes(data)
+
+
+def removed(folder: BundleFolder) -> None:
+    (folder.path / "model.onnx").unlink()
+
+
+def linked(folder: BundleFolder) -> None:
+    (folder.path / "model.onnx").rename(folder.path.parent / "model.onnx")
+    (folder.path / "model.onnx").symlink_to(folder.path.parent / "model.onnx")
+
+
+def grown(folder: BundleFolder) -> None:
+    with (folder.path / "model.onnx").open("r+b") as file:
+        file.truncate(2**33)
+
+
+@pytest.mark.parametrize("spoil", [swapped, removed, linked, grown], ids=lambda each: each.__name__)
+def test_a_bundle_that_is_spoiled_after_it_passed_is_refused(
+    cached: Cached, folder: BundleFolder, spoil: Callable[[BundleFolder], None]
+) -> None:
+    passes(cached, folder.path)
+    spoil(folder)
+    found = cached.check(folder.path, PROVIDER, replace(SETTINGS, max_check_bytes=2**30))
+    assert isinstance(found, Refused) and found.reason
+
+
+def test_another_program_library_or_provider_checks_anew(
+    cached: Cached, counted: Counted, folder: BundleFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes(cached, folder.path)
+    cached.check(folder.path, replace(PROVIDER, cores=1), SETTINGS)
+    assert counted.asked == 2
+    monkeypatch.setattr(cache_module, "identity", lambda: "another")
+    passes(cached, folder.path)
+    assert counted.asked == 3
+
+
+def test_what_was_refused_is_checked_again(cached: Cached, counted: Counted, folder: BundleFolder) -> None:
+    swapped(folder)
+    for _ in range(2):
+        assert isinstance(cached.check(folder.path, PROVIDER, SETTINGS), Refused)
+    assert counted.asked == 2
+    assert list(cached._folder.iterdir()) == []
+
+
+@dataclass
+class Here:
+    """Checks in this process, where a test has made every graph a large one."""
+
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
+        """Check it."""
+        from bundle.reader import read_bundle
+
+        found = read_bundle(folder)
+        check_samples(open_model(found, provider, settings, NullObserver(), saved=saves), found)
+        return Passed.of(found)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def test_packed_weights_are_kept_and_used_unless_somebody_changed_them(
+    tmp_path: Path, folder: BundleFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
+    monkeypatch.setattr(sessions, "SMALLEST", 0)
+    counted = Counted(Here())
+    cached = Cached(counted, tmp_path / "cache", 2**30)
+    for _ in range(2):
+        found = passes(cached, folder.path)
+        assert found.saved_weights is not None
+        assert (found.saved_weights / "0" / "graph.onnx").is_file()
+        model = open_model(found.folder(folder.path), PROVIDER, SETTINGS, NullObserver(), saved=found.saved_weights)
+        check_samples(model, folder)
+    assert counted.asked == 1
+    with (found.saved_weights / "0" / "graph.onnx").open("ab") as file:
+        file.write(b"\0")
+    passes(cached, folder.path)
+    assert counted.asked == 2
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path: Path) -> None:
+    counted = Counted()
+    folders = [bundles.tiny(tmp_path / "models", f"tiny-{number}").path for number in range(3)]
+    one = Cached(counted, tmp_path / "trial", 2**30)
+    passes(one, folders[0])
+    size = sum(each.stat().st_size for each in one._folder.rglob("*") if each.is_file())
+    cached = Cached(counted, tmp_path / "cache", int(2.5 * size))
+    for number, folder in enumerate(folders[:2]):
+        passes(cached, folder)
+        os.utime(next(each for each in cached._folder.iterdir() if each.stat().st_mtime > 1e6), (number, number))
+    passes(cached, folders[0])  # used again
+    passes(cached, folders[2])
+    asked = counted.asked
+    passes(cached, folders[0])
+    assert counted.asked == asked
+    passes(cached, folders[1])
+    assert counted.asked == asked + 1
+
+
+def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path: Path, counted: Counted) -> None:
+    shared, link = tmp_path / "shared", tmp_path / "link"
+    shared.mkdir()
+    shared.chmod(0o777)
+    Cached(counted, tmp_path / "own", 2**30)
+    link.symlink_to(tmp_path / "own")
+    for folder in (shared, link):
+        with pytest.raises(OSError, match="this user alone"):
+            Cached(counted, folder, 2**30)
+
+
+def test_nothing_that_is_kept_is_trusted_to_be_whole(cached: Cached, counted: Counted, folder: BundleFolder) -> None:
+    passes(cached, folder.path)
+    for spoiled in (b"", b"{", b"[]", b"3", json.dumps({"digest": "", "stamps": 3}).encode()):
+        asked = counted.asked
+        next(cached._folder.rglob("verdict.json")).write_bytes(spoiled)
+        passes(cached, folder.path)
+        assert counted.asked == asked + 1
+
+
+def test_several_who_ask_at_once_have_a_bundle_checked_once(folder: BundleFolder) -> None:
+    counted = Counted()
+    once = Once(counted)
+    found: list[Verdict] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(once.check(folder.path, PROVIDER, SETTINGS))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counted.asked == 1
+    assert found == [Passed.of(folder)] * 8
+    once.forget()
+    once.check(folder.path, PROVIDER, SETTINGS)
+    once.check(folder.path, PROVIDER, SETTINGS)
+    assert counted.asked == 3

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bundle.errors import LimelightError
+from service.access.access import Access
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -24,7 +25,7 @@ from service.metrics_server import MetricsServer
 from service.repository import Repository
 from service.rpc.answering import Answering
 from service.rpc.budget import Budget
-from service.rpc.call import SERVICE
+from service.rpc.call import SERVICE, Calls
 from service.rpc.health import Health
 from service.rpc.listing import Listing
 from service.rpc.servicer import attention_service
@@ -100,6 +101,8 @@ async def running_server(
         cores = settings.core_count
         provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes, cores=cores)
         metrics, health = metrics or Metrics(), Health((SERVICE,))
+        access = await asyncio.to_thread(Access, settings, metrics)
+        await stack.enter_async_context(access.kept_fresh())
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
@@ -114,15 +117,16 @@ async def running_server(
         requests = Budget(_TOGETHER * settings.max_request_bytes, "requests", metrics)
         held = settings.held_bytes
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
-        answering = Answering(settings, repository, engine, metrics, answers)
+        answering = Answering(settings, repository, engine, metrics, answers, access.quotas)
         stack.callback(answering.close)
         repository.on_unload(engine.forget)
         repository.on_unload(answering.forget)
-        service = attention_service(answering, Listing(settings, repository), metrics, requests)
+        calls = Calls(metrics, requests)
+        service = attention_service(answering, Listing(settings, repository), calls)
         late = member is not None and member.late
         if late:
             await repository.load()
-        port = await _listening(settings, service, health, stack, shared=member is not None)
+        port = await _listening(settings, service, calls, access, health, stack, shared=member is not None)
         if not late:
             await repository.load()
         server = Server(settings, port, metrics_port, repository, health)
@@ -181,10 +185,18 @@ def stop_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio
 
 
 async def _listening(
-    settings: Settings, service: grpc.GenericRpcHandler, health: Health, stack: AsyncExitStack, *, shared: bool
+    settings: Settings,
+    service: grpc.GenericRpcHandler,
+    calls: Calls,
+    access: Access,
+    health: Health,
+    stack: AsyncExitStack,
+    *,
+    shared: bool,
 ) -> int:
     """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
     server = grpc.aio.server(
+        interceptors=access.interceptors(SERVICE, calls.refusal),
         options=(
             *_OPTIONS,
             # Two servers on one port would each get a part of the calls, and neither would notice.
@@ -193,17 +205,18 @@ async def _listening(
             # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
             ("grpc.server.max_pending_requests", settings.pending_calls),
             ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),
-        )
+        ),
     )
     server.add_generic_rpc_handlers((service,))
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-    reflection.enable_server_reflection(names, server)
+    if settings.reflection:
+        names = (SERVICE, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
     address = address_of(settings.host, settings.port)
     if not shared:
         check_free(settings.host, settings.port)
     try:
-        port: int = server.add_insecure_port(address)
+        port = access.add_port(server, address)
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
     await server.start()

@@ -6,23 +6,17 @@ from typing import Any
 import grpc
 
 from limelight.v1 import service_pb2
-from service.metrics import Metrics
 from service.rpc.answering import Answering
-from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Call, Calls
 from service.rpc.listing import Listing
 from service.rpc.status import UnimplementedError
 
 
-def attention_service(
-    answering: Answering, listing: Listing, metrics: Metrics, requests: Budget
-) -> grpc.GenericRpcHandler:
+def attention_service(answering: Answering, listing: Listing, calls: Calls) -> grpc.GenericRpcHandler:
     """Make the service's handler, for `server.add_generic_rpc_handlers`.
 
     Requests come as bytes, and what lanes framed goes as bytes: nothing large is serialised on the event loop.
-    requests: the budget of requests in flight.
     """
-    calls = Calls(metrics, requests)
     pb = service_pb2
     handlers = {
         "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),

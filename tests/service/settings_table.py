@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from service.settings import Settings
+from service.toml import written
 
 PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
 _BEGIN, _END = "<!-- settings -->\n", "<!-- end of settings -->\n"
@@ -15,7 +16,7 @@ def with_table(page: str) -> str:
     for each in fields(Settings):
         rule = each.metadata["rule"]
         choices = f" One of {', '.join(rule.choices)}." if rule.choices else ""
-        default = f"`{each.default}`" if each.default != "" else ""
+        default = f"`{written(each.default)}`".replace('"', "") if each.default != "" else ""
         lines.append(f"| `{each.name}` | {default} | {rule.summary}{choices} |")
     before, rest = page.split(_BEGIN)
     return before + _BEGIN + "\n".join(lines) + "\n" + _END + rest.split(_END)[1]

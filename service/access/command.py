@@ -1,7 +1,9 @@
 """`limelight token`. Prints a token once; nothing keeps it but whoever it is for."""
 
+import os
 from datetime import date
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,11 +30,14 @@ def token(
     rows_per_second: Annotated[float | None, typer.Option(metavar="N", help="No more rows a second than this.")] = None,
     rows_in_flight: Annotated[int | None, typer.Option(metavar="N", help="No more rows at a time than this.")] = None,
     expires: Annotated[str | None, typer.Option(metavar="DAY", help="Until when, as 2030-01-31 (UTC).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the token there, for its owner to read, and not here.")
+    ] = None,
 ) -> None:
     """Make a token for callers of a server, and the lines for the file that `limelight serve --tokens FILE` reads.
 
-    The lines hold the token's hash, and what else is given here; edit them as you like. The token itself is printed
-    this once: hand it on in a file, not on a command line, where others and the shell's history see it.
+    The lines hold the token's hash, and what else is given here; edit them as you like. The token itself is told this
+    once. With --out, only the lines are printed: limelight token new NAME --out token >> tokens.toml
     """
     fields: dict[str, Any] = {
         "methods": methods,
@@ -46,7 +51,15 @@ def token(
         lines = entry(name, made, {field: value for field, value in fields.items() if value is not None})
     except TokensError as error:
         raise CommandError(error.message, status=2) from error
-    print(f"The token, shown only now: {made}\n\nFor the file of tokens:\n\n{lines}", end="")
+    if out is None:
+        print(f"The token, shown only now: {made}\n\nFor the file of tokens:\n\n{lines}", end="")
+    else:
+        try:
+            with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(made + "\n")
+        except OSError as error:
+            raise CommandError(f"{out}: {error.strerror}") from error
+        print(lines, end="")
 
 
 def _day(text: str | None) -> date | None:

@@ -46,6 +46,10 @@ class Watched(Generic[T]):
             self._metrics.reloaded(self._what, ok=False)
             logger.error("%s; what was read before still counts", error.message)
             return False
+        except Exception as error:  # whatever a file has brought about: the next one is to be read
+            self._metrics.reloaded(self._what, ok=False)
+            logger.error("the %s cannot be used; what was read before still counts", self._what, exc_info=error)
+            return False
         self._metrics.reloaded(self._what, ok=True)
         logger.info("the %s changed and was read again", self._what)
         return True

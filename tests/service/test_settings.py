@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service import settings as module
 from service.settings import Settings, SettingsError, load_settings
-from tests.service.settings_table import PAGE, with_table
+from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
 
 @pytest.fixture
@@ -165,8 +165,9 @@ def test_defaults_pass_their_own_checks() -> None:
 
 
 def test_the_docs_have_every_setting_as_it_is() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert page == with_table(page), "run python -m tests.service.settings_table"
+    for path, made in ((SETTINGS, with_settings), (LIMITS, with_limits)):
+        page = path.read_text(encoding="utf-8")
+        assert page == made(page), "run python -m tests.service.settings_table"
 
 
 def test_workers_are_for_the_cpu_and_cores_can_be_fewer_than_there_are() -> None:

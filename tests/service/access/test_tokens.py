@@ -103,6 +103,16 @@ def test_the_command_prints_a_token_and_the_lines_that_let_it_in(capsys: pytest.
     assert "no day such as" in capsys.readouterr().err
 
 
+def test_a_token_can_go_to_a_file_for_its_owner_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "token"
+    assert cli.main(["token", "new", "site", "--out", str(path)]) == 0
+    token = path.read_text().strip()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_tokens(capsys.readouterr().out.encode()).caller(token, 0.0).name == "site"
+    assert cli.main(["token", "new", "site", "--out", str(path)]) == 1
+    assert path.read_text().strip() == token
+
+
 def test_two_tokens_differ() -> None:
     made = {new_token() for _ in range(100)}
     assert len(made) == 100 and all(len(each) == len("limelight_") + 43 for each in made)

@@ -123,6 +123,10 @@ def test_callers_without_a_certificate_of_the_right_authority_do_not_connect(
             assert not works(running, ca=files.ca, **own)
         files.write_own(callers)
         assert works(running, ca=files.ca, **own)
+        replace(files.callers_ca, stranger.cert_pem.bytes())  # and now only theirs
+        assert eventually(lambda: not works(running, ca=files.ca, **own))
+        files.write_own(stranger)
+        assert works(running, ca=files.ca, **own)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 // Calls Limelight from JavaScript with nothing but the .proto files: node examples/attend.cjs "Opens a socket."
 // Needs: npm install @grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1
+const fs = require("node:fs");
 const path = require("node:path");
 const grpc = require("@grpc/grpc-js");
 const loader = require("@grpc/proto-loader");
@@ -7,8 +8,19 @@ const loader = require("@grpc/proto-loader");
 const root = path.join(__dirname, "..", "proto");
 const definition = loader.loadSync("limelight/v1/service.proto", { includeDirs: [root], keepCase: true, longs: Number });
 const { AttentionService } = grpc.loadPackageDefinition(definition).limelight.v1;
-const target = process.env.LIMELIGHT_TARGET ?? "127.0.0.1:50051";
-const client = new AttentionService(target, grpc.credentials.createInsecure());
+const { LIMELIGHT_TARGET: target = "127.0.0.1:50051", LIMELIGHT_CA: ca, LIMELIGHT_TOKEN: token } = process.env;
+const client = new AttentionService(target, credentials());
+
+// For a server that is locked: TLS, and a token that goes with every call, and over TLS only.
+function credentials() {
+  if (!ca) return grpc.credentials.createInsecure();
+  const channel = grpc.credentials.createSsl(fs.readFileSync(ca));
+  if (!token) return channel;
+  const metadata = new grpc.Metadata();
+  metadata.set("authorization", `Bearer ${token}`);
+  const call = grpc.credentials.createFromMetadataGenerator((_, done) => done(null, metadata));
+  return grpc.credentials.combineChannelCredentials(channel, call);
+}
 
 const request = {
   model: { name: "han" },

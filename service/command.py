@@ -121,14 +121,18 @@ def _signature() -> inspect.Signature:
 
 
 def _help(summary: str, default: Any) -> str:
-    return summary if default == "" else f"{summary} [default: {default}]"
+    if default == "" or default is False:
+        return summary
+    return f"{summary} [default: {'on' if default is True else default}]"
 
 
-def _metavar(name: str, kind: type) -> str:
+def _metavar(name: str, kind: type) -> str | None:
     if name == "repository":
         return "DIR"
+    if name in ("tokens", "tls_cert", "tls_key", "tls_client_ca"):
+        return "FILE"
     rule = next(each for each in fields(Settings) if each.name == name).metadata["rule"]
-    return "|".join(rule.choices) or {int: "N", float: "SECONDS", str: "TEXT"}[kind]
+    return "|".join(rule.choices) or {int: "N", float: "SECONDS", str: "TEXT", bool: None}[kind]
 
 
 serve.__signature__ = _signature()  # type: ignore[attr-defined]

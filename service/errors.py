@@ -19,12 +19,32 @@ class WrongModelError(LimelightError):
     """The model cannot do what is asked: `Generate` on a classifier."""
 
 
-class QueueFullError(LimelightError):
-    """Too much is waiting already; `retry_after` is in seconds."""
+class TryLaterError(LimelightError):
+    """Too much is asked for now; `retry_after` is in seconds."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class QueueFullError(TryLaterError):
+    """Too much is waiting already."""
+
+
+class QuotaError(TryLaterError):
+    """The caller's token has had what it may have for now."""
+
+
+class UnauthenticatedError(LimelightError):
+    """Nobody knows who calls; `reason`, one of a few, is for metrics: missing, malformed, unknown, expired."""
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ForbiddenError(LimelightError):
+    """The caller is known, and may not do this."""
 
 
 class DeadlineError(LimelightError):

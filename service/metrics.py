@@ -67,6 +67,25 @@ class Metrics:
         )
         self._workers = own.gauge("limelight_workers", "Processes that answer, where there are several.", ())
         self._worker_ends = own.counter("limelight_worker_ends_total", "Processes that ended unasked.", ())
+        self._token_calls = own.counter(
+            "limelight_token_calls_total", "Calls answered, by the token's name.", ("token", "grpc_code")
+        )
+        self._token_rows = own.counter("limelight_token_rows_total", "Rows begun.", ("token",))
+        self._token_in_flight = own.gauge("limelight_token_inflight_rows", "Rows in flight.", ("token",))
+        self._unauthenticated = own.counter(
+            "limelight_unauthenticated_total", "Calls without a good token.", ("reason",)
+        )
+        self._reloads = own.counter(
+            "limelight_reloads_total",
+            "Files read again, new: good ones, and bad ones that count for nothing.",
+            ("what", "result"),
+        )
+        self._expiry = own.gauge(
+            "limelight_certificate_expiry_seconds",
+            "When the server's certificate ends, in seconds since 1970.",
+            (),
+            min,
+        )
         for reason in Rejection:
             self._rejected.child(reason.value)
 
@@ -118,6 +137,40 @@ class Metrics:
             self._registry.remove(model=name)
         else:
             self._registry.remove(model=name, version=str(version))
+
+    def token_call(self, token: str, code: grpc.StatusCode) -> None:
+        """A call with a token, by its name, was answered."""
+        self._token_calls.child(token, code.name).add()
+
+    def token_rows(self, token: str, rows: int) -> None:
+        """So many rows of a token began."""
+        self._token_rows.child(token).add(rows)
+        self._token_in_flight.child(token).add(rows)
+
+    def token_rows_ended(self, token: str, rows: int) -> None:
+        """So many rows of a token ended."""
+        self._token_in_flight.child(token).add(-rows)
+
+    def token_gone(self, token: str) -> None:
+        """A token is no longer there."""
+        self._registry.remove(token=token)
+
+    def unauthenticated(self, reason: str) -> None:
+        """A call came without a good token; reason: one of a few."""
+        self._unauthenticated.child(reason).add()
+
+    def reloads(self, what: str) -> None:
+        """Something is read from files and may be read again."""
+        for result in ("ok", "failed"):
+            self._reloads.child(what, result)
+
+    def reloaded(self, what: str, *, ok: bool) -> None:
+        """Files changed and were read again; not ok: they are no good, and what was read before still counts."""
+        self._reloads.child(what, "ok" if ok else "failed").add()
+
+    def certificate(self, expires: float) -> None:
+        """A certificate is used that ends then."""
+        self._expiry.child().set(expires)
 
     def workers(self, answering: int) -> None:
         """So many processes of several answer now."""

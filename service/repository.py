@@ -30,6 +30,11 @@ _LOADERS = 32
 _LOOK_SECONDS = 0.05
 
 
+def _everything(name: str) -> bool:
+    """Let whoever asks know of every model."""
+    return True
+
+
 class State(Enum):
     """Whether a version of a model can answer."""
 
@@ -177,12 +182,12 @@ class Repository:
         self._heeding.append(heed)
 
     @contextmanager
-    def use(self, name: str, version: int = 0) -> Iterator[Model]:
+    def use(self, name: str, version: int = 0, *, sees: Callable[[str], bool] = _everything) -> Iterator[Model]:
         """Find a model that can answer and keep it for the length of a block; it is not freed before.
 
         Raises: what `resolve` raises.
         """
-        model = self.resolve(name, version)
+        model = self.resolve(name, version, sees=sees)
         users = self._users.setdefault(model, _Users())
         users.count += 1
         try:
@@ -193,27 +198,29 @@ class Repository:
                 del self._users[model]
                 users.none.set()
 
-    def resolve(self, name: str, version: int = 0) -> Model:
-        """Find a model that can answer; version 0 is the highest that loaded.
+    def resolve(self, name: str, version: int = 0, *, sees: Callable[[str], bool] = _everything) -> Model:
+        """Find a model that can answer; version 0 is the highest that loaded. sees: as for `status`.
 
         Raises: ModelNotFoundError naming what there is; ModelUnavailableError while a version is loading;
         ModelRefusedError with the reason where it was refused.
         """
-        status = self.status(name, version)
+        status = self.status(name, version, sees=sees)
         if status.state is State.LOADING:
             raise ModelUnavailableError(f"{status.name} version {status.version} is still being loaded")
         if status.model is None:
             raise ModelRefusedError(f"{status.name} version {status.version} was refused: {status.reason}")
         return status.model
 
-    def status(self, name: str, version: int = 0) -> VersionStatus:
+    def status(self, name: str, version: int = 0, *, sees: Callable[[str], bool] = _everything) -> VersionStatus:
         """Tell about one version; 0 is the default, or the highest where none can answer.
 
+        sees: true for the names that whoever asks may know of; all others are not there for them.
         Raises: ModelNotFoundError naming what there is.
         """
-        versions = self._versions.get(name)
+        versions = self._versions.get(name) if sees(name) else None
         if versions is None:
-            raise ModelNotFoundError(f"there is no model {_short(name)}; there are: {_some(self._versions)}")
+            known = _some([each for each in self._versions if sees(each)])
+            raise ModelNotFoundError(f"there is no model {_short(name)}; there are: {known}")
         status = versions.get(version) if version else self._default[name]
         if status is None:
             raise ModelNotFoundError(f"{name} has no version {version}; there are: {_some(versions)}")

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import grpc
 
 from bundle.errors import LimelightError
-from service.descriptors import room_for
+from service.access.access import Access
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
+from service.descriptors import room_for
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider
 from service.memory import give_back_when_quiet
@@ -26,7 +27,7 @@ from service.repository import Repository
 from service.rpc.answering import Answering
 from service.rpc.aside import HEALTH_SERVICE, PLACES, health_service, reflection_service
 from service.rpc.budget import Budget
-from service.rpc.call import SERVICE
+from service.rpc.call import SERVICE, Calls
 from service.rpc.health import Health
 from service.rpc.listing import Listing
 from service.rpc.reading import Reading
@@ -114,6 +115,8 @@ async def running_server(
         cores = settings.core_count
         provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes, cores=cores)
         metrics, health = metrics or Metrics(), Health((SERVICE,))
+        access = await asyncio.to_thread(Access, settings, metrics)
+        await stack.enter_async_context(access.kept_fresh())
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
@@ -135,18 +138,22 @@ async def running_server(
         stack.callback(reading.close)
         held = settings.held_bytes
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
-        answering = Answering(settings, repository, engine, metrics, answers)
+        answering = Answering(settings, repository, engine, metrics, answers, access.quotas)
         stack.callback(answering.close)
         repository.on_unload(engine.forget)
         engine.on_stuck(repository.take_out)
         repository.on_unload(answering.forget)
-        service = attention_service(answering, Listing(settings, repository), metrics, reading)
+        calls = Calls(metrics, reading)
+        service = attention_service(answering, Listing(settings, repository), calls)
         aside = Reception(PLACES, settings.arrival_seconds, metrics)
-        services = (service, health_service(health, aside), reflection_service((SERVICE, HEALTH_SERVICE), aside))
+        services = [service, health_service(health, aside)]
+        if settings.reflection:
+            services.append(reflection_service((SERVICE, HEALTH_SERVICE), aside))
+        interceptors = access.interceptors(SERVICE, calls.refusal)
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()
-        port = await _listening(settings, services, health, stack, shared=member is not None)
+        port = await _listening(settings, services, access, interceptors, health, stack, shared=member is not None)
         if not late:
             loading = await repository.load_until_useful()
         stack.callback(loading.cancel)
@@ -208,6 +215,8 @@ def stop_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio
 async def _listening(
     settings: Settings,
     services: Sequence[grpc.GenericRpcHandler],
+    access: Access,
+    interceptors: Sequence[grpc.aio.ServerInterceptor],
     health: Health,
     stack: AsyncExitStack,
     *,
@@ -215,6 +224,7 @@ async def _listening(
 ) -> int:
     """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
     server = grpc.aio.server(
+        interceptors=interceptors,
         options=(
             *_OPTIONS,
             # Two servers on one port would each get a part of the calls, and neither would notice.
@@ -226,14 +236,14 @@ async def _listening(
             # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
             ("grpc.server.max_pending_requests", settings.pending_calls),
             ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),
-        )
+        ),
     )
     server.add_generic_rpc_handlers(services)
     address = address_of(settings.host, settings.port)
     if not shared:
         check_free(settings.host, settings.port)
     try:
-        port: int = server.add_insecure_port(address)
+        port = access.add_port(server, address)
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
     await server.start()

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from bundle.errors import LimelightError
+from service.access.exposure import exposed
 from service.cgroup import cpu_quota, memory_limit
+from service.toml import written
 
 PREFIX = "LIMELIGHT_"
 _MEBIBYTE = 2**20
 _LARGEST_MESSAGE = 2**31 - 1
+_TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 class SettingsError(LimelightError):
@@ -44,6 +47,20 @@ class Settings:
     port: int = _setting(50051, "Port that gRPC listens on; 0 for any free one.", minimum=0, maximum=65535)
     metrics_host: str = _setting("127.0.0.1", "Address that metrics are served on.")
     metrics_port: int = _setting(9464, "Port that metrics are served on; 0 for none.", minimum=0, maximum=65535)
+    tls_cert: str = _setting("", "Certificate in PEM, with its chain: calls are encrypted. Read again when it changes.")
+    tls_key: str = _setting("", "Key of the certificate, in PEM.")
+    tls_client_ca: str = _setting("", "Certificates in PEM that sign callers' own: nobody connects without one.")
+    tokens: str = _setting(
+        "",
+        "TOML file of the tokens that calls need, made with `limelight token new`. Read again when it changes.",
+    )
+    insecure: bool = _setting(
+        False, "Listen where other machines reach it without TLS: for trusted networks, or behind a proxy with a lock."
+    )
+    insecure_metrics: bool = _setting(
+        False, "Serve metrics, unencrypted and to everybody, where other machines reach them."
+    )
+    reflection: bool = _setting(True, "Describe the protocol to programs that ask for it (gRPC reflection).")
     provider: str = _setting(
         "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
     )
@@ -196,7 +213,7 @@ class Settings:
         """Write the settings as a TOML file that `load_settings` reads back."""
         lines = []
         for each in fields(self):
-            lines += [f"# {each.metadata['rule'].summary}", f"{each.name} = {_toml(getattr(self, each.name))}"]
+            lines += [f"# {each.metadata['rule'].summary}", f"{each.name} = {written(getattr(self, each.name))}"]
         return "\n".join(lines) + "\n"
 
 
@@ -234,6 +251,13 @@ def load_settings(
             f"workers is {settings.workers} and provider is {settings.provider}: several workers are for the CPU; "
             "give --provider cpu as well"
         )
+    if bool(settings.tls_cert) is not bool(settings.tls_key):
+        raise SettingsError("tls_cert and tls_key are needed together: a certificate and its key")
+    if settings.tls_client_ca and not settings.tls_cert:
+        raise SettingsError("tls_client_ca is of no use without tls_cert and tls_key")
+    problem = exposed(settings)
+    if problem is not None:
+        raise SettingsError(problem)
     return settings
 
 
@@ -268,8 +292,8 @@ def _read_file(file: Path) -> dict[str, Any]:
 
 def _parse(text: str, kind: type, source: str) -> Any:
     try:
-        return kind(text)
-    except ValueError as error:
+        return _TRUTHS[text.strip().lower()] if kind is bool else kind(text)
+    except (ValueError, KeyError) as error:
         raise SettingsError(f"{source} is {text!r}, which is not {_kind_name(kind)}") from error
 
 
@@ -288,12 +312,4 @@ def _check(value: Any, kind: type, rule: _Rule, source: str) -> Any:
 
 
 def _kind_name(kind: type) -> str:
-    return {int: "a whole number", float: "a number", str: "text"}[kind]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        plain = "".join(each if each.isprintable() else f"\\U{ord(each):08x}" for each in escaped)
-        return f'"{plain}"'
-    return repr(value)
+    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[kind]

@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack, overload
 import grpc
 import grpc.aio
 
-from limelight import calls, errors, requests, transport
+from limelight import calls, errors, health, requests, transport
 from limelight.attended import Attended
 from limelight.calls import Answer, Call
 from limelight.client import OneInstance
@@ -15,6 +15,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.events import EventReader, GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
+from limelight.security import Security, SecurityOptions
 
 
 class AsyncClient:
@@ -30,6 +31,7 @@ class AsyncClient:
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Sequence[tuple[str, str | bytes]] = (),
         options: Sequence[tuple[str, int | str]] = (),
+        **security: Unpack[SecurityOptions],
     ) -> None:
         self._settings = transport.Settings(
             target=target,
@@ -37,6 +39,7 @@ class AsyncClient:
             max_response_bytes=max_response_bytes,
             attempts=attempts,
             credentials=credentials,
+            security=Security(**security),
             metadata=tuple(metadata),
             options=tuple(options),
         )
@@ -97,6 +100,14 @@ class AsyncClient:
         """As `Client.model`."""
         return await self._call(calls.model(name, version), timeout)
 
+    async def ready(self, *, timeout: float | None = None) -> bool:
+        """As `Client.ready`."""
+        try:
+            self._stub()  # which opens the channel
+            return bool(await health.check(self._channel)(None, timeout=self._timeout(timeout)))
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
     async def close(self) -> None:
         """Ends the connection, and every call that is under way. A later call connects again."""
         if self._channel is not None:
@@ -115,7 +126,7 @@ class AsyncClient:
         """The bare protocol: sends a message to an RPC that answers once, and returns the message that comes back."""
         try:
             return await getattr(self._stub(), method)(
-                request, timeout=self._timeout(timeout), metadata=self._settings.metadata or None
+                request, timeout=self._timeout(timeout), metadata=self._settings.sent or None
             )
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
@@ -125,9 +136,7 @@ class AsyncClient:
 
     async def _stream(self, request: Any, timeout: float | None) -> AsyncIterator[GenerationEvent]:
         reader = EventReader(request.instance)
-        stream = self._stub().Generate(
-            request, timeout=self._timeout(timeout), metadata=self._settings.metadata or None
-        )
+        stream = self._stub().Generate(request, timeout=self._timeout(timeout), metadata=self._settings.sent or None)
         try:
             async for response in stream:
                 yield calls.read(Call("Generate", request, reader.read), response)
@@ -140,10 +149,11 @@ class AsyncClient:
         # Made at the first call, because an asynchronous channel belongs to the event loop that runs when it is made.
         if self._service is None:
             options = transport.channel_options(self._settings)
-            if self._settings.credentials is None:
+            credentials = self._settings.channel_credentials
+            if credentials is None:
                 self._channel = grpc.aio.insecure_channel(self._settings.target, options)
             else:
-                self._channel = grpc.aio.secure_channel(self._settings.target, self._settings.credentials, options)
+                self._channel = grpc.aio.secure_channel(self._settings.target, credentials, options)
             self._service = transport.stub(self._channel)
         return self._service
 

@@ -6,13 +6,14 @@ from typing import Any, Self, Unpack, overload
 
 import grpc
 
-from limelight import calls, errors, requests, transport
+from limelight import calls, errors, health, requests, transport
 from limelight.attended import Attended
 from limelight.calls import Answer, Call
 from limelight.descriptions import Model, ModelStatus
 from limelight.events import EventReader, GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
+from limelight.security import Security, SecurityOptions
 from limelight.v1 import values_pb2
 from limelight.values import Inputs
 
@@ -28,7 +29,9 @@ class Client:
         max_response_bytes: how much attention an answer may hold (gRPC's own limit, 4 MiB, is less than many have); the
             whole message may have 1 MiB more.
         attempts: how often a call is tried while no server answers, from 1 to 5; the pauses between grow.
-        credentials: for TLS, such as `grpc.ssl_channel_credentials()`; without them the connection is not encrypted.
+        security: `ca`, `cert`, `key`, `tls`, `server_name`, `token`, `insecure`; see `limelight.security`.
+            Without any of `ca`, `cert` and `tls` the connection is not encrypted.
+        credentials: gRPC's own, in place of `ca`, `cert`, `key` and `tls`.
         metadata: sent with every call.
         options: channel options of gRPC, which win over those that the client sets.
 
@@ -45,6 +48,7 @@ class Client:
         credentials: grpc.ChannelCredentials | None = None,
         metadata: Sequence[tuple[str, str | bytes]] = (),
         options: Sequence[tuple[str, int | str]] = (),
+        **security: Unpack[SecurityOptions],
     ) -> None:
         self._settings = transport.Settings(
             target=target,
@@ -52,14 +56,16 @@ class Client:
             max_response_bytes=max_response_bytes,
             attempts=attempts,
             credentials=credentials,
+            security=Security(**security),
             metadata=tuple(metadata),
             options=tuple(options),
         )
         channel_options = transport.channel_options(self._settings)
-        if credentials is None:
+        made = self._settings.channel_credentials
+        if made is None:
             self._channel = grpc.insecure_channel(target, channel_options)
         else:
-            self._channel = grpc.secure_channel(target, credentials, channel_options)
+            self._channel = grpc.secure_channel(target, made, channel_options)
         self._stub = transport.stub(self._channel)
 
     @overload
@@ -129,6 +135,13 @@ class Client:
         """Everything about one model; version 0 is the default one."""
         return self._call(calls.model(name, version), timeout)
 
+    def ready(self, *, timeout: float | None = None) -> bool:
+        """Whether the server reports ready: some model answers, and it is not about to stop. Needs no token."""
+        try:
+            return bool(health.check(self._channel)(None, timeout=self._timeout(timeout)))
+        except grpc.RpcError as error:
+            raise errors.from_rpc(error) from None
+
     def close(self) -> None:
         """Ends the connection, and every call that is under way."""
         self._channel.close()
@@ -144,14 +157,14 @@ class Client:
     def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
         method = getattr(self._stub, call.method)
         try:
-            response = method(call.request, timeout=self._timeout(timeout), metadata=self._settings.metadata)
+            response = method(call.request, timeout=self._timeout(timeout), metadata=self._settings.sent)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         return calls.read(call, response)
 
     def _stream(self, request: Any, timeout: float | None) -> Iterator[GenerationEvent]:
         reader = EventReader(request.instance)
-        stream = self._stub.Generate(request, timeout=self._timeout(timeout), metadata=self._settings.metadata)
+        stream = self._stub.Generate(request, timeout=self._timeout(timeout), metadata=self._settings.sent)
         try:
             for response in stream:
                 yield calls.read(Call("Generate", request, reader.read), response)

@@ -3,11 +3,13 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import grpc
 
+from limelight.security import Security
 from limelight.v1 import service_pb2_grpc
 
 DEFAULT_TARGET = "127.0.0.1:50051"
@@ -29,7 +31,8 @@ class Settings:
     max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES
     attempts: int = 4
     credentials: grpc.ChannelCredentials | None = None
-    metadata: tuple[tuple[str, str | bytes], ...] = ()
+    security: Security = field(default_factory=Security)
+    metadata: tuple[tuple[str, str | bytes], ...] = field(default=(), repr=False)
     options: tuple[tuple[str, int | str], ...] = ()
 
     def __post_init__(self) -> None:
@@ -38,6 +41,20 @@ class Settings:
             raise ValueError(f"attempts is from 1 to 5 (gRPC's own limit), not {self.attempts}")
         if self.max_response_bytes < 1:
             raise ValueError(f"max_response_bytes is at least 1, not {self.max_response_bytes}")
+        if self.credentials is not None and self.security.encrypted:
+            raise ValueError("either credentials, or ca, cert, key and tls, which make them")
+        _ = self.sent  # so that what is wrong is said where it was given, and not at the first call
+
+    @cached_property
+    def channel_credentials(self) -> grpc.ChannelCredentials | None:
+        """What the channel needs for TLS; None without."""
+        return self.credentials or self.security.credentials()
+
+    @cached_property
+    def sent(self) -> tuple[tuple[str, str | bytes], ...]:
+        """Metadata of every call."""
+        encrypted = self.channel_credentials is not None
+        return (*self.metadata, *self.security.metadata(self.target, encrypted=encrypted))
 
 
 def check_timeout(timeout: float | None) -> float | None:
@@ -57,6 +74,7 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 5000),
         ("grpc.service_config", service_config(settings.attempts)),
+        *settings.security.options(encrypted=settings.channel_credentials is not None),
         *settings.options,
     )
 

@@ -28,6 +28,7 @@ class Rejection(StrEnum):
     OVERLOAD = "overload"
     CANCELLED = "cancelled"
     STOPPING = "stopping"
+    QUOTA = "quota"
 
 
 class Observer(Protocol):

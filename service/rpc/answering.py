@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from service.access.quotas import Quotas
 from service.attention.options import Options
 from service.attention.plan import plan_attention
 from service.engine.engine import Engine
@@ -43,17 +44,24 @@ _RETRY_AFTER = 1.0
 class Answering:
     """Answers calls with the models of a repository. For one event loop.
 
-    held: the budget of what is computed and of answers, until gRPC has taken them.
+    held: the budget of what is computed and of answers, until gRPC has taken them. quotas: of callers' rows.
     """
 
     def __init__(
-        self, settings: Settings, repository: Repository, engine: Engine, metrics: Metrics, held: Budget
+        self,
+        settings: Settings,
+        repository: Repository,
+        engine: Engine,
+        metrics: Metrics,
+        held: Budget,
+        quotas: Quotas,
     ) -> None:
         self._settings = settings
         self._repository = repository
         self._engine = engine
         self._metrics = metrics
         self._held = held
+        self._quotas = quotas
         self._preparation = Preparation(settings.preprocess_count)
         self._preparing: Counter[Model] = Counter()
         self._views: dict[Model, ModelView] = {}
@@ -104,7 +112,7 @@ class Answering:
 
     def _view(self, wanted: values_pb2.Model, call: Call) -> ModelView:
         held = ExitStack()
-        model = held.enter_context(self._repository.use(wanted.name, wanted.version))
+        model = held.enter_context(self._repository.use(wanted.name, wanted.version, sees=call.caller.sees))
         call.when_sent(held.close)
         call.model, call.version = model.name, model.version
         view = self._views.get(model)
@@ -184,6 +192,7 @@ class Answering:
         size = sum(each.ByteSize() for each in instances)
         before = self._preparation.expected_seconds(view.model, size)
         self._engine.check(view.model, self._preparing[view.model] + len(instances), call.deadline, before)
+        call.when_sent(self._quotas.take(call.caller, len(instances)))
         if size <= _INLINE_REQUEST and not options.has_groups and not _has_image(instances):
             prepared = prepare(view, instances, options, field)
         else:

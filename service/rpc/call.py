@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from bundle.errors import LimelightError
+from service.access.caller import ANYBODY, Caller, calling
 from service.engine.observer import Rejection
 from service.errors import DeadlineError
 from service.logs import log_failure, log_request, request_id
@@ -31,6 +33,7 @@ class Call:
     identity: str
     deadline: float | None
     when_sent: Callable[[Callable[[], None]], None]
+    caller: Caller = ANYBODY
     model: str = ""
     version: int = 0
     rows: int = 0
@@ -56,10 +59,11 @@ class Calls:
     def __init__(self, metrics: Metrics, reading: Reading) -> None:
         self._metrics = metrics
         self._reading = reading
+        self._counted: dict[str, MethodMetrics] = {}
 
     def unary(self, name: str, request_type: type[Message], handle: UnaryHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers once."""
-        counted = self._metrics.methods("unary", SERVICE, [name])[name]
+        counted = self._counters("unary", name)
 
         async def answer(_: Any, context: Any) -> Message | bytes:
             one = _Running(name, counted, context, self._metrics)
@@ -77,7 +81,7 @@ class Calls:
 
     def stream(self, name: str, request_type: type[Message], handle: StreamHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers with a stream."""
-        counted = self._metrics.methods("server_stream", SERVICE, [name])[name]
+        counted = self._counters("server_stream", name)
 
         async def answer(_: Any, context: Any) -> AsyncIterator[Message | bytes]:
             one = _Running(name, counted, context, self._metrics)
@@ -95,6 +99,26 @@ class Calls:
             one.end(grpc.StatusCode.OK)
 
         return grpc.stream_stream_rpc_method_handler(answer, response_serializer=_serialised)
+
+    def refusal(self, name: str, error: LimelightError) -> grpc.RpcMethodHandler:
+        """Make the handler of a call that is refused whatever it sends, of which nothing is read.
+
+        name: of a method made here; a call to any other is neither counted nor logged.
+        """
+        counted = self._counted.get(name)
+
+        async def answer(_: Any, context: Any) -> None:
+            if counted is None:
+                status = status_of(error, "")
+                await context.abort(status.code, status.message, ((DETAILS_KEY, status.details),))
+            else:
+                await _Running(name, counted, context, self._metrics).fail(error)
+
+        return grpc.stream_stream_rpc_method_handler(answer)
+
+    def _counters(self, kind: str, name: str) -> MethodMetrics:
+        self._counted[name] = self._metrics.methods(kind, SERVICE, [name])[name]
+        return self._counted[name]
 
 
 def _serialised(response: Message | bytes) -> bytes:
@@ -114,7 +138,9 @@ class _Running:
         sent = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
         remaining = context.time_remaining()
         deadline = None if remaining is None else self._started + remaining
-        self.call = Call(request_id(sent), deadline, lambda act: context.add_done_callback(lambda _: act()))
+        self.call = Call(
+            request_id(sent), deadline, lambda act: context.add_done_callback(lambda _: act()), calling.get()
+        )
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
         counted.begin()
 
@@ -148,9 +174,13 @@ class _Running:
         self._over = True
         call, seconds = self.call, time.monotonic() - self._started
         self._counted.end(code, seconds)
+        token = call.caller.name
+        if token:
+            self._metrics.token_call(token, code)
         log_request(
             {
                 "id": call.identity,
+                **({"token": token} if token else {}),
                 "method": self._method,
                 "model": call.model,
                 "version": call.version,

@@ -1,6 +1,7 @@
 """ListModels and GetModel: what there is, and everything about one of it."""
 
 from limelight.v1 import service_pb2
+from service.access.caller import Globs
 from service.repository import Repository, State, VersionStatus
 from service.rpc.call import Call
 from service.settings import Settings
@@ -11,6 +12,7 @@ _STATES = {
     State.FAILED: service_pb2.MODEL_STATE_FAILED,
 }
 _Entry = tuple[str, int, State, str, bool, str]
+_MOST_KEPT = 64
 
 
 class Listing:
@@ -21,11 +23,12 @@ class Listing:
         self._repository = repository
         self._changes = -1
         self._entries: dict[_Entry, bytes] = {}
-        self._response = b""
+        self._responses: dict[Globs, bytes] = {}  # by the models that a caller may know of
 
     async def list_models(self, request: service_pb2.ListModelsRequest, call: Call) -> bytes:
-        """List every version, those that failed to load too. The answer is kept until something changes, and then what
-        it says of the others: messages of one entry each, one after the other, are a message of all.
+        """List every version that the caller may know of, those that failed to load too. The answer is kept until
+        something changes, and then what it says of the others: messages of one entry each, one after the other, are a
+        message of all.
         """
         if self._changes != self._repository.changes:
             known, statuses = self._entries, self._repository.statuses()
@@ -34,16 +37,23 @@ class Listing:
                 key: known.get(key) or service_pb2.ListModelsResponse(models=[_status(status)]).SerializeToString()
                 for key, status in zip(keys, statuses, strict=True)
             }
-            self._response = b"".join(self._entries.values())
+            self._responses.clear()
             self._changes = self._repository.changes
-        return self._response
+        models = call.caller.models
+        response = self._responses.get(models)
+        if response is None:
+            if len(self._responses) >= _MOST_KEPT:
+                self._responses.clear()
+            response = b"".join([entry for key, entry in self._entries.items() if call.caller.sees(key[0])])
+            self._responses[models] = response
+        return response
 
     async def get_model(self, request: service_pb2.GetModelRequest, call: Call) -> service_pb2.GetModelResponse:
         """Describe one version; of one that failed, say why.
 
         Raises: ModelNotFoundError, naming what there is.
         """
-        status = self._repository.status(request.model.name, request.model.version)
+        status = self._repository.status(request.model.name, request.model.version, sees=call.caller.sees)
         call.model, call.version = status.name, status.version
         response = service_pb2.GetModelResponse(
             status=_status(status), max_response_bytes=self._settings.max_response_bytes

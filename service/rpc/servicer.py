@@ -6,22 +6,17 @@ from typing import Any
 import grpc
 
 from limelight.v1 import service_pb2
-from service.metrics import Metrics
 from service.rpc.answering import Answering
 from service.rpc.call import SERVICE, Call, Calls
 from service.rpc.listing import Listing
-from service.rpc.reading import Reading
 from service.rpc.status import UnimplementedError
 
 
-def attention_service(
-    answering: Answering, listing: Listing, metrics: Metrics, reading: Reading
-) -> grpc.GenericRpcHandler:
+def attention_service(answering: Answering, listing: Listing, calls: Calls) -> grpc.GenericRpcHandler:
     """Make the service's handler, for `server.add_generic_rpc_handlers`.
 
     Requests come as bytes, and what lanes framed goes as bytes: nothing large is serialised on the event loop.
     """
-    calls = Calls(metrics, reading)
     pb = service_pb2
     handlers = {
         "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),

@@ -9,11 +9,15 @@ from google.rpc import error_details_pb2, status_pb2
 from bundle.errors import InputError, LimelightError, OutOfRangeError, TooLargeError
 from service.errors import (
     DeadlineError,
+    ForbiddenError,
     InferenceError,
     ModelNotFoundError,
     ModelRefusedError,
     ModelUnavailableError,
     QueueFullError,
+    QuotaError,
+    TryLaterError,
+    UnauthenticatedError,
     WrongModelError,
 )
 
@@ -39,6 +43,9 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
     (ModelRefusedError, grpc.StatusCode.FAILED_PRECONDITION, "MODEL_REFUSED"),
     (WrongModelError, grpc.StatusCode.FAILED_PRECONDITION, "WRONG_MODEL"),
     (QueueFullError, grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    (QuotaError, grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA"),
+    (UnauthenticatedError, grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    (ForbiddenError, grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN"),
     (DeadlineError, grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE"),
     (InferenceError, grpc.StatusCode.INTERNAL, "INFERENCE_FAILED"),
     (UnimplementedError, grpc.StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED"),
@@ -80,7 +87,7 @@ def _status(code: grpc.StatusCode, message: str, reason: str, request_id: str, e
             field=field, description=_short(error.message, _LONGEST_MESSAGE)
         )
         _pack(rich, error_details_pb2.BadRequest(field_violations=[violation]))
-    if isinstance(error, QueueFullError):
+    if isinstance(error, TryLaterError):
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(max(1, round(error.retry_after * 1000)))
         _pack(rich, error_details_pb2.RetryInfo(retry_delay=delay))

@@ -1,25 +1,51 @@
-"""Writes the table of settings in docs/serving.md from `Settings`: `python -m tests.service.settings_table`."""
+"""Writes what pages say of settings from `Settings` itself: `python -m tests.service.settings_table`.
 
-from dataclasses import fields
+The table of all of them in docs/serving.md, and that of limits in SECURITY.md.
+"""
+
+import re
+from dataclasses import Field, fields
 from pathlib import Path
+from typing import Any
 
 from service.settings import Settings
+from service.toml import written
 
-PAGE = Path(__file__).parents[2] / "docs" / "serving.md"
-_BEGIN, _END = "<!-- settings -->\n", "<!-- end of settings -->\n"
+ROOT = Path(__file__).parents[2]
+SETTINGS, LIMITS = ROOT / "docs" / "serving.md", ROOT / "SECURITY.md"
+# What bounds something, by its name: a new limit is in the table without anybody thinking of it.
+_LIMIT = re.compile(r"max_.*|.*_(rows|bytes|calls|seconds|instances|threads|connections|places)|lanes|workers")
 
 
-def with_table(page: str) -> str:
+def with_settings(page: str) -> str:
     """Give the page with the table that the settings make."""
-    lines = ["| setting | default | meaning |", "|---|---|---|"]
-    for each in fields(Settings):
-        rule = each.metadata["rule"]
-        choices = f" One of {', '.join(rule.choices)}." if rule.choices else ""
-        default = f"`{each.default}`" if each.default != "" else ""
-        lines.append(f"| `{each.name}` | {default} | {rule.summary}{choices} |")
-    before, rest = page.split(_BEGIN)
-    return before + _BEGIN + "\n".join(lines) + "\n" + _END + rest.split(_END)[1]
+    rows = [f"| `{each.name}` | {_default(each)} | {_meaning(each)} |" for each in fields(Settings)]
+    return _between(page, "settings", ["| setting | default | meaning |", "|---|---|---|", *rows])
+
+
+def with_limits(page: str) -> str:
+    """Give the page with the table that those settings make which bound something."""
+    limits = [each for each in fields(Settings) if _LIMIT.fullmatch(each.name)]
+    rows = [f"| `--{each.name.replace('_', '-')}` | {_default(each)} | {_meaning(each)} |" for each in limits]
+    return _between(page, "limits", ["| flag | default | what it bounds |", "|---|---|---|", *rows])
+
+
+def _default(each: Field[Any]) -> str:
+    return f"`{written(each.default)}`".replace('"', "") if each.default != "" else ""
+
+
+def _meaning(each: Field[Any]) -> str:
+    rule = each.metadata["rule"]
+    choices = f" One of {', '.join(rule.choices)}." if rule.choices else ""
+    return f"{rule.summary}{choices}"
+
+
+def _between(page: str, name: str, lines: list[str]) -> str:
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, rest = page.split(begin)
+    return before + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1]
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, made in ((SETTINGS, with_settings), (LIMITS, with_limits)):
+        path.write_text(made(path.read_text(encoding="utf-8")), encoding="utf-8")

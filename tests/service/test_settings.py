@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from service import settings as module
 from service.settings import Settings, SettingsError, load_settings
-from tests.service.settings_table import PAGE, with_table
+from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
 
 @pytest.fixture
@@ -43,11 +43,62 @@ def test_nothing_listens_beyond_this_machine_unless_told() -> None:
         ({"drain_seconds": float("nan")}, {}, r"--drain-seconds is nan"),
         ({}, {"LIMELIGHT_GRACE_SECONDS": "inf"}, r"LIMELIGHT_GRACE_SECONDS is inf"),
         ({"max_instances": 9, "queue_rows": 8}, {}, r"max_instances is 9, more than queue_rows"),
+        ({}, {"LIMELIGHT_INSECURE": "maybe"}, r"LIMELIGHT_INSECURE is 'maybe', which is not true or false"),
+        ({"tls_cert": "a.pem"}, {}, r"tls_cert and tls_key are needed together"),
+        ({"tls_client_ca": "a.pem"}, {}, r"tls_client_ca is of no use without"),
     ],
 )
 def test_what_cannot_be_used_is_named(flags: dict[str, object], environment: dict[str, str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         load_settings(flags, environment=environment)
+
+
+TLS = {"tls_cert": "cert.pem", "tls_key": "key.pem"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            {"host": "0.0.0.0"},
+            "whoever reaches it could call, unencrypted: give --tls-cert and --tls-key .and --tokens",
+        ),
+        ({"host": "::"}, "host is ::, which other machines reach"),
+        ({"host": ""}, "host is , which other machines reach"),
+        ({"host": "10.1.2.3"}, "which other machines reach"),
+        ({"host": "no-such-host.invalid"}, "which other machines reach"),
+        ({"host": "0.0.0.0", "tokens": "tokens.toml"}, "tokens would be sent unencrypted"),
+        ({"host": "0.0.0.0", **TLS, "metrics_host": "0.0.0.0"}, "metrics_host is 0.0.0.0.*--insecure-metrics"),
+    ],
+)
+def test_what_would_stand_open_is_refused_unless_somebody_says_that_it_may(
+    flags: dict[str, object], message: str
+) -> None:
+    with pytest.raises(SettingsError, match=message):
+        load_settings(flags, environment={})
+    assert load_settings(flags | {"insecure": True}, environment={}).insecure
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"host": "localhost"},
+        {"host": "127.9.9.9", "tokens": "tokens.toml"},
+        {"host": "::1"},
+        {"host": "0.0.0.0", **TLS},
+        {"host": "0.0.0.0", **TLS, "tokens": "tokens.toml"},
+        {"host": "0.0.0.0", **TLS, "tls_client_ca": "ca.pem"},
+        {"metrics_host": "0.0.0.0", "metrics_port": 0},
+        {"metrics_host": "0.0.0.0", "insecure_metrics": True},
+    ],
+)
+def test_what_is_locked_or_reached_by_nobody_else_may_be_served(flags: dict[str, object]) -> None:
+    assert load_settings(flags, environment={})
+
+
+def test_a_truth_is_written_as_people_write_it() -> None:
+    for text, value in (("true", True), ("1", True), ("No", False), ("false", False)):
+        assert load_settings({}, environment={"LIMELIGHT_REFLECTION": text}).reflection is value
 
 
 @pytest.mark.parametrize(
@@ -114,8 +165,9 @@ def test_defaults_pass_their_own_checks() -> None:
 
 
 def test_the_docs_have_every_setting_as_it_is() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert page == with_table(page), "run python -m tests.service.settings_table"
+    for path, made in ((SETTINGS, with_settings), (LIMITS, with_limits)):
+        page = path.read_text(encoding="utf-8")
+        assert page == made(page), "run python -m tests.service.settings_table"
 
 
 def test_workers_are_for_the_cpu_and_cores_can_be_fewer_than_there_are() -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import as_json, options
+from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.cli.places import read_groups
 from limelight.cli.predict import headline
@@ -26,7 +27,9 @@ Png = Annotated[
 ]
 
 
+@connected
 def attend(
+    connection: Connection,
     model: options.ModelName,
     values: options.Words = None,
     named: options.NamedInputs = None,
@@ -51,9 +54,7 @@ def attend(
     encoding: options.WireEncoding = options.Encoding.float32,
     png: Png = None,
     as_document: options.Json = False,
-    target: options.Target = options.TARGET,
     version: options.Version = 0,
-    timeout: options.Timeout = options.TIMEOUT,
 ) -> None:
     """Show what a model looks at: `limelight attend han "Opens a socket. Sends bytes."`
 
@@ -72,7 +73,7 @@ def attend(
     several = None
     if sequences > 1:
         several = Generation(strategy="beam", beams=max(_BEAMS, sequences), hypotheses=sequences)
-    with options.connect(target, timeout) as client:
+    with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
         answer = client.attend(

@@ -12,6 +12,7 @@ import typer
 from limelight import requests
 from limelight.aio import AsyncClient
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.errors import Error, Unavailable
 
@@ -51,7 +52,9 @@ class Measured:
     """Size of an answer."""
 
 
+@connected
 def bench(
+    connection: Connection,
     model: options.ModelName,
     values: options.Words = None,
     named: options.NamedInputs = None,
@@ -70,14 +73,12 @@ def bench(
     reduce: options.ReduceHeads = None,
     encoding: options.WireEncoding = options.Encoding.float32,
     as_document: options.Json = False,
-    target: options.Target = options.TARGET,
     version: options.Version = 0,
-    timeout: options.Timeout = options.TIMEOUT,
 ) -> None:
     """Measure throughput and latency in a closed loop. Without an input, the model's first example is sent."""
     if seconds is not None and number is not None:
         raise CommandError("either --seconds or --requests", status=2)
-    with options.connect(target, timeout) as client:
+    with connection.client() as client:
         description = client.model(model, version)
     if not (values or named or image) and example is None and description.examples:
         example = 0
@@ -99,9 +100,9 @@ def bench(
         )
     run = Run(method.value, request, concurrency, seconds if seconds or number else 5.0, number, warmup)
     try:
-        measured = asyncio.run(run.measure(target, timeout))
+        measured = asyncio.run(run.measure(connection))
     except Unavailable as error:
-        raise options.unreachable(target, error) from error
+        raise connection.unreachable(error) from error
     if as_document:
         as_json.write(as_json.plain(measured))
     else:
@@ -123,14 +124,16 @@ class Run:
     number: int | None
     warmup: int
 
-    async def measure(self, target: str, timeout: float) -> Measured:
+    async def measure(self, connection: Connection) -> Measured:
         """Warm up, load the server, and count. Raises: Error where a warming request fails."""
         latencies: list[float] = []
         failures: list[str] = []
         size = 0
         rpc = self.method.capitalize()
         # Attempts of their own would hide a server that refuses calls.
-        async with AsyncClient(target, timeout=timeout, attempts=1) as client:
+        async with AsyncClient(
+            connection.target, timeout=connection.timeout, attempts=1, **connection.security
+        ) as client:
             for _ in range(self.warmup):
                 await client.call(rpc, self.request)
             begin = time.perf_counter()

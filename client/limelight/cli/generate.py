@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.requests import Attention
@@ -30,7 +31,9 @@ Stop = Annotated[list[str] | None, typer.Option("--stop", help="End once this ap
 TargetText = Annotated[str | None, typer.Option("--target-text", help="Force this output.")]
 
 
+@connected
 def generate(
+    connection: Connection,
     model: options.ModelName,
     values: options.Words = None,
     named: options.NamedInputs = None,
@@ -49,16 +52,14 @@ def generate(
     target_text: TargetText = None,
     maps: options.Maps = None,
     as_document: options.Json = False,
-    target: options.Target = options.TARGET,
     version: options.Version = 0,
-    timeout: options.Timeout = options.TIMEOUT,
 ) -> None:
     """Let a model put out text, token by token: `limelight generate bahdanau "3 May 2021"`.
 
     A terminal shows the text as it comes; a pipe gets the text alone, a line a sequence. With --json
     every event is a line, with attention for the maps that --map names.
     """
-    with options.connect(target, timeout) as client:
+    with connection.client() as client:
         description = client.model(model, version)
         named = list(named or ())
         if target_text is not None:

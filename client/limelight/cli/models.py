@@ -8,20 +8,21 @@ from rich.table import Table
 from rich.text import Text
 
 from limelight.cli import as_json, options
+from limelight.cli.connection import Connection, connected
 from limelight.descriptions import Model, ModelStatus
 
 Name = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Describe this model instead of listing all.")]
 
 
+@connected
 def models(
+    connection: Connection,
     name: Name = None,
     as_document: options.Json = False,
-    target: options.Target = options.TARGET,
     version: options.Version = 0,
-    timeout: options.Timeout = options.TIMEOUT,
 ) -> None:
     """List a server's models, or describe one: inputs, attention maps, metrics."""
-    with options.connect(target, timeout) as client:
+    with connection.client() as client:
         if name is None:
             statuses = client.models()
             if as_document:

@@ -1,19 +1,10 @@
 """Options that several commands have."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from limelight.cli import CommandError
-from limelight.client import Client
-from limelight.errors import Unavailable
-from limelight.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT
-
-TARGET, TIMEOUT = DEFAULT_TARGET, DEFAULT_TIMEOUT
 
 
 class Reduce(StrEnum):
@@ -67,9 +58,7 @@ Truncate = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For sampling, and models that draw.")]
 MaxClasses = Annotated[int, typer.Option("--max-classes", min=0, help="Most classes, the best first; 0 for all.")]
-Target = Annotated[str, typer.Option("--target", envvar="LIMELIGHT_TARGET", metavar="HOST:PORT", help="The server.")]
 Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default one.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Maps = Annotated[
     list[str] | None, typer.Option("--map", metavar="GLOB", help="Maps by name; * crosses dots. Repeatable.")
@@ -97,19 +86,3 @@ SequenceMaps = Annotated[
 ReduceHeads = Annotated[Reduce | None, typer.Option("--reduce", help="Reduce the heads to one.")]
 Rollout = Annotated[bool, typer.Option("--rollout", help="One map for all self-attention layers of a stack.")]
 WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="How weights travel.")]
-
-
-@contextmanager
-def connect(target: str, timeout: float) -> Iterator[Client]:
-    """A client of the server at `target`. Raises: CommandError in place of Unavailable, naming the server."""
-    try:
-        # Fewer attempts than a program makes: somebody is waiting to hear that there is no server.
-        with Client(target, timeout=timeout, attempts=3) as client:
-            yield client
-    except Unavailable as error:
-        raise unreachable(target, error) from error
-
-
-def unreachable(target: str, error: Unavailable) -> CommandError:
-    """The error for a server that does not answer."""
-    return CommandError(f"no server answers at {target} ({error.message})")

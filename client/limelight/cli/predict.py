@@ -1,6 +1,7 @@
 """`limelight predict`."""
 
 from limelight.cli import as_json, options
+from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.predictions import (
     Classification,
@@ -18,7 +19,9 @@ from limelight.predictions import (
 _FEW = 8
 
 
+@connected
 def predict(
+    connection: Connection,
     model: options.ModelName,
     values: options.Words = None,
     named: options.NamedInputs = None,
@@ -28,12 +31,10 @@ def predict(
     seed: options.Seed = None,
     max_classes: options.MaxClasses = 0,
     as_document: options.Json = False,
-    target: options.Target = options.TARGET,
     version: options.Version = 0,
-    timeout: options.Timeout = options.TIMEOUT,
 ) -> None:
     """Ask a model for a prediction: `limelight predict han "Opens a socket. Sends bytes."`"""
-    with options.connect(target, timeout) as client:
+    with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
         answer = client.predict(model, instance, version=version, truncate=truncate, seed=seed, max_classes=max_classes)

@@ -1,0 +1,123 @@
+"""The options of every command that calls a server: where it is, and how each end knows the other."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from limelight.cli import CommandError
+from limelight.client import Client
+from limelight.errors import Unavailable
+from limelight.security import SecurityOptions
+from limelight.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT
+
+_TOKEN, _TOKEN_FILE = "LIMELIGHT_TOKEN", "LIMELIGHT_TOKEN_FILE"
+
+Target = Annotated[str, typer.Option("--target", envvar="LIMELIGHT_TARGET", metavar="HOST:PORT", help="The server.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
+Ca = Annotated[
+    Path | None,
+    typer.Option("--ca", envvar="LIMELIGHT_CA", metavar="FILE", help="TLS: who must have signed the server (PEM)."),
+]
+Cert = Annotated[
+    Path | None,
+    typer.Option("--cert", envvar="LIMELIGHT_CERT", metavar="FILE", help="TLS: the certificate to show (PEM)."),
+]
+Key = Annotated[Path | None, typer.Option("--key", envvar="LIMELIGHT_KEY", metavar="FILE", help="TLS: its key (PEM).")]
+Tls = Annotated[
+    bool, typer.Option("--tls", envvar="LIMELIGHT_TLS", help="TLS with a server that a public authority signed.")
+]
+ServerName = Annotated[
+    str | None,
+    typer.Option(
+        "--server-name",
+        envvar="LIMELIGHT_SERVER_NAME",
+        metavar="NAME",
+        help="TLS: the name in the server's certificate.",
+    ),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", metavar="FILE", help=f"A file with the token. [env var: {_TOKEN_FILE}]")
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help=f"The token itself, which others on this machine then see; rather use a file. [env var: {_TOKEN}]",
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Send the token to another machine without TLS; whoever listens can use it.")
+]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What a command was told about the server."""
+
+    target: str
+    timeout: float
+    security: SecurityOptions = field(repr=False)
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """A client of the server. Raises: CommandError in place of Unavailable, naming the server."""
+        try:
+            # Fewer attempts than a program makes: somebody is waiting to hear that there is no server.
+            with Client(self.target, timeout=self.timeout, attempts=3, **self.security) as client:
+                yield client
+        except Unavailable as error:
+            raise self.unreachable(error) from error
+
+    def unreachable(self, error: Unavailable) -> CommandError:
+        """The error for a server that does not answer."""
+        return CommandError(f"no server answers at {self.target} ({error.message})")
+
+
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a connection, in place of its parameter `connection`."""
+    own, ours = inspect.signature(command).parameters, inspect.signature(_connection).parameters
+
+    @wraps(command)
+    def run(**given: object) -> None:
+        options = {name: given.pop(name) for name in ours}
+        command(connection=_connection(**options), **given)  # type: ignore[arg-type]
+
+    parameters = [*(each for name, each in own.items() if name != "connection"), *ours.values()]
+    keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _connection(
+    target: Target = DEFAULT_TARGET,
+    timeout: Timeout = DEFAULT_TIMEOUT,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    tls: Tls = False,
+    server_name: ServerName = None,
+    token_file: TokenFile = None,
+    token: Token = None,
+    insecure: Insecure = False,
+) -> Connection:
+    if token is not None and token_file is not None:
+        raise CommandError("either --token or --token-file", status=2)
+    if token is None and token_file is None:
+        token = os.environ.get(_TOKEN) or None
+        if token is None and os.environ.get(_TOKEN_FILE):
+            token_file = Path(os.environ[_TOKEN_FILE])
+    if token_file is not None:
+        token = token_file.read_text(encoding="utf-8").strip()
+    security = SecurityOptions(
+        ca=ca, cert=cert, key=key, tls=tls, server_name=server_name, token=token, insecure=insecure
+    )
+    return Connection(target, timeout, security)

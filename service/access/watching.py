@@ -31,13 +31,19 @@ class Watched(Generic[T]):
         self._make = make
         self._metrics = metrics
         self._tried: Sequence[bytes] | str = self._read()
+        self._seen = self._tried
         self.value = self._made(self._tried)
         metrics.reloads(what)
 
     def refresh(self) -> bool:
-        """Look whether the files have changed, and if so make it again; True where that brought something new."""
-        found = self._read()
-        if found == self._tried:
+        """Look whether the files have changed, and if so make it again; True where that brought something new.
+
+        They count once they are what they were at the last look: a file that is being written can be a good one without
+        its end, and of a certificate and its key one is written first.
+        """
+        found, before = self._read(), self._seen
+        self._seen = found
+        if found != before or found == self._tried:
             return False
         self._tried = found
         try:

@@ -110,16 +110,18 @@ class Repository:
             pool.shutdown(wait=False, cancel_futures=True)
 
     async def load_until_useful(self) -> "asyncio.Task[None]":
-        """Begin to load everything; returns once all is loaded or refused, or once some model can answer and the others
-        have taken `load_wait_seconds`. Gives the task, which goes on.
+        """Begin to load everything; returns once all is loaded or refused, or once some model can answer and none of
+        the others has come as far for `load_wait_seconds`. Gives the task, which goes on.
 
         Raises: LimelightError where the folder cannot be read.
         """
-        loading = asyncio.create_task(self.load())
-        end = time.monotonic() + self._settings.load_wait_seconds
+        loading, wait = asyncio.create_task(self.load()), self._settings.load_wait_seconds
+        known, since = self.changes, time.monotonic()
         try:
             while not loading.done():
-                left = end - time.monotonic()
+                if known != self.changes:
+                    known, since = self.changes, time.monotonic()
+                left = since + wait - time.monotonic()
                 if left <= 0 and self.is_ready:
                     return loading
                 await asyncio.wait([loading], timeout=max(left, _LOOK_SECONDS))
@@ -286,6 +288,9 @@ class Repository:
             model = open_model(folder, self._provider, self._settings, self._observer, saved=verdict.saved_weights)
             folder.check_unchanged()
             warm_up(model)
+        except ModelUnavailableError as error:
+            logger.info("%s version %d is not loaded: %s", name, version, error.message)
+            return error.message
         except LimelightError as error:
             logger.error("%s version %d is refused: %s (%s)", name, version, error.message, path)
             return error.message

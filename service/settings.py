@@ -175,7 +175,7 @@ class Settings:
     )
     load_wait_seconds: float = _setting(
         10.0,
-        "Time that a start waits for models still being checked or loaded, once another can answer.",
+        "Time that a start waits for the next model to be loaded or refused, once some can answer.",
         minimum=0.0,
         maximum=86400.0,
     )

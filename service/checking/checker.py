@@ -1,15 +1,19 @@
 """Has bundles checked by processes of their own: one as long as it keeps up, more where one is held up."""
 
+import logging
 import threading
 import time
 from pathlib import Path
 from typing import Protocol
 
+from bundle.errors import LimelightError
 from service.checking.process import CheckingProcess
 from service.checking.verdict import Request, Verdict
 from service.engine.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 _PATIENCE = 1.0  # seconds that a bundle waits before another process is started for it
 _STUCK = 5.0  # seconds with one bundle after which a process counts as held up
@@ -48,7 +52,7 @@ class Checker:
     def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
         """Check a bundle in a process that is free.
 
-        Raises: ModelUnavailableError once this is closed, or where no process can be started.
+        Raises: ModelUnavailableError once this is closed; LimelightError where no process can be started.
         """
         request = Request(folder, provider, settings, saves)
         for _ in range(_ATTEMPTS):
@@ -61,7 +65,10 @@ class Checker:
                 break
             if verdict is not None:
                 return verdict
-        raise ModelUnavailableError("the server is stopping" if self._closed else "no bundle can be checked now")
+            logger.warning("a process that checks bundles ended before it began: %s", process.last_words())
+        if self._closed:
+            raise ModelUnavailableError("the server is stopping")
+        raise LimelightError("no process can be started to check it; the server's log says why")
 
     def close(self) -> None:
         """Kill every process; nothing is checked from now on."""
@@ -100,7 +107,7 @@ class Checker:
         try:
             process = CheckingProcess(self._idle_seconds)
         except OSError as error:
-            raise ModelUnavailableError("no process can be started to check it") from error
+            raise LimelightError(f"no process can be started to check it: {error.strerror}") from error
         finally:
             with self._changed:
                 self._starting -= 1

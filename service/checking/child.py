@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 
 from bundle.errors import LimelightError
 from bundle.reader import read_bundle
-from service.checking.limits import limit_next, settle_process
+from service.checking.limits import lift, limit_next, settle_process
 from service.checking.verdict import Passed, Refused, Request, Verdict, to_json
 from service.engine.model import open_model
 from service.engine.observer import NullObserver
@@ -31,7 +31,10 @@ def main(descriptor: int, idle: float) -> None:
         while connection.poll(idle):
             request = Request.from_json(connection.recv_bytes())
             connection.send_bytes(BEGUN)
-            connection.send_bytes(to_json(_check(request)))
+            verdict = _check(request)
+            lift()
+            connection.send_bytes(to_json(verdict))
+            del verdict
             gc.collect()
             give_back()
     except (EOFError, OSError):

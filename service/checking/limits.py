@@ -30,6 +30,12 @@ def limit_next(settings: Settings) -> None:
     _limit(resource.RLIMIT_DATA, _held() + settings.check_bytes)
 
 
+def lift() -> None:
+    """Allow any memory again, to say what was found."""
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
 def _limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
     resource.setrlimit(kind, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))

@@ -45,12 +45,12 @@ class CheckingProcess:
 
         A process that took too long is killed, and of no more use, as `is_alive` tells.
         """
-        self._said = b""
         try:
             self._connection.send_bytes(request.to_json())
             if not self._connection.poll(_START_SECONDS):
                 return self._overdue(_START_SECONDS)
             self._connection.recv_bytes()
+            self._said = b""
         except (EOFError, OSError):
             return None
         try:
@@ -61,7 +61,7 @@ class CheckingProcess:
             return self._ended(request)
         except (ValueError, KeyError, TypeError):
             self._stop()
-            return Refused("its check ended in disorder", self._last_words())
+            return Refused("its check ended in disorder", self.last_words())
 
     @property
     def is_alive(self) -> bool:
@@ -85,21 +85,22 @@ class CheckingProcess:
 
     def _overdue(self, seconds: float) -> Refused:
         self._stop()
-        return Refused(f"its check takes longer than the {seconds:g} s that it may", self._last_words())
+        return Refused(f"its check takes longer than the {seconds:g} s that it may", self.last_words())
 
     def _ended(self, request: Request) -> Refused:
         status = self._process.wait()
         if status == -signal.SIGXCPU:
             most = request.settings.check_cpu_seconds
-            return Refused(f"its check takes more than the {most} s of a core that it may", self._last_words())
+            return Refused(f"its check takes more than the {most} s of a core that it may", self.last_words())
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
         most = request.settings.check_bytes
         return Refused(
             f"its check ended the process that checked it ({how}); it may have needed more than {most} bytes of memory",
-            self._last_words(),
+            self.last_words(),
         )
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """Give the end of what it wrote to standard error for the bundle that it had last."""
         self._reader.join(1.0)
         return self._said.decode("utf-8", "replace")
 

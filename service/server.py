@@ -18,8 +18,9 @@ from service.access.access import Access
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
 from service.descriptors import room_for
+from service.engine.arena import share_arena
 from service.engine.engine import Engine
-from service.engine.providers import choose_provider
+from service.engine.providers import choose_provider, runtime
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -114,6 +115,7 @@ async def running_server(
     async with AsyncExitStack() as stack:
         cores = settings.core_count
         provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes, cores=cores)
+        share_arena(runtime(), settings.run_bytes)
         metrics, health = metrics or Metrics(), Health((SERVICE,))
         access = await asyncio.to_thread(Access, settings, metrics)
         await stack.enter_async_context(access.kept_fresh())

@@ -147,6 +147,12 @@ class Settings:
         minimum=0.05,
         maximum=86400.0,
     )
+    max_run_bytes: int = _setting(
+        0,
+        "Memory that all batches under way may take together on a CPU, weights apart; 0 for half of the memory.",
+        minimum=0,
+        maximum=2**60,
+    )
     max_overruns: int = _setting(
         3,
         "Runs of a model that may be ended one after the other before it is taken out; 0 for any number.",
@@ -203,6 +209,11 @@ class Settings:
     def arriving_bytes(self) -> int:
         """How many bytes of requests may be arriving: those set, or an eighth of the memory."""
         return self.max_arriving_bytes or available_memory() // 8
+
+    @property
+    def run_bytes(self) -> int:
+        """How many bytes runs may take: those set, or half of the memory that this process may have."""
+        return self.max_run_bytes or available_memory() // 2
 
     @property
     def check_bytes(self) -> int:

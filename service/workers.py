@@ -93,6 +93,7 @@ class Workers:
             cores=max(1, settings.core_count // settings.workers),
             max_held_bytes=settings.held_bytes // settings.workers,
             max_arriving_bytes=settings.arriving_bytes // settings.workers,
+            max_run_bytes=settings.run_bytes // settings.workers,
             metrics_port=0,
             workers=1,
         )

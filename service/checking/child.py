@@ -10,8 +10,10 @@ from bundle.errors import LimelightError
 from bundle.reader import read_bundle
 from service.checking.limits import lift, limit_next, settle_process
 from service.checking.verdict import Passed, Refused, Request, Verdict, to_json
+from service.engine.arena import share_arena
 from service.engine.model import open_model
 from service.engine.observer import NullObserver
+from service.engine.providers import runtime
 from service.engine.selftest import check_samples
 from service.memory import give_back
 
@@ -31,6 +33,7 @@ def main(descriptor: int, idle: float) -> None:
         while connection.poll(idle):
             request = Request.from_json(connection.recv_bytes())
             connection.send_bytes(BEGUN)
+            share_arena(runtime(), request.settings.run_bytes)
             verdict = _check(request)
             lift()
             connection.send_bytes(to_json(verdict))

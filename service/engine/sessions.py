@@ -11,6 +11,7 @@ from bundle.errors import BundleError
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine.arena import use_arena
 from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
 from service.engine.watch import WATCH, RunLimit
@@ -167,6 +168,7 @@ def _options(ort: Any, threads: int, *, optimise: bool = True) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads > 1 else "0")
     options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    use_arena(options)
     # What was checked is ONNX; the runtime would read other formats too.
     options.add_session_config_entry("session.load_model_format", "ONNX")
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")

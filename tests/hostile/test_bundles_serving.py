@@ -46,6 +46,25 @@ def loops_on_long_texts(folder: Path) -> None:
     change_graph(folder, change)
 
 
+def inflates_on_long_texts(folder: Path) -> None:
+    """Takes four bytes for every text of the examples, and 4 GB for a longer one."""
+
+    def change(model: onnx.ModelProto) -> None:
+        nodes = """
+            shape = Shape(ids)
+            tokens = Gather(shape, tokens_axis)
+            is_long = Greater(tokens, longest)
+            many = Where(is_long, endless, once)
+            zeros = ConstantOfShape(many)
+            sum = ReduceSum <keepdims = 0> (zeros)
+            logits = Add(before, sum)
+        """
+        values = {"tokens_axis": 1, "longest": 10, "endless": [10**9], "once": [1]}
+        put_behind(model, "logits", nodes, **{name: np.array(value) for name, value in values.items()})
+
+    change_graph(folder, change)
+
+
 def has_weights_beside(folder: Path) -> None:
     """Weights in a file of their own, which the runtime would map from where it lies."""
 
@@ -76,10 +95,12 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stub(repository: Path, metrics: int) -> Iterator[service_pb2_grpc.AttentionServiceStub]:
     good = bundles.tiny(repository).path
     has_weights_beside(copied(good, "beside"))
+    inflates_on_long_texts(copied(good, "inflates"))
     for name in ("loops", "slows"):
         loops_on_long_texts(copied(good, name))
     flags = ("--repository", str(repository), "--port", "0", "--metrics-port", str(metrics), "--provider", "cpu")
-    limited = process(*flags, "--max-run-seconds", "0.5", "--lanes", "1")
+    limits = ("--max-run-seconds", "0.5", "--lanes", "1", "--max-run-bytes", str(2**28))
+    limited = process(*flags, *limits)
     with limited as (running, _), grpc.insecure_channel(started(running)) as channel:
         yield service_pb2_grpc.AttentionServiceStub(channel)
 
@@ -120,6 +141,18 @@ def test_a_model_whose_runs_keep_being_ended_is_taken_out(
     assert page['limelight_queue_depth{model="loops"}'] == 0
     assert not any(line.startswith('limelight_model_info{model="loops"') for line in page)
     assert stub.Predict(predict("tiny", text(LONG)), timeout=60).predictions
+
+
+def test_a_run_that_takes_more_memory_than_it_may_fails_and_no_other(
+    stub: service_pb2_grpc.AttentionServiceStub,
+) -> None:
+    for _ in range(3):
+        with pytest.raises(grpc.RpcError) as failed:
+            stub.Predict(predict("inflates", text(LONG)), timeout=60)
+        assert failed.value.code() is grpc.StatusCode.INTERNAL
+        assert failed.value.details() == "the model failed on this input"
+        for name in ("inflates", "tiny"):
+            assert stub.Predict(predict(name, text("the cat sat")), timeout=60).predictions
 
 
 def test_weights_that_are_cut_off_while_they_serve_end_nothing(

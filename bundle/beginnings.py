@@ -53,7 +53,7 @@ class Beginnings:
         own, last = words[count - 1], words[-1]
         if own is None or last is None or own + _WORDS_BEHIND > last:
             return False
-        return max(end for _, end in encoding.offsets[:count]) <= self._settled(beginning)
+        return bool(max(end for _, end in encoding.offsets[:count]) <= self._settled(beginning))
 
     def _settled(self, beginning: str) -> int:
         """Tell where enough ordinary characters stand behind; 0 where that is nowhere near the end."""

@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
+from bundle.beginnings import Beginnings
 from bundle.errors import BundleError
 from bundle.tokenizer_files import character_maps, load_tokenizer
 
@@ -52,24 +53,23 @@ class Encoder:
         if maximum:
             self._cut = load_tokenizer(tokenizer)
             self._cut.enable_truncation(maximum)
+        self._beginnings = Beginnings(tokenizer, self._whole, maximum)
         self._maps = character_maps(tokenizer)
         self._special_ids = frozenset(
             number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
         )
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode each text, cut to the limit."""
-        if not self._maps:
-            return [self._text(text, *found) for text, found in zip(texts, self._encodings(texts), strict=True)]
-        dropped = [self._dropped(text) for text in texts]
-        kept = [text[count:] for text, count in zip(texts, dropped, strict=True)]
+        """Encode each text, cut to the limit; of a long one no more is read than decides that."""
+        dropped = [self._dropped(text) for text in texts] if self._maps else [0] * len(texts)
+        kept = [self._beginnings.of(text[count:]) for text, count in zip(texts, dropped, strict=True)]
         found = [self._text(text, *found) for text, found in zip(kept, self._encodings(kept), strict=True)]
         return [_moved(each, count) if count else each for each, count in zip(found, dropped, strict=True)]
 
     def encode_pair(self, first: str, second: str) -> Encoded:
         """Encode two texts as one sequence, framed as the tokenizer frames pairs; the longer one is cut first."""
         dropped = (self._dropped(first), self._dropped(second))
-        texts = (first[dropped[0] :], second[dropped[1] :])
+        texts = self._beginnings_of_pair(first[dropped[0] :], second[dropped[1] :])
         encoding, cut = self._encodings([texts])[0]
         of = encoding.sequence_ids
         offsets = encoding.offsets
@@ -87,6 +87,22 @@ class Encoder:
         ends = [end + move for end, move in zip(ends, moves, strict=True)]
         special = self._name_special(encoding, pieces)
         return Encoded(encoding.ids, pieces, starts, ends, special, encoding.type_ids, parts, cut)
+
+    def _beginnings_of_pair(self, first: str, second: str) -> tuple[str, str]:
+        """Give what decides the tokens of a pair.
+
+        Where both have more tokens than the limit, each gets half of it, and where that is odd the longer one gets the
+        odd token: which one that is, only reading all of both can tell.
+        """
+        texts, short = (first, second), (self._beginnings.of(first), self._beginnings.of(second))
+        room = self._maximum - (self._whole.num_special_tokens_to_add(True) if self._special_tokens else 0)
+        if short == texts or room % 2 == 0:
+            return short
+        long = [len(each) < len(text) or self._is_long(text) for each, text in zip(short, texts, strict=True)]
+        return texts if all(long) else short
+
+    def _is_long(self, text: str) -> bool:
+        return len(self._whole.encode(text, add_special_tokens=False)) > self._maximum
 
     def _dropped(self, text: str) -> int:
         """Count the characters at the beginning that a character map replaces by nothing.
@@ -223,33 +239,29 @@ def read_tokenizer(path: Path) -> str:
         raise BundleError("the tokenizer file is not UTF-8") from error
 
 
-def split_sentences(text: str, max_characters: int = 0) -> list[tuple[int, int]]:
-    """Find the sentences of a text: (begin, end) in code points, without white space around them.
+def split_sentences(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
+    """Find the sentences of a text as they are asked for: (begin, end) in code points, without white space around them.
 
     Splits after `.`, `!` and `?` before white space, at blank lines, and at white space where a sentence is over
     `max_characters`.
     """
-    spans, begin = [], 0
+    begin = 0
     for match in _SENTENCE_END.finditer(text):
-        spans.append((begin, match.end()))
+        yield from _pieces(text, begin, match.end(), max_characters)
         begin = match.end()
-    spans.append((begin, len(text)))
-    pieces = (piece for span in spans for piece in _pieces(text, *span, max_characters))
-    return [piece for piece in pieces if piece[0] < piece[1]]
+    yield from _pieces(text, begin, len(text), max_characters)
 
 
-def _pieces(text: str, begin: int, end: int, most: int) -> list[tuple[int, int]]:
-    pieces = []
-    while True:
-        found = _CHARACTER.search(text, begin, end)
-        begin = found.start() if found else end
+def _pieces(text: str, begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+    while found := _CHARACTER.search(text, begin, end):
+        begin = found.start()
         if not most or end - begin <= most:
-            break
+            yield _strip(text, begin, end)
+            return
         space = max(text.rfind(" ", begin, begin + most), text.rfind("\n", begin, begin + most))
         middle = space if space > begin else begin + most
-        pieces.append(_strip(text, begin, middle))
+        yield _strip(text, begin, middle)
         begin = middle
-    return [*pieces, _strip(text, begin, end)]
 
 
 def _strip(text: str, begin: int, end: int) -> tuple[int, int]:

@@ -51,10 +51,10 @@ def load_tokenizer(text: str) -> Any:
 
     try:
         content = json.loads(text)
-        for pattern in _values(content, "Regex"):
+        for pattern in texts_of(content, "Regex"):
             if pattern not in VETTED_PATTERNS:
                 raise BundleError("the tokenizer holds a regular expression that is not of a well-known tokenizer")
-        for charsmap in _values(content, "precompiled_charsmap"):
+        for charsmap in texts_of(content, "precompiled_charsmap"):
             check_charsmap(charsmap)
         check_chains(content)
         content["truncation"] = content["padding"] = None
@@ -74,11 +74,11 @@ def character_maps(text: str) -> list[Any]:
     from tokenizers import normalizers
 
     return [
-        normalizers.Precompiled(base64.b64decode(each)) for each in _values(json.loads(text), "precompiled_charsmap")
+        normalizers.Precompiled(base64.b64decode(each)) for each in texts_of(json.loads(text), "precompiled_charsmap")
     ]
 
 
-def _values(content: Any, key: str) -> Iterator[str]:
+def texts_of(content: Any, key: str) -> Iterator[str]:
     """Find every text that stands behind a key. A vocabulary may well hold the key as a word: a number stands there."""
     if isinstance(content, dict):
         if isinstance(content.get(key), str):
@@ -86,7 +86,7 @@ def _values(content: Any, key: str) -> Iterator[str]:
         content = list(content.values())
     if isinstance(content, list):
         for each in content:
-            yield from _values(each, key)
+            yield from texts_of(each, key)
 
 
 def check_charsmap(charsmap: str) -> None:

@@ -91,6 +91,19 @@ class Settings:
         minimum=100,
         maximum=10**8,
     )
+    max_characters: int = _setting(
+        1_000_000,
+        "Characters of a text, or of all sentences of a document, that is sent; less where a model says so. 0 for no "
+        "limit.",
+        minimum=0,
+        maximum=_LARGEST_MESSAGE,
+    )
+    max_pixels: int = _setting(
+        2**26,
+        "Pixels of an image, before it is decoded; less where a model says so. 0 for no limit.",
+        minimum=0,
+        maximum=_LARGEST_MESSAGE,
+    )
     max_arriving_bytes: int = _setting(
         0,
         "Bytes of requests that may be arriving at the same time, and as many of requests in flight; 0 for an eighth "

@@ -1,7 +1,7 @@
 """What goes from step to step, and what every step has in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Self
@@ -41,17 +41,23 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Passages:
-    """The sentences of a document.
+class Passage:
+    """A sentence of a document. span: where it stands, in the document's text where we split that, else in itself."""
 
-    spans: where each stands, in its text where we split it, else in itself. paths: the field that each came from.
-    split: True where the splitting was ours.
+    text: str
+    span: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The sentences of a document, found as they are asked for.
+
+    field: the path of each that was sent, by its number; None where the splitting was ours. count: how many were sent.
     """
 
-    texts: Sequence[str]
-    spans: Sequence[tuple[int, int]]
-    paths: Sequence[str]
-    split: bool
+    found: Iterator[Passage]
+    field: Callable[[int], str] | None = None
+    count: int = 0
 
 
 @dataclass(frozen=True)

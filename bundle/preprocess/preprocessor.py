@@ -1,6 +1,7 @@
 """From an instance, as a caller sends it, to a row of tensors."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,30 +18,52 @@ from bundle.wire import input_path
 from limelight.v1 import attention_pb2, model_pb2
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What no input may exceed, whatever a model takes; 0 for no bound.
+
+    characters: of a text, or of all sentences of a document. pixels: of an image.
+    """
+
+    characters: int = 0
+    pixels: int = 0
+
+    def of(self, limits: model_pb2.Limits) -> model_pb2.Limits:
+        """Give the lower of a model's own limits and these."""
+        return model_pb2.Limits(
+            max_characters=_lower(limits.max_characters, self.characters),
+            max_pixels=_lower(limits.max_pixels, self.pixels),
+        )
+
+
+_NO_BOUNDS = Bounds()
+
+
 class Preprocessor:
     """Turns instances into rows as one bundle declares; safe to use from several threads.
 
     Raises: BundleError where a tokenizer is broken or a step does not fit its input.
     """
 
-    def __init__(self, folder: BundleFolder) -> None:
+    def __init__(self, folder: BundleFolder, bounds: Bounds = _NO_BOUNDS) -> None:
         tokenizers = {
             step.tokenize.tokenizer: read_tokenizer(folder.file(step.tokenize.tokenizer))
             for each in folder.bundle.preprocessing
             for step in each.steps
             if step.HasField("tokenize")
         }
-        self._set_up(folder.bundle, tokenizers)
+        self._set_up(folder.bundle, tokenizers, bounds)
 
     @classmethod
     def from_parts(cls, bundle: bundle_pb2.Bundle, tokenizers: Mapping[str, str]) -> "Preprocessor":
         """Make one before there is a folder: `tokenizers` holds the text of each tokenizer file by name."""
         preprocessor = cls.__new__(cls)
-        preprocessor._set_up(bundle, tokenizers)
+        preprocessor._set_up(bundle, tokenizers, _NO_BOUNDS)
         return preprocessor
 
-    def _set_up(self, bundle: bundle_pb2.Bundle, tokenizers: Mapping[str, str]) -> None:
+    def _set_up(self, bundle: bundle_pb2.Bundle, tokenizers: Mapping[str, str], bounds: Bounds) -> None:
         self._description = bundle.description
+        limits = bounds.of(bundle.description.limits)
         self._fixed_labels = fixed_labels(bundle.description)
         steps = {each.input: each.steps for each in bundle.preprocessing}
         for name in steps.keys() - {each.name for each in bundle.description.inputs}:
@@ -56,7 +79,7 @@ class Preprocessor:
                     each,
                     {tensor.name: tensors[tensor.name] for tensor in each.tensors},
                     [labels for labels in known if labels.input == each.name],
-                    bundle.description.limits,
+                    limits,
                     tokenizers,
                 ),
                 steps.get(each.name, ()),
@@ -119,6 +142,10 @@ class Preprocessor:
                     )
         _check_indices(tensors, self._tensors, sizes, field)
         return Row(tensors, sizes, labels, any(each.truncated for each in prepared))
+
+
+def _lower(own: int, bound: int) -> int:
+    return min(own, bound) if own and bound else own or bound
 
 
 def _check_indices(

@@ -1,13 +1,15 @@
 """Steps that end in token ids."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
 from typing import ClassVar, Self
 
 import numpy as np
 
 from bundle.errors import BundleError, InputError
-from bundle.preprocess.forms import Call, Form, Kind, Passages, Prepared, Setting, Step
+from bundle.preprocess.forms import Call, Form, Kind, Passage, Passages, Prepared, Setting, Step
 from bundle.rows import BoundTensor, Labels
 from bundle.text import Encoded, Encoder, split_sentences
 from bundle.v1 import bundle_pb2
@@ -15,6 +17,7 @@ from bundle.values import Array, Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 _INT64 = values_pb2.DATA_TYPE_INT64
+_TOGETHER = 32  # sentences that are encoded at the same time
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,15 @@ class SplitSentences(Step):
         return cls(message.max_characters)
 
     def run(self, value: Text | Sentences, call: Call) -> Passages:
-        """Split, or name the field of each sentence that was sent."""
+        """Split, or pass on what was sent. Raises: InputError for a sentence that is empty."""
         if isinstance(value, Sentences):
-            spans = [(0, len(text)) for text in value.texts]
-            paths = [f"{call.field}.sentences.texts[{number}]" for number in range(len(spans))]
-            for text, path in zip(value.texts, paths, strict=True):
-                if not text.strip():
-                    raise InputError(path, "is empty")
-            return Passages(value.texts, spans, paths, split=False)
+            field = partial("{}.sentences.texts[{}]".format, call.field)
+            empty = next((number for number, text in enumerate(value.texts) if not text or text.isspace()), None)
+            if empty is not None:
+                raise InputError(field(empty), "is empty")
+            return Passages((Passage(text, (0, len(text))) for text in value.texts), field, len(value.texts))
         spans = split_sentences(value.text, self.max_characters)
-        return Passages([value.text[begin:end] for begin, end in spans], spans, [call.field] * len(spans), split=True)
+        return Passages(Passage(value.text[begin:end], (begin, end)) for begin, end in spans)
 
 
 @dataclass(frozen=True)
@@ -132,25 +134,23 @@ class Tokenize(Step):
         return Prepared(name, tensors, sizes, labels, any(each.cut for each in encoded))
 
     def _sentences(self, passages: Passages, call: Call) -> Prepared:
-        """Encode sentences. One without a token is left out where the splitting was ours, else refused."""
+        """Encode as many sentences as the model takes, and tell whether there are more."""
         bound = self.bound[0]
         dimensions = bound.description.dimensions
         most = dimensions[0].maximum
-        if not passages.split:
-            _check_count(len(passages.texts), most, call)  # before they are encoded
-        kept = []
-        encoded = self.encoder.encode(passages.texts)
-        for each, span, path in zip(encoded, passages.spans, passages.paths, strict=True):
-            _check(each, path, call.truncate)
-            if each.ids:
-                kept.append((each, span))
-            elif not passages.split:
-                raise InputError(path, "has no token that the model could read")
+        if most and passages.count > most and not call.truncate:
+            raise InputError(
+                call.field,
+                f"has {passages.count} sentences; at most {most} are allowed; shorten it or set truncate",
+            )
+        kept = list(islice(self._encoded(passages, call), most + 1 if most else None))
         if not kept:
             raise InputError(call.field, "is empty")
-        _check_count(len(kept), most, call)
-        cut = any(each.cut for each, _ in kept) or bool(most and len(kept) > most)
-        kept = kept[:most] if most else kept
+        more = most and len(kept) > most
+        if more and not call.truncate:
+            raise InputError(call.field, f"has more than {most} sentences; shorten it or set truncate")
+        kept = kept[:most] if more else kept
+        cut = bool(more) or any(each.cut for each, _ in kept)
         lengths = np.array([len(each.ids) for each, _ in kept])
         ids = np.full((len(kept), lengths.max()), int(bound.description.fill), dtype=np.int64)
         for place, (each, _) in zip(ids, kept, strict=True):
@@ -160,6 +160,24 @@ class Tokenize(Step):
         if bound.mask:  # by length: a text may well hold the token that fills
             tensors[bound.mask] = np.arange(ids.shape[1]) < lengths[:, None]
         return Prepared(self.setting.input.name, tensors, sizes, self._document_labels(kept), cut)
+
+    def _encoded(self, passages: Passages, call: Call) -> Iterator[tuple[Encoded, tuple[int, int]]]:
+        """Encode sentences as they are asked for, some at a time; give the tokens and the place of each.
+
+        One without a token is left out where the splitting was ours. Raises: InputError for such a one that was sent,
+        and for one of too many tokens.
+        """
+        numbers = count()
+        while together := list(islice(passages.found, _TOGETHER)):
+            encoded = self.encoder.encode([each.text for each in together])
+            for each, passage in zip(encoded, together, strict=True):
+                number = next(numbers)
+                path = call.field if passages.field is None else passages.field(number)
+                _check(each, path, call.truncate)
+                if each.ids:
+                    yield each, passage.span
+                elif passages.field is not None:
+                    raise InputError(path, "has no token that the model could read")
 
     def _document_labels(self, kept: Sequence[tuple[Encoded, tuple[int, int]]]) -> dict[str, Labels]:
         """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence."""
@@ -221,11 +239,6 @@ class Tokenize(Step):
 def _check(encoded: Encoded, path: str, truncate: bool) -> None:
     if encoded.cut and not truncate:
         raise InputError(path, f"has more than {len(encoded.ids)} tokens; shorten it or set truncate")
-
-
-def _check_count(count: int, most: int, call: Call) -> None:
-    if most and count > most and not call.truncate:
-        raise InputError(call.field, f"has {count} sentences; at most {most} are allowed; shorten it or set truncate")
 
 
 def _token_labels(description: model_pb2.LabelSetDescription, encoded: Encoded, inputs: tuple[str, ...]) -> Labels:

@@ -105,4 +105,4 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _sentences(texts: list[str]) -> int:
-    return sum(len(split_sentences(text)) for text in texts)
+    return sum(len(list(split_sentences(text))) for text in texts)

@@ -17,7 +17,7 @@ from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import Selection
 
 _MOST_NAMED = 12
-_MOST_LENGTHS = 8  # of axes, whose indices are kept
+_MOST_KEPT = 65_536  # indices, on axes of several lengths
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,17 @@ class IndexList:
         """The indices as an array, made once a call."""
         return np.array(self.indices, dtype=np.intp)
 
+
+@dataclass(frozen=True)
+class IndexUnion:
+    """The union of some lists of indices: put together once a call, so that on an axis they cost what is on it."""
+
+    lists: tuple[IndexList, ...]
+
     @cached_property
     def distinct(self) -> npt.NDArray[np.intp]:
-        """The indices, each once."""
-        return np.unique(self.array)
+        """The indices as they were given, ascending, each once."""
+        return np.unique(np.concatenate([each.array for each in self.lists]))
 
     @cached_property
     def _found(self) -> dict[int, npt.NDArray[np.intp]]:
@@ -47,11 +54,16 @@ class IndexList:
 
         Raises: InputError as `resolve`.
         """
-        if size not in self._found:
-            if len(self._found) >= _MOST_LENGTHS:
+        found = self._found.get(size)  # threads share it
+        if found is None:
+            distinct = self.distinct
+            if len(distinct) and (distinct[0] < -size or distinct[-1] >= size):
+                for each in self.lists:
+                    resolve(each, size, what)
+            if len(self._found) * len(distinct) >= _MOST_KEPT:
                 self._found.clear()
-            self._found[size] = np.unique(resolve(self, size, what))
-        return self._found[size]
+            found = self._found[size] = np.unique(np.where(distinct < 0, distinct + size, distinct))
+        return found
 
 
 @dataclass(frozen=True)
@@ -63,18 +75,8 @@ class SelectedMap:
 
     description: model_pb2.MapDescription
     heads: tuple[int, ...]
-    queries: tuple[IndexList, ...] | None = None
-    keys: tuple[IndexList, ...] | None = None
-
-    @cached_property
-    def distinct_queries(self) -> int | None:
-        """How many different queries are named; None for all of them."""
-        return _distinct(self.queries)
-
-    @cached_property
-    def distinct_keys(self) -> int | None:
-        """How many different keys are named; None for all of them."""
-        return _distinct(self.keys)
+    queries: IndexUnion | None = None
+    keys: IndexUnion | None = None
 
 
 def select_maps(
@@ -103,34 +105,37 @@ def select_maps(
         path = f"{field}.selections[{place}]"
         matching = _matching(maps, selection, path)
         _check_offered(matching, selection, quantity, f"{field}.quantity")
+        of_heads = IndexUnion((IndexList(f"{path}.heads", selection.heads),))
         of_queries = IndexList(f"{path}.queries", selection.queries)
         of_keys = IndexList(f"{path}.keys", selection.keys)
         for each in matching:
             if not offers(each, quantity):
                 continue
-            wanted = IndexList(f"{path}.heads", selection.heads)
             # The union with "all" is all, which None stands for and an empty selection means.
             every = range(each.heads)
-            of_map = resolve(wanted, each.heads, f"heads of {each.name}").tolist() if selection.heads else every
+            of_map = of_heads.on_axis(each.heads, f"heads of {each.name}").tolist() if selection.heads else every
             heads.setdefault(each.name, set()).update(of_map)
             _add(queries, each.name, of_queries)
             _add(keys, each.name, of_keys)
+    unions: dict[tuple[int, ...], IndexUnion] = {}
     return tuple(
-        SelectedMap(each, tuple(sorted(heads[each.name])), _all_or(queries[each.name]), _all_or(keys[each.name]))
+        SelectedMap(
+            each,
+            tuple(sorted(heads[each.name])),
+            _union(queries[each.name], unions),
+            _union(keys[each.name], unions),
+        )
         for each in maps
         if each.name in heads
     )
 
 
-def indices(wanted: Sequence[IndexList] | None, size: int, what: str) -> npt.NDArray[np.intp] | None:
-    """Give the union of some indices on an axis of an instance, ascending and without negative ones; None for all.
+def indices(wanted: IndexUnion | None, size: int, what: str) -> npt.NDArray[np.intp] | None:
+    """Give some indices on an axis of an instance, ascending and without negative ones; None for all.
 
     Raises: InputError naming the first index that the axis lacks; `what` says what it counts.
     """
-    if wanted is None:
-        return None
-    found = [each.on_axis(size, what) for each in wanted]
-    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+    return None if wanted is None else wanted.on_axis(size, what)
 
 
 def side_by_side(ascending: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
@@ -160,7 +165,8 @@ def matches(pattern: str, name: str) -> bool:
     if not rest:
         return pattern == name
     last = rest.pop()
-    if len(name) < len(first) + len(last) or not name.startswith(first) or not name.endswith(last):
+    rest = [each for each in rest if each]  # of two `*` side by side the second says nothing
+    if len(name) < len(first) + len(last) + len(rest) or not name.startswith(first) or not name.endswith(last):
         return False
     place, end = len(first), len(name) - len(last)
     for part in rest:
@@ -196,9 +202,10 @@ def _matching(
     named = list(maps)
     if selection.names:
         chosen: set[str] = set()
-        for place, pattern in enumerate(selection.names):
+        for pattern in dict.fromkeys(selection.names):
             fitting = {each.name for each in maps if matches(pattern, each.name)}
             if not fitting:
+                place = selection.names.index(pattern)
                 there = _listing([each.name for each in maps])
                 raise InputError(f"{path}.names[{place}]", f"matches no map; the model has {there}")
             chosen |= fitting
@@ -208,10 +215,11 @@ def _matching(
     last = _last_layers(maps)
     layered = [each for each in named if each.HasField("layer")]
     wanted: set[tuple[str, int]] = set()
-    for place, layer in enumerate(selection.layers):
-        of_stacks = {(stack, layer if layer >= 0 else end + 1 + layer) for stack, end in last.items()}
-        found = {(each.stack, each.layer) for each in layered} & of_stacks
+    known = {(each.stack, each.layer) for each in layered}
+    for layer in dict.fromkeys(selection.layers):
+        found = {(stack, layer if layer >= 0 else end + 1 + layer) for stack, end in last.items()} & known
         if not found:
+            place = selection.layers.index(layer)
             there = _listing(sorted({f"{each.stack}.{each.layer}" for each in layered})) or "no layers"
             raise InputError(f"{path}.layers[{place}]", f"is {layer}, which no map selected has; there are {there}")
         wanted |= found
@@ -234,14 +242,11 @@ def _add(to: dict[str, list[IndexList] | None], name: str, wanted: IndexList) ->
         gathered.append(wanted)
 
 
-def _distinct(wanted: Sequence[IndexList] | None) -> int | None:
+def _union(wanted: list[IndexList] | None, unions: dict[tuple[int, ...], IndexUnion]) -> IndexUnion | None:
+    """Put lists together, the same ones once: maps that are selected alike share what is worked out of them."""
     if wanted is None:
         return None
-    return len(wanted[0].distinct if len(wanted) == 1 else np.unique(np.concatenate([each.array for each in wanted])))
-
-
-def _all_or(wanted: list[IndexList] | None) -> tuple[IndexList, ...] | None:
-    return None if wanted is None else tuple(wanted)
+    return unions.setdefault(tuple(map(id, wanted)), IndexUnion(tuple(wanted)))
 
 
 def _listing(names: Sequence[str]) -> str:

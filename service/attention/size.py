@@ -9,7 +9,7 @@ from bundle.maps import WEIGHTS, worth_probing
 from limelight.v1 import model_pb2
 from service.attention.options import Encoding, HeadReduction, Options, Pooling, Selection
 from service.attention.plan import SCORES, AttentionPlan, head_count, plan_attention, rollout_description
-from service.attention.select import SelectedMap
+from service.attention.select import IndexUnion, SelectedMap
 
 _INDEX_BYTES = 8  # an edge's query and key, INT32 each
 _SCALE_BYTES = 4
@@ -45,7 +45,7 @@ def computed_bytes(plan: AttentionPlan, sizes: AxisSizes, probed: Collection[str
     for each in plan.selected:
         description = each.description
         queries, keys = sizes.labels[description.query_labels], sizes.labels[description.key_labels]
-        wanted = len(each.heads) * (queries if each.distinct_queries is None else each.distinct_queries)
+        wanted = len(each.heads) * _count(each.queries, queries)
         probes = description.name in probed and plan.options.quantity == WEIGHTS
         if probes and worth_probing(wanted, description.heads * queries):
             total += wanted * keys * Encoding.FLOAT32.itemsize
@@ -142,7 +142,7 @@ def _axes(description: model_pb2.MapDescription) -> tuple[str, str]:
 def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: AxisSizes) -> int:
     description, options = selected.description, plan.options
     query_size, key_size = sizes.labels[description.query_labels], sizes.labels[description.key_labels]
-    queries, keys = _count(selected.distinct_queries, query_size), _count(selected.distinct_keys, key_size)
+    queries, keys = _count(selected.queries, query_size), _count(selected.keys, key_size)
     listed = len(selected.heads) * _varint(description.heads)
     edges = None
     if description.form == model_pb2.MAP_FORM_EDGES:
@@ -175,8 +175,8 @@ def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: Ax
     return total + named + 2 * _DERIVED_NAME + _FRAME
 
 
-def _count(distinct: int | None, size: int) -> int:
-    return size if distinct is None else min(size, distinct)
+def _count(wanted: IndexUnion | None, size: int) -> int:
+    return size if wanted is None else min(size, len(wanted.distinct))
 
 
 def _varint(largest: int) -> int:

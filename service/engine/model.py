@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bundle.maps import MapPart
-from bundle.preprocess import Preprocessor
+from bundle.preprocess import Bounds, Preprocessor
 from bundle.reader import BundleFolder
 from bundle.rows import Labels, Row, bound_tensors, tensor_descriptions
 from bundle.text import Detokenizer, read_tokenizer
@@ -178,7 +178,7 @@ def open_model(
         digest=folder.digest,
         provider=provider.name,
         description=description,
-        preprocessor=Preprocessor(folder),
+        preprocessor=Preprocessor(folder, Bounds(settings.max_characters, settings.max_pixels)),
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
         edge_dimensions=_edge_dimensions(bundle),

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
+from operator import itemgetter
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.access.quotas import Quotas
@@ -38,6 +39,9 @@ _Request = service_pb2.PredictRequest | service_pb2.AttendRequest | service_pb2.
 # Handing work to a thread costs about as much as tokenizing a paragraph. Below this size the event loop does it itself,
 # well within a millisecond; images, whose bytes do not tell their size, never.
 _INLINE_REQUEST = 1024
+# The same of what is asked of maps: a few selections of a few heads and queries.
+_INLINE_OPTIONS = 256
+_INLINE_MAPS = 256  # of all instances, each of which is measured
 _RETRY_AFTER = 1.0
 
 
@@ -77,7 +81,7 @@ class Answering:
     async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
         view = self._view(request.model, call)
-        options = self._options(view, request, request.outputs, request.max_classes)
+        options = await self._options(view, request, call, request.outputs, request.max_classes)
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         return await self._answer(view, prepared, size, options, call)
@@ -85,7 +89,7 @@ class Answering:
     async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
         view = self._view(request.model, call)
-        options = self._options(view, request, request.outputs, request.max_classes, request.attention)
+        options = await self._options(view, request, call, request.outputs, request.max_classes, request.attention)
         check_sequences(view, options)
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
@@ -96,7 +100,8 @@ class Answering:
         view = self._view(request.model, call)
         if not view.model.generates:
             raise WrongModelError(f"{call.model} does not generate; Predict and Attend answer for it")
-        options = self._options(view, request, (), 0, request.attention if request.HasField("attention") else None)
+        attention = request.attention if request.HasField("attention") else None
+        options = await self._options(view, request, call, attention=attention)
         check_streamed(view, options)
         prepared, size = await self._prepared(view, [request.instance], options, "instance", call)
         query = view.model.seeded(_query(prepared, options, call))
@@ -120,13 +125,33 @@ class Answering:
             view = self._views[model] = ModelView(model)
         return view
 
-    def _options(
+    async def _options(
+        self,
+        view: ModelView,
+        request: _Request,
+        call: Call,
+        outputs: Sequence[str] = (),
+        max_classes: int = 0,
+        attention: attention_pb2.AttentionOptions | None = None,
+    ) -> CallOptions:
+        """Check what a call asks for; many indices, names or groups are looked at by a thread."""
+        size = 0 if attention is None else attention.ByteSize()
+
+        def checked(_: int) -> CallOptions:
+            return self._checked(view, request, outputs, max_classes, attention, size > _INLINE_OPTIONS)
+
+        if size <= _INLINE_OPTIONS:
+            return checked(0)
+        return await self._preparation.run(Instances(CallOptions, 1, size, checked, itemgetter(0), call.deadline))
+
+    def _checked(
         self,
         view: ModelView,
         request: _Request,
         outputs: Sequence[str],
         max_classes: int,
-        attention: attention_pb2.AttentionOptions | None = None,
+        attention: attention_pb2.AttentionOptions | None,
+        is_large: bool,
     ) -> CallOptions:
         generation = GenerationSettings()
         if view.model.generates:
@@ -148,6 +173,7 @@ class Answering:
             max_classes=class_count(max_classes),
             limit=limit,
             truncate=request.truncate,
+            is_large=is_large,
         )
 
     async def _answer(
@@ -193,7 +219,9 @@ class Answering:
         before = self._preparation.expected_seconds(view.model, size)
         self._engine.check(view.model, self._preparing[view.model] + len(instances), call.deadline, before)
         call.when_sent(self._quotas.take(call.caller, len(instances)))
-        if size <= _INLINE_REQUEST and not options.has_groups and not _has_image(instances):
+        maps = 0 if options.plan is None else len(options.plan.selected) * len(instances)
+        light = size <= _INLINE_REQUEST and maps <= _INLINE_MAPS and not options.is_large and not options.has_groups
+        if light and not _has_image(instances):
             prepared = prepare(view, instances, options, field)
         else:
             prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)

@@ -16,13 +16,16 @@ from service.attention.size import fitting
 from service.engine.types import GenerationSettings
 from service.rpc.view import ModelView
 
+_MOST_MEASURED = 4096  # maps of all instances, to find what would fit: a dozen ways, each of some microseconds a map
+
 
 @dataclass(frozen=True)
 class CallOptions:
     """What a call asks for beside its instances, checked.
 
     plan: None for a prediction alone. label_names: the label sets that its answers refer to. max_classes: 0 for all.
-    limit: bytes of the whole answer.
+    limit: bytes of the whole answer. is_large: whether the maps are asked for in many words, which take time again with
+    each instance.
     """
 
     outputs: Sequence[str]
@@ -33,6 +36,7 @@ class CallOptions:
     max_classes: int
     limit: int
     truncate: bool
+    is_large: bool = False
 
     @property
     def has_groups(self) -> bool:
@@ -129,7 +133,10 @@ def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options:
         raise TooLargeError(
             "instances", f"need an answer of {size} bytes; at most {options.limit} are allowed: {advice}"
         )
-    advice = fitting(view.maps, options.attention, options.limit, measure) or "send fewer instances, or name fewer maps"
+    advice = ""
+    if len(prepared) * len(options.plan.selected) <= _MOST_MEASURED:
+        advice = fitting(view.maps, options.attention, options.limit, measure)
+    advice = advice or "send fewer instances, or name fewer maps"
     raise TooLargeError("attention", f"needs an answer of {size} bytes; at most {options.limit} are allowed: {advice}")
 
 
@@ -167,7 +174,7 @@ def check_streamed(view: ModelView, options: CallOptions) -> None:
     for each in options.plan.selected:
         if each.keys is not None and each.description.key_labels in view.growing:
             raise InputError(
-                each.keys[0].field, f"do not apply to {each.description.name}, whose keys grow; use Attend"
+                each.keys.lists[0].field, f"do not apply to {each.description.name}, whose keys grow; use Attend"
             )
     for name in view.growing.intersection(options.plan.key_groups):
         field = options.plan.key_groups[name].grouping.field

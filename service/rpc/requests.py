@@ -83,7 +83,7 @@ def attention_options(message: attention_pb2.AttentionOptions, field: str = "att
         if getattr(message, name) < 0:
             raise InputError(f"{field}.{name}", f"is {getattr(message, name)}; it may be 0 or more")
     for name in ("query_groups", "key_groups"):
-        _check_entries(getattr(message, name), f"{field}.{name}")
+        _check_groups(getattr(message, name), f"{field}.{name}")
     return Options(
         selections=_selections(message.selections, f"{field}.selections"),
         quantity=_QUANTITIES[message.quantity],
@@ -145,6 +145,8 @@ def output_names(wanted: Sequence[str], known: Sequence[str]) -> Sequence[str]:
 
     Raises: InputError for a name that the model lacks.
     """
+    if len(wanted) > MOST_NAMES:
+        raise InputError("outputs", f"has {len(wanted)} entries; at most {MOST_NAMES} are allowed")
     for place, name in enumerate(wanted):
         if name not in known:
             raise InputError(f"outputs[{place}]", f"is {name!r}, which the model lacks; it has {', '.join(known)}")
@@ -159,15 +161,11 @@ def class_count(most: int) -> int:
 
 
 def _groupings(messages: Sequence[attention_pb2.Grouping], default: GroupReduction, field: str) -> tuple[Grouping, ...]:
-    if len(messages) > MOST_GROUPINGS:
-        raise InputError(field, f"has {len(messages)} entries; at most {MOST_GROUPINGS} are allowed")
     found = []
     for place, each in enumerate(messages):
         path = f"{field}[{place}]"
         if each.reduction not in _GROUP_REDUCTIONS:
             raise InputError(f"{path}.reduction", f"has no value {each.reduction}")
-        if not 1 <= len(each.groups) <= MOST_GROUPS:
-            raise InputError(f"{path}.groups", f"has {len(each.groups)} entries; there may be 1 to {MOST_GROUPS}")
         groups = tuple(_group(group, f"{path}.groups[{number}]") for number, group in enumerate(each.groups))
         found.append(Grouping(path, groups, _GROUP_REDUCTIONS[each.reduction] or default, each.label_set))
     return tuple(found)
@@ -193,7 +191,14 @@ def _group(message: attention_pb2.Group, field: str) -> Group:
     return group
 
 
-def _check_entries(groupings: Sequence[attention_pb2.Grouping], field: str) -> None:
+def _check_groups(groupings: Sequence[attention_pb2.Grouping], field: str) -> None:
+    """Check how much is grouped before any of it is looked at."""
+    if len(groupings) > MOST_GROUPINGS:
+        raise InputError(field, f"has {len(groupings)} entries; at most {MOST_GROUPINGS} are allowed")
+    for place, each in enumerate(groupings):
+        if not 1 <= len(each.groups) <= MOST_GROUPS:
+            path = f"{field}[{place}].groups"
+            raise InputError(path, f"has {len(each.groups)} entries; there may be 1 to {MOST_GROUPS}")
     groups = [group for each in groupings for group in each.groups]
     indices = sum(len(each.indices) + len(each.ranges) for each in groups)
     if indices > MOST_INDICES:

@@ -159,7 +159,9 @@ def test_words_of_sentences_that_were_sent_are_placed_in_their_sentence() -> Non
 
 
 def test_documents_over_their_limits() -> None:
-    refused(document_bundle(), {"text": Text("a. a. a. a.")}, 'inputs["text"]', "has 4 sentences; at most 3")
+    refused(document_bundle(), {"text": Text("a. a. a. a.")}, 'inputs["text"]', "has more than 3 sentences; shorten it")
+    sent = {"text": Sentences(("a",) * 4)}
+    refused(document_bundle(), sent, 'inputs["text"]', "has 4 sentences; at most 3 are allowed")
     row = preprocessor(document_bundle()).row({"text": Text("a. a. a. a.")}, truncate=True)
     assert row.sizes["sentence"] == row.labels["sentences"].size == 3
     assert row.truncated

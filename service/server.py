@@ -45,6 +45,8 @@ _OPTIONS = (
     ("grpc.max_metadata_size", 16 * 1024),
     # A call whose request nobody reads yet gets 64 KiB out of its caller, not what the connection could carry.
     ("grpc.http2.bdp_probe", 0),
+    # Compressed, 16 KiB are a request of 16 MiB, and a connection's worth of them a second of the event loop's time.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.server_handshake_timeout_ms", _MINUTE // 6),  # who connects and says nothing
     ("grpc.keepalive_time_ms", 2 * _MINUTE),
     ("grpc.keepalive_timeout_ms", _MINUTE // 3),

@@ -5,7 +5,7 @@ import resource
 
 logger = logging.getLogger(__name__)
 
-_OTHERS = 256  # models, metrics, logs, what is read on the way
+_OTHERS = 512  # models, metrics, logs, what is read on the way
 
 
 def room_for(connections: int) -> int:

@@ -11,7 +11,7 @@ from bundle.errors import LimelightError
 
 logger = logging.getLogger(__name__)
 
-_MOST_CONNECTIONS = 64
+_MOST_CONNECTIONS = 256
 _LONGEST_REQUEST = 8 * 1024
 _PATIENCE = 10.0  # seconds from connection to the end of the answer
 _BACKLOG = 64

@@ -29,6 +29,7 @@ from service.rpc.answering import Answering
 from service.rpc.aside import HEALTH_SERVICE, PLACES, health_service, reflection_service
 from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Calls
+from service.rpc.delivery import Delivery
 from service.rpc.health import Health
 from service.rpc.listing import Listing
 from service.rpc.reading import Reading
@@ -45,6 +46,8 @@ _OPTIONS = (
     ("grpc.max_metadata_size", 16 * 1024),
     # A call whose request nobody reads yet gets 64 KiB out of its caller, not what the connection could carry.
     ("grpc.http2.bdp_probe", 0),
+    # Compressed, 16 KiB are a request of 16 MiB, and a connection's worth of them a second of the event loop's time.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.server_handshake_timeout_ms", _MINUTE // 6),  # who connects and says nothing
     ("grpc.keepalive_time_ms", 2 * _MINUTE),
     ("grpc.keepalive_timeout_ms", _MINUTE // 3),
@@ -138,6 +141,7 @@ async def running_server(
         reception = Reception(places, settings.arrival_seconds, metrics)
         reading = Reading(reception, Budget(arriving, "requests", metrics), settings.max_request_fields)
         stack.callback(reading.close)
+        delivery = Delivery(settings.answer_seconds)
         held = settings.held_bytes
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
         answering = Answering(settings, repository, engine, metrics, answers, access.quotas)
@@ -145,12 +149,12 @@ async def running_server(
         repository.on_unload(engine.forget)
         engine.on_stuck(repository.take_out)
         repository.on_unload(answering.forget)
-        calls = Calls(metrics, reading)
-        service = attention_service(answering, Listing(settings, repository), calls)
+        calls = Calls(metrics, reading, delivery)
+        service = attention_service(answering, Listing(settings, repository, answers), calls)
         aside = Reception(PLACES, settings.arrival_seconds, metrics)
-        services = [service, health_service(health, aside)]
+        services = [service, health_service(health, aside, delivery)]
         if settings.reflection:
-            services.append(reflection_service((SERVICE, HEALTH_SERVICE), aside))
+            services.append(reflection_service((SERVICE, HEALTH_SERVICE), aside, delivery))
         interceptors = access.interceptors(SERVICE, calls.refusal)
         late = member is not None and member.late
         if late:

@@ -117,6 +117,12 @@ class Settings:
         minimum=0.1,
         maximum=3600.0,
     )
+    answer_seconds: float = _setting(
+        120.0,
+        "Time that an answer, or a message of a stream, may wait for its reader; then the connection is closed.",
+        minimum=0.1,
+        maximum=10**6,
+    )
     max_response_bytes: int = _setting(
         64 * _MEBIBYTE, "Largest answer, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
     )

@@ -18,6 +18,7 @@ UNKNOWN, INTERNAL = 2, 13
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _CANCEL = 8
+_MOST_STREAMS = 3
 _FRAME = 16_384
 _WINDOW = 2**31 - 1
 _BUFFER = 2**20
@@ -63,7 +64,7 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
         self.received = 0
-        self.held = 0  # calls that the server's window kept back
+        self.held = 0  # calls that the server's window kept back, or its limit on calls at the same time
         self._headers = _request_headers(target, method, timeout)
         self._next = 1
         self._window = 65_535
@@ -72,6 +73,8 @@ class Connection:
         self._out += frame(_WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW - 65_535))
         self._unacknowledged = 0
         self._open: set[int] = set()
+        self._sent: set[int] = set()  # of those
+        self._most = _WINDOW
         self._waiting: deque[tuple[int, bytes]] = deque()
         self._buffer = bytearray(_BUFFER)
         self._view = memoryview(self._buffer)
@@ -89,11 +92,9 @@ class Connection:
         stream = self._next
         self._next += 2
         self._open.add(stream)
-        if self._waiting or len(framed) > self._window:
-            self._waiting.append((stream, framed))
-            self.held += 1
-        else:
-            self._put(stream, framed)
+        self._waiting.append((stream, framed))
+        self._put_waiting()
+        self.held += stream not in self._sent
         self.flush()
         return stream
 
@@ -101,8 +102,10 @@ class Connection:
         """Give a call up, as a client does whose deadline has passed."""
         if stream in self._open:
             self._open.remove(stream)
-            if not any(waiting == stream for waiting, _ in self._waiting):
+            if stream in self._sent:
+                self._sent.remove(stream)
                 self._out += frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
+                self._put_waiting()
                 self.flush()
 
     def flush(self) -> None:
@@ -119,7 +122,9 @@ class Connection:
         for ended in self._frames():
             if ended.stream in self._open:  # a server may reset a stream that it has ended
                 self._open.remove(ended.stream)
+                self._sent.remove(ended.stream)
                 yield ended
+        self._put_waiting()
         self.flush()
 
     def _frames(self) -> Iterator[Ended]:
@@ -163,7 +168,15 @@ class Connection:
         """Hang up: the server cancels what is under way."""
         self.socket.close()
 
+    def _put_waiting(self) -> None:
+        """Put what waits into what is sent, as far as the server allows."""
+        while self._waiting and len(self._waiting[0][1]) <= self._window and len(self._sent) < self._most:
+            stream, framed = self._waiting.popleft()
+            if stream in self._open:
+                self._put(stream, framed)
+
     def _put(self, stream: int, framed: bytes) -> None:
+        self._sent.add(stream)
         self._window -= len(framed)
         self._out += frame(_HEADERS, _END_HEADERS, stream, self._headers)
         for start in range(0, len(framed), _FRAME):
@@ -180,15 +193,15 @@ class Connection:
 
     def _control(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == _SETTINGS and not flags & _ACK:
+            for at in range(0, len(payload), 6):
+                name, value = struct.unpack_from(">HI", payload, at)
+                if name == _MOST_STREAMS:
+                    self._most = value
             self._out += frame(_SETTINGS, _ACK, 0, b"")
         elif kind == _PING and not flags & _ACK:
             self._out += frame(_PING, _ACK, 0, payload)
         elif kind == _WINDOW_UPDATE and not stream:
             self._window += int.from_bytes(payload)
-            while self._waiting and len(self._waiting[0][1]) <= self._window:
-                waiting, framed = self._waiting.popleft()
-                if waiting in self._open:
-                    self._put(waiting, framed)
         elif kind == _GOAWAY:
             raise ConnectionError(f"the server went away: {payload[8:]!r}")
 

@@ -3,6 +3,7 @@ so that no upload keeps a probe waiting.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from bundle.errors import InputError, LimelightError
+from service.rpc.delivery import Delivery
 from service.rpc.health import Health
 from service.rpc.reception import Places, Reception
 from service.rpc.status import DETAILS_KEY, status_of
@@ -19,16 +21,20 @@ HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 PLACES = Places(quick=2, slow=4)
 
 
-def health_service(health: Health, reception: Reception) -> grpc.GenericRpcHandler:
+def health_service(health: Health, reception: Reception, delivery: Delivery) -> grpc.GenericRpcHandler:
     """Make the handler of health checking."""
     kind = health_pb2.HealthCheckRequest
 
     async def check(_: Any, context: Any) -> Any:
-        return await health.Check(await _read(kind, reception, context), context)
+        response = await health.Check(await _read(kind, reception, context), context)
+        sent = delivery.watch(context)
+        context.add_done_callback(lambda _: sent())
+        return response
 
     async def watch(_: Any, context: Any) -> AsyncIterator[Any]:
-        async for response in health.Watch(await _read(kind, reception, context), context):
-            yield response
+        async with aclosing(health.Watch(await _read(kind, reception, context), context)) as responses:
+            async for response in responses:
+                yield response
 
     serialised = health_pb2.HealthCheckResponse.SerializeToString
     handlers = {
@@ -38,7 +44,7 @@ def health_service(health: Health, reception: Reception) -> grpc.GenericRpcHandl
     return grpc.method_handlers_generic_handler(HEALTH_SERVICE, handlers)
 
 
-def reflection_service(names: tuple[str, ...], reception: Reception) -> grpc.GenericRpcHandler:
+def reflection_service(names: tuple[str, ...], reception: Reception, delivery: Delivery) -> grpc.GenericRpcHandler:
     """Make the handler of reflection, for services of these names and itself."""
     servicer = reflection.aio.ReflectionServicer((*names, reflection.SERVICE_NAME))
 
@@ -48,7 +54,11 @@ def reflection_service(names: tuple[str, ...], reception: Reception) -> grpc.Gen
                 yield request
 
         async for response in servicer.ServerReflectionInfo(requests(), context):
-            yield response
+            sent = delivery.watch(context)
+            try:
+                yield response
+            finally:
+                sent()
 
     serialised = reflection_pb2.ServerReflectionResponse.SerializeToString
     handlers = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(inform, response_serializer=serialised)}

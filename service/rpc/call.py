@@ -16,6 +16,7 @@ from service.engine.observer import Rejection
 from service.errors import DeadlineError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
+from service.rpc.delivery import Delivery
 from service.rpc.reading import Reading
 from service.rpc.status import DETAILS_KEY, REQUEST_ID_KEY, status_of
 
@@ -56,10 +57,11 @@ class Calls:
     the request is received, and not after.
     """
 
-    def __init__(self, metrics: Metrics, reading: Reading) -> None:
+    def __init__(self, metrics: Metrics, reading: Reading, delivery: Delivery) -> None:
         self._metrics = metrics
         self._reading = reading
         self._counted: dict[str, MethodMetrics] = {}
+        self._delivery = delivery
 
     def unary(self, name: str, request_type: type[Message], handle: UnaryHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers once."""
@@ -75,6 +77,7 @@ class Calls:
                 await one.fail(error)
                 raise
             one.end(grpc.StatusCode.OK)
+            one.call.when_sent(self._delivery.watch(context))
             return response
 
         return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_serialised)
@@ -92,7 +95,11 @@ class Calls:
                     aclosing(handle(request, one.call)) as responses,
                 ):
                     async for response in responses:
-                        yield response
+                        sent = self._delivery.watch(context)
+                        try:
+                            yield response
+                        finally:
+                            sent()
             except BaseException as error:
                 await one.fail(error)
                 raise

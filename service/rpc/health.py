@@ -5,7 +5,7 @@ it, and watchers hold up a stop for its whole grace.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc
@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 _Status = health_pb2.HealthCheckResponse.ServingStatus
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_MOST_WATCHING = 1024
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
@@ -24,6 +25,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._serving = False
         self._stopping = False
         self._changed = asyncio.Event()
+        self._watching = 0
 
     def set(self, serving: bool) -> None:
         """Say whether the server can answer; without effect once it stops."""
@@ -42,19 +44,25 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service here")
         return self._response(request.service)
 
-    async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def Watch(self, request: Any, context: Any) -> AsyncGenerator[Any, None]:
         """Tell the status of a service, and again whenever it changes."""
+        if self._watching >= _MOST_WATCHING:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already; use Check")
         told = None
-        while True:
-            # As they are before the caller is told: a stop that comes meanwhile is told in the next turn.
-            changed, stopping = self._changed, self._stopping
-            response = self._response(request.service)
-            if response.status != told:
-                told = response.status
-                yield response
-            if stopping:
-                return
-            await changed.wait()
+        self._watching += 1
+        try:
+            while True:
+                # As they are before the caller is told: a stop that comes meanwhile is told in the next turn.
+                changed, stopping = self._changed, self._stopping
+                response = self._response(request.service)
+                if response.status != told:
+                    told = response.status
+                    yield response
+                if stopping:
+                    return
+                await changed.wait()
+        finally:
+            self._watching -= 1
 
     def _response(self, service: str) -> health_pb2.HealthCheckResponse:
         if service not in self._services:

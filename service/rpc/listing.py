@@ -3,6 +3,7 @@
 from limelight.v1 import service_pb2
 from service.access.caller import Globs
 from service.repository import Repository, State, VersionStatus
+from service.rpc.budget import Budget
 from service.rpc.call import Call
 from service.settings import Settings
 
@@ -16,11 +17,15 @@ _MOST_KEPT = 64
 
 
 class Listing:
-    """Describes the models of a repository."""
+    """Describes the models of a repository.
 
-    def __init__(self, settings: Settings, repository: Repository) -> None:
+    held: the budget of answers, until gRPC has taken them.
+    """
+
+    def __init__(self, settings: Settings, repository: Repository, held: Budget) -> None:
         self._settings = settings
         self._repository = repository
+        self._held = held
         self._changes = -1
         self._entries: dict[_Entry, bytes] = {}
         self._responses: dict[Globs, bytes] = {}  # by the models that a caller may know of
@@ -46,9 +51,10 @@ class Listing:
                 self._responses.clear()
             response = b"".join([entry for key, entry in self._entries.items() if call.caller.sees(key[0])])
             self._responses[models] = response
+        self._hold(len(response), call)
         return response
 
-    async def get_model(self, request: service_pb2.GetModelRequest, call: Call) -> service_pb2.GetModelResponse:
+    async def get_model(self, request: service_pb2.GetModelRequest, call: Call) -> bytes:
         """Describe one version; of one that failed, say why.
 
         Raises: ModelNotFoundError, naming what there is.
@@ -66,7 +72,13 @@ class Listing:
                 message = response.graphs.add(name=graph.name, provider=graph.provider)
                 for provider, nodes in graph.nodes.items():
                     message.nodes.add(provider=provider, nodes=nodes)
-        return response
+        data = response.SerializeToString()
+        self._hold(len(data), call)
+        return data
+
+    def _hold(self, size: int, call: Call) -> None:
+        """Hold the copy that gRPC makes of an answer. Raises: QueueFullError where others hold too much."""
+        call.when_sent(self._held.take(size).release)
 
 
 def _entry(status: VersionStatus) -> _Entry:

@@ -5,6 +5,7 @@ import select
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from contextlib import contextmanager
 
 import grpc
 import pytest
@@ -49,7 +50,13 @@ class _Handlers(grpc.GenericRpcHandler):
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
-    server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1)])
+    with _serving() as address:
+        yield address
+
+
+@contextmanager
+def _serving(*options: tuple[str, int]) -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(4), options=[("grpc.max_receive_message_length", -1), *options])
     server.add_generic_rpc_handlers((_Handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -66,6 +73,18 @@ def _ends(wire: Connection, count: int) -> list[Ended]:
         if readable:
             found += wire.receive()
     return found
+
+
+def test_no_more_calls_are_under_way_than_the_server_takes_on_a_connection() -> None:
+    with _serving(("grpc.max_concurrent_streams", 2)) as target:
+        wire = Connection(target, ECHO)
+        first = wire.send(message(b""))  # its answer comes after the server's settings
+        assert [each.stream for each in _ends(wire, 1)] == [first]
+        streams = [wire.send(message(b"x")) for _ in range(7)]
+        assert wire.held == 5
+        wire.cancel(streams[6])
+        assert {(each.stream, each.status) for each in _ends(wire, 6)} == {(each, 0) for each in streams[:6]}
+        wire.close()
 
 
 def test_every_call_ends_once_with_its_status_whatever_its_size(target: str) -> None:

@@ -1,5 +1,6 @@
 """Requests that never end, end late, or are more than they seem: what arrives is bounded, whoever else is honest."""
 
+import gzip
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.service.serving import eventually, predict, text
 MEBIBYTE = 2**20
 LARGEST = 4 * MEBIBYTE
 PLACES = 8
-OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED = 0, 1, 3, 4, 5, 8
+OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 0, 1, 3, 4, 5, 8, 12
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
@@ -151,6 +152,21 @@ def test_millions_of_fields_are_refused_before_they_are_made(server: Capped, dat
         good(server)
     assert server.peak() - before < 8 * LARGEST
     assert health.quantile(0.9) < 2.0 and not health.failures
+
+
+def test_compressed_requests_are_refused_whatever_they_would_become(server: Capped) -> None:
+    bomb, before = gzip.compress(bytes(LARGEST - 100), 9), server.resident()
+    assert len(bomb) < LARGEST // 500
+    server.forget_peak()
+    wire = Wire(server.address)
+    streams = [wire.begin(f"{SERVICE}Predict", grpc_encoding="gzip") for _ in range(50)]
+    for stream in streams:
+        wire.put_all(stream, prefix(len(bomb), compressed=True) + bomb, end=True)
+    assert {wire.wait(stream) for stream in streams} == {UNIMPLEMENTED}
+    wire.close()
+    assert server.peak() - before < 8 * LARGEST
+    with pytest.raises(grpc.RpcError, match="'gzip' is disabled"):
+        server.stub.Predict(predict("tiny", text("the cat")), compression=grpc.Compression.Gzip)
 
 
 def test_a_request_of_many_bytes_and_few_fields_is_taken(server: Capped) -> None:

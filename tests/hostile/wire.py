@@ -113,6 +113,12 @@ class Wire:
                     return False
         return True
 
+    def allow(self, stream: int, count: int) -> None:
+        """Let the server send so many bytes more, on a stream and in all."""
+        if count:
+            more = struct.pack(">I", count)
+            self.write(frame(WINDOW_UPDATE, 0, stream, more) + frame(WINDOW_UPDATE, 0, 0, more))
+
     def pump(self, seconds: float) -> None:
         """Read what comes within so many seconds: at least what is there."""
         until = time.monotonic() + seconds

@@ -105,11 +105,11 @@ class Process:
 class ServerProcess(Process):
     """`limelight serve` on a free port."""
 
-    def __init__(self, repository: Path, *flags: str) -> None:
+    def __init__(self, repository: Path, *flags: str, log: Path | None = None) -> None:
         port = free_port()
         command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
         command += ["--port", str(port), "--metrics-port", "0", "--log-level", "warning", *flags]
-        super().__init__(command, f"127.0.0.1:{port}", healthy)
+        super().__init__(command, f"127.0.0.1:{port}", healthy, log=log)
 
 
 def healthy(channel: grpc.Channel) -> bool:

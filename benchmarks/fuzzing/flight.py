@@ -4,7 +4,6 @@ import heapq
 import random
 import select
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -15,19 +14,21 @@ from benchmarks.load.wire import INTERNAL, UNKNOWN, Connection, Ended, request_h
 _CONNECTIONS = 6
 _HANGS_UP = 1 / 5000
 _LONGEST = 60.0  # seconds that any call may take, however loaded the machine: what takes longer hangs
-# What the service itself says carries the request's id; what gRPC says for it does not.
-_OURS = b"x-request-id"
 CANCELLED_BY_US, HUNG_UP, NO_END = -1, -2, -3
 
 
 @dataclass(frozen=True)
 class Over:
-    """A call that is over. status: gRPC's, or one of the negative ones above. data: of a golden call."""
+    """A call that is over. status: gRPC's, or one of the negative ones above. data: of a golden call.
+
+    seconds: from when it was sent, where it was not given up.
+    """
 
     planned: Planned
     status: int
     trailers: bytes = b""
     data: bytes = b""
+    seconds: float = 0.0
 
     @property
     def is_failure(self) -> bool:
@@ -105,18 +106,18 @@ class Flight:
         try:
             for ended in wire.receive():
                 self._ended(wire, ended)
-        except ConnectionError as error:  # it may end a connection that it was sent nonsense on, but no other
-            self._lost(wire, str(error))
+        except ConnectionError:  # it may end a connection that it was sent nonsense on, but no other
+            self._lost(wire)
 
-    def _lost(self, wire: Connection, why: str) -> None:
+    def _lost(self, wire: Connection) -> None:
         self._drop(wire, HUNG_UP)
         self._wires[self._wires.index(wire)] = Connection(self.target, "/")
         self.hung_up += 1
 
     def _ended(self, wire: Connection, ended: Ended) -> None:
-        planned, _ = self._under_way.pop((wire, ended.stream))
-        data = wire.taken(ended.stream)
-        self.over(Over(planned, ended.status, ended.trailers, data if ended.status == OK else b""))
+        planned, begun = self._under_way.pop((wire, ended.stream))
+        data, seconds = wire.taken(ended.stream), time.monotonic() - begun
+        self.over(Over(planned, ended.status, ended.trailers, data if ended.status == OK else b"", seconds))
 
     def _give_up(self, call: tuple[Connection, int]) -> None:
         found = self._under_way.pop(call, None)
@@ -137,14 +138,3 @@ class Flight:
         for call in [each for each in self._under_way if each[0] is wire]:
             planned, _ = self._under_way.pop(call)
             self.over(Over(planned, status))
-
-
-@dataclass
-class Tally:
-    """How calls ended, by method and status."""
-
-    by_method: dict[str, Counter[int]] = field(default_factory=dict)
-
-    def add(self, over: Over) -> None:
-        """Count one."""
-        self.by_method.setdefault(over.planned.method, Counter())[over.status] += 1

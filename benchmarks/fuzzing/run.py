@@ -24,6 +24,7 @@ from benchmarks.process import ServerProcess
 _REST_SECONDS = 60.0
 _GAUGES = ("limelight_inflight_requests", "limelight_queue_depth")
 _SLOW = 1.0  # seconds of a health probe after which the calls under way are kept
+_LONG = 3.0  # seconds after which a call that was answered is kept
 _ALONE_SECONDS = 60.0
 # Refusals that a busy server may give to a good call.
 _BUSY = frozenset({RESOURCE_EXHAUSTED, 14})
@@ -170,6 +171,8 @@ class Attack:
         if over.is_failure:
             said = over.trailers.decode("ascii", "replace")[-400:]
             self._findings.keep(NAMES.get(over.status, "?"), planned.number, planned.method, planned.body[5:], said)
+        if over.seconds > _LONG:
+            self._findings.keep("long", planned.number, planned.method, planned.body[5:], f"{over.seconds:.1f} s")
         if planned.golden is not None:
             if over.status == OK:
                 self._answered.append((planned.golden, over.data))

@@ -29,11 +29,10 @@ from benchmarks.fuzzing.run import Attack, Report, said
 from benchmarks.process import ROOT, ServerProcess, free_port, healthy
 
 FOLDER = ROOT / "build" / "fuzz"
-_ROUND = 20_000
 _FAILURES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 
 
-def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int) -> None:
+def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int, a_round: int) -> None:
     """Attack a server until so many calls were made or the time is over."""
     port, until = free_port(), time.monotonic() + seconds
     log = FOLDER / f"server-{report.seed}.log"
@@ -44,7 +43,7 @@ def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int) -> 
             report.rss = []
             attack = Attack(server, port, report, Findings(FOLDER / "findings"), width=width)
             while report.calls < calls and time.monotonic() < until:
-                attack.round(min(_ROUND, calls - report.calls), until)
+                attack.round(min(a_round, calls - report.calls), until)
                 report.save(file)
                 print(f"{report.calls} calls, {report.failures} failures, {report.rss[-1]:.0f} MiB", flush=True)
 
@@ -72,6 +71,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.0, help="at most")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--width", type=int, default=64, help="calls in flight")
+    parser.add_argument("--round", type=int, default=20_000, help="calls between two looks at the server at rest")
     parser.add_argument("--resume", action="store_true", help="go on where a run of this seed stopped")
     parser.add_argument("--replay", type=Path, help="send one finding alone")
     parser.add_argument("--shrink", type=Path, help="make one finding as small as it can be")
@@ -83,7 +83,8 @@ def main() -> None:
         parser.error("say how many --calls, or how many --seconds")
     file = FOLDER / f"report-{options.seed}.json"
     report = Report.load(file) if options.resume and file.exists() else Report(options.seed)
-    fuzz(report, file, options.calls or sys.maxsize, options.seconds or float("inf"), options.width)
+    seconds = options.seconds or float("inf")
+    fuzz(report, file, options.calls or sys.maxsize, seconds, options.width, options.round)
     print(said([report]))
     if report.failures or report.gauges_left or report.golden.get("mixed"):
         sys.exit(1)

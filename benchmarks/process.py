@@ -79,6 +79,15 @@ class Process:
         """Every process of the server."""
         return family(self._process.pid)
 
+    def signal(self, number: int) -> None:
+        """Send the first process a signal."""
+        self._process.send_signal(number)
+
+    @property
+    def status(self) -> int | None:
+        """What the first process ended with; None while it runs."""
+        return self._process.poll()
+
     def _stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()

@@ -7,10 +7,11 @@ from benchmarks.demo_calls import DEMO
 from tests.service import bundles
 
 
-def write_repository(folder: Path) -> Path:
-    """Write a repository; gives the folder."""
+def write_repository(folder: Path, *, versions: int = 1) -> Path:
+    """Write a repository; gives the folder. versions: of each small model, all the same."""
     for model in sorted(DEMO.iterdir()):
         shutil.copytree(model, folder / model.name, dirs_exist_ok=True)
     for make in bundles.ALL:
-        make(folder)
+        for version in range(1, versions + 1):
+            make(folder, version=version)
     return folder

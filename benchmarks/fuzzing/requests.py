@@ -60,10 +60,16 @@ def framed(data: bytes) -> bytes:
 
 
 class Requests:
-    """Makes calls for the models of one server. models: what GetModel says of each."""
+    """Makes calls for the models of one server.
 
-    def __init__(self, models: Sequence[service_pb2.GetModelResponse], seed: int) -> None:
+    models: what GetModel says of each. golden_every: of so many calls one is good.
+    """
+
+    def __init__(
+        self, models: Sequence[service_pb2.GetModelResponse], seed: int, *, golden_every: int = GOLDEN_EVERY
+    ) -> None:
         self._models = list(models)
+        self._golden_every = golden_every
         self._seed = seed
         self._seeds = {model.description.name: list(_valid(model)) for model in self._models}
         self._small = [name for name in self._seeds if name not in _DEMO] or list(self._seeds)
@@ -76,13 +82,14 @@ class Requests:
         )
 
     @classmethod
-    def of(cls, channel: grpc.Channel, seed: int) -> "Requests":
+    def of(cls, channel: grpc.Channel, seed: int, *, golden_every: int = GOLDEN_EVERY) -> "Requests":
         """Ask a server what it has."""
         listing = service_pb2.ListModelsResponse.FromString(channel.unary_unary(SERVICE + "ListModels")(b""))
         ready = [each.model for each in listing.models if each.state == service_pb2.MODEL_STATE_READY]
         get = channel.unary_unary(SERVICE + "GetModel")
         asked = [service_pb2.GetModelRequest(model=each).SerializeToString() for each in ready]
-        return cls([service_pb2.GetModelResponse.FromString(get(each)) for each in asked], seed)
+        models = [service_pb2.GetModelResponse.FromString(get(each)) for each in asked]
+        return cls(models, seed, golden_every=golden_every)
 
     @cached_property
     def methods(self) -> dict[str, type[Message]]:
@@ -97,7 +104,7 @@ class Requests:
 
     def planned(self, number: int) -> Planned | None:
         """Make call `number`; None where it came out too large to be sent."""
-        if number % GOLDEN_EVERY == 0:
+        if number % self._golden_every == 0:
             made = golden(self._models, number, random.Random(self._seed * 1_000_003 + number))
             return Planned(number, made.method, framed(made.request.SerializeToString()), golden=made)
         chance = random.Random(self._seed * 1_000_003 + number)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import sys
 import threading
 import time
 import urllib.request
@@ -15,11 +16,11 @@ import grpc
 from benchmarks.fuzzing.findings import Findings
 from benchmarks.fuzzing.flight import CANCELLED_BY_US, HUNG_UP, NO_END, Flight, Over
 from benchmarks.fuzzing.golden import Golden, difference
-from benchmarks.fuzzing.requests import Planned, Requests, framed
+from benchmarks.fuzzing.requests import GOLDEN_EVERY, Planned, Requests, framed
 from benchmarks.fuzzing.watch import HealthWatch
 from benchmarks.load.plan import OK, RESOURCE_EXHAUSTED, percentile
 from benchmarks.load.processor import resident_bytes
-from benchmarks.process import ServerProcess
+from benchmarks.process import Process
 
 _REST_SECONDS = 60.0
 _GAUGES = ("limelight_inflight_requests", "limelight_queue_depth")
@@ -101,17 +102,28 @@ class Report:
 
 
 class Attack:
-    """Attacks one server. width: calls in flight."""
+    """Attacks one server. width: calls in flight. golden_every: of so many calls one is good. most_checked: of those,
+    so many a round are asked again, alone.
+    """
 
     def __init__(
-        self, server: ServerProcess, metrics_port: int, report: Report, findings: Findings, *, width: int
+        self,
+        server: Process,
+        metrics_port: int,
+        report: Report,
+        findings: Findings,
+        *,
+        width: int,
+        golden_every: int = GOLDEN_EVERY,
+        most_checked: int = sys.maxsize,
     ) -> None:
         self._server = server
         self._metrics = f"http://127.0.0.1:{metrics_port}/metrics"
         self._report = report
         self._findings = findings
         self._channel = grpc.insecure_channel(server.target, [("grpc.max_receive_message_length", -1)])
-        self._requests = Requests.of(self._channel, report.seed)
+        self._requests = Requests.of(self._channel, report.seed, golden_every=golden_every)
+        self._most_checked = most_checked
         self._large: list[Planned] = []
         self._answered: list[tuple[Golden, bytes]] = []
         self._flight = Flight(server.target, width, random.Random(report.seed), self._over)
@@ -132,9 +144,13 @@ class Attack:
             over.set()
             watcher.join()
         report.seconds += time.monotonic() - started
-        self._rest()
+        self.rest()
         self._note_memory()
         self._check_golden()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
 
     def _planned(self, calls: int, until: float) -> Iterator[Planned]:
         made = 0
@@ -195,7 +211,7 @@ class Attack:
                         "slow", each.number, each.method, each.body[5:], f"health took {max(seconds):.2f} s"
                     )
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         """Wait until the server has nothing to do. Counts it where its gauges never say so."""
         end = time.monotonic() + _REST_SECONDS
         while left := self._gauges():
@@ -217,6 +233,9 @@ class Attack:
     def _check_golden(self) -> None:
         """Ask again for what was answered, now alone, and compare."""
         answered, self._answered = self._answered, []
+        if len(answered) > self._most_checked:
+            self._report.golden["not asked again"] = len(answered) - self._most_checked
+            answered = random.Random(self._report.seed).sample(answered, self._most_checked)
         for made, data in answered:
             alone = self._alone(made)
             found = difference(made.answers(data), made.answers(alone))

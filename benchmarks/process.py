@@ -79,6 +79,15 @@ class Process:
         """Every process of the server."""
         return family(self._process.pid)
 
+    def signal(self, number: int) -> None:
+        """Send the first process a signal."""
+        self._process.send_signal(number)
+
+    @property
+    def status(self) -> int | None:
+        """What the first process ended with; None while it runs."""
+        return self._process.poll()
+
     def _stop(self) -> None:
         if self._process.poll() is None:
             self._process.terminate()
@@ -105,11 +114,11 @@ class Process:
 class ServerProcess(Process):
     """`limelight serve` on a free port."""
 
-    def __init__(self, repository: Path, *flags: str) -> None:
+    def __init__(self, repository: Path, *flags: str, log: Path | None = None) -> None:
         port = free_port()
         command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
         command += ["--port", str(port), "--metrics-port", "0", "--log-level", "warning", *flags]
-        super().__init__(command, f"127.0.0.1:{port}", healthy)
+        super().__init__(command, f"127.0.0.1:{port}", healthy, log=log)
 
 
 def healthy(channel: grpc.Channel) -> bool:

@@ -11,6 +11,7 @@ from tests.ledger import Ledger
 
 # On a busy machine a case can take as long as it likes.
 settings.register_profile("anywhere", deadline=None)
+settings.register_profile("deep", deadline=None)
 settings.load_profile("anywhere")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_MESSAGE = 60_000
 UNKNOWN, INTERNAL = 2, 13
@@ -30,11 +30,15 @@ _RETRY = b"google.rpc.RetryInfo"
 
 @dataclass(frozen=True)
 class Ended:
-    """A call that ended: the number that it was sent under, its gRPC status, and whether RetryInfo came with it."""
+    """A call that ended: the number that it was sent under, its gRPC status, and whether RetryInfo came with it.
+
+    trailers: as they came, HPACK and all; nothing where the call was reset.
+    """
 
     stream: int
     status: int
     retry: bool
+    trailers: bytes = field(default=b"", compare=False, repr=False)
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
@@ -56,7 +60,9 @@ def trailers(payload: bytes) -> tuple[int, bool]:
 
 
 class Connection:
-    """Calls of one method over one connection. `send` and `receive` never block."""
+    """Calls of one method over one connection, or of several where `send` is told which. `send` and `receive` never
+    block.
+    """
 
     def __init__(self, target: str, method: str, *, timeout: float | None = None) -> None:
         host, port = target.rsplit(":", 1)
@@ -65,7 +71,7 @@ class Connection:
         self.socket.setblocking(False)
         self.received = 0
         self.held = 0  # calls that the server's window kept back, or its limit on calls at the same time
-        self._headers = _request_headers(target, method, timeout)
+        self._headers = request_headers(target, method, timeout)
         self._next = 1
         self._window = 65_535
         self._out = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -75,7 +81,9 @@ class Connection:
         self._open: set[int] = set()
         self._sent: set[int] = set()  # of those
         self._most = _WINDOW
-        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting: deque[tuple[int, bytes, bytes]] = deque()
+        self._kept: dict[int, bytearray] = {}
+        self._sink: bytearray | None = None
         self._buffer = bytearray(_BUFFER)
         self._view = memoryview(self._buffer)
         self._filled = 0
@@ -87,21 +95,32 @@ class Connection:
         """Whether there is something to send that the socket did not take."""
         return bool(self._out)
 
-    def send(self, framed: bytes) -> int:
-        """Begin a call and give its number; `framed` comes from `message`."""
+    def send(self, framed: bytes, *, headers: bytes = b"", keep: bool = False) -> int:
+        """Begin a call and give its number; `framed` comes from `message`.
+
+        headers: from `request_headers`, where they are not the connection's own. keep: its answer is wanted, see
+        `taken`.
+        """
         stream = self._next
         self._next += 2
         self._open.add(stream)
-        self._waiting.append((stream, framed))
+        if keep:
+            self._kept[stream] = bytearray()
+        self._waiting.append((stream, framed, headers))
         self._put_waiting()
         self.held += stream not in self._sent
         self.flush()
         return stream
 
+    def taken(self, stream: int) -> bytes:
+        """Give what came of a call whose answer was to be kept, gRPC's framing included, once."""
+        return bytes(self._kept.pop(stream, b""))
+
     def cancel(self, stream: int) -> None:
         """Give a call up, as a client does whose deadline has passed."""
         if stream in self._open:
             self._open.remove(stream)
+            self._kept.pop(stream, None)
             if stream in self._sent:
                 self._sent.remove(stream)
                 self._out += frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
@@ -138,6 +157,8 @@ class Connection:
         while True:
             if self._skip:
                 step = min(self._skip, end - at)
+                if self._sink is not None:
+                    self._sink += buffer[at : at + step]
                 at, self._skip = at + step, self._skip - step
             if end - at < 9 or self._skip:
                 break
@@ -146,6 +167,7 @@ class Connection:
             if kind == _DATA:
                 self._count(size)
                 self._skip, at = size, at + 9
+                self._sink = self._kept.get(stream)
                 if flags & _END_STREAM:
                     yield Ended(stream, UNKNOWN, False)
                 continue
@@ -156,7 +178,7 @@ class Connection:
             if kind == _HEADERS and flags & _END_STREAM:
                 if not flags & _END_HEADERS:
                     raise ConnectionError("trailers came in several frames")
-                yield Ended(stream, *trailers(payload))
+                yield Ended(stream, *trailers(payload), payload)
             elif kind == _RST_STREAM:
                 yield Ended(stream, INTERNAL, False)
             else:
@@ -171,14 +193,15 @@ class Connection:
     def _put_waiting(self) -> None:
         """Put what waits into what is sent, as far as the server allows."""
         while self._waiting and len(self._waiting[0][1]) <= self._window and len(self._sent) < self._most:
-            stream, framed = self._waiting.popleft()
+            stream, framed, headers = self._waiting.popleft()
             if stream in self._open:
-                self._put(stream, framed)
+                self._put(stream, framed, headers)
 
-    def _put(self, stream: int, framed: bytes) -> None:
+    def _put(self, stream: int, framed: bytes, headers: bytes) -> None:
         self._sent.add(stream)
         self._window -= len(framed)
-        self._out += frame(_HEADERS, _END_HEADERS, stream, self._headers)
+        flags = _END_HEADERS if framed else _END_HEADERS | _END_STREAM
+        self._out += frame(_HEADERS, flags, stream, headers or self._headers)
         for start in range(0, len(framed), _FRAME):
             part = framed[start : start + _FRAME]
             last = start + _FRAME >= len(framed)
@@ -206,7 +229,7 @@ class Connection:
             raise ConnectionError(f"the server went away: {payload[8:]!r}")
 
 
-def _request_headers(target: str, method: str, timeout: float | None) -> bytes:
+def request_headers(target: str, method: str, timeout: float | None) -> bytes:
     """Write a call's headers: from the static table, or as literals that no table keeps."""
     block = b"\x83\x86" + b"\x04" + _text(method) + b"\x01" + _text(target)
     block += b"\x00" + _text("te") + _text("trailers") + b"\x0f\x10" + _text("application/grpc")

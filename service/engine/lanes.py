@@ -72,7 +72,8 @@ class Lanes:
         """
         with self._changed:
             expected = self._queue.expected_seconds(model, rows, None)
-        self._refuse_late(expected + before, deadline, rows)
+        if deadline is not None and _is_late(expected + before, deadline):
+            raise self._late(expected + before, deadline, rows)
 
     def submit(self, model: Model, jobs: Sequence[Job]) -> None:
         """Queue rows, all of them or none.
@@ -84,7 +85,7 @@ class Lanes:
             self._observer.rejected(Rejection.STOPPING, len(jobs))
             raise ModelUnavailableError("the server is stopping")
         deadline = jobs[0].call.query.deadline
-        lanes, waiting, expected = len(self._threads), -1, 0.0
+        lanes, waiting, expected, late = len(self._threads), -1, 0.0, False
         with self._changed:
             if self._queue.rows + len(jobs) > self._queue_rows:
                 waiting, seconds = self._queue.rows, self._queue.waiting_seconds() / lanes
@@ -92,7 +93,8 @@ class Lanes:
                 if deadline is not None:
                     own = sum(places(job.shape) for job in jobs)
                     expected = self._queue.expected_seconds(model, len(jobs), own)
-                if not _is_late(expected, deadline):
+                    late = _is_late(expected, deadline)  # once: a moment later it may be another answer
+                if not late:
                     self._queue.add(model, jobs)
                     self._changed.notify(len(jobs))
         if waiting >= 0:
@@ -100,7 +102,8 @@ class Lanes:
             raise QueueFullError(
                 f"{waiting} instances are waiting already, of at most {self._queue_rows}", retry_after=_retry(seconds)
             )
-        self._refuse_late(expected, deadline, len(jobs))
+        if late and deadline is not None:
+            raise self._late(expected, deadline, len(jobs))
         self._unfinished += len(jobs)
         self._idle.clear()
         self._observer.queued(model.name, len(jobs))
@@ -138,12 +141,10 @@ class Lanes:
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
 
-    def _refuse_late(self, expected: float, deadline: float | None, rows: int) -> None:
-        if deadline is None or not _is_late(expected, deadline):
-            return
+    def _late(self, expected: float, deadline: float, rows: int) -> QueueFullError:
         left = max(0.0, deadline - time.monotonic())
         self._observer.rejected(Rejection.OVERLOAD, rows)
-        raise QueueFullError(
+        return QueueFullError(
             f"so much is waiting that an answer would take about {expected:.2g} s, and the deadline is in {left:.2g} s",
             retry_after=_retry(expected * _MARGIN - left),
         )
@@ -239,13 +240,18 @@ class Lanes:
                     due = self._queue.due
                     self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
                     continue
-            for model, job in dropped:
-                self._observer.queued(model.name, -1)
-                self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
-            self._tell([(job, DeadlineError("the deadline passed before a lane was free")) for _, job in dropped])
+            self._drop(dropped)
+            del dropped  # a lane that waits keeps neither a row nor its model
             if work is not None:
                 self._observe(work)
                 return work
+
+    def _drop(self, dropped: Sequence[tuple[Model, Job]]) -> None:
+        """Tell of rows that need no answer any more."""
+        for model, job in dropped:
+            self._observer.queued(model.name, -1)
+            self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
+        self._tell([(job, DeadlineError("the deadline passed before a lane was free")) for _, job in dropped])
 
     def _observe(self, work: Work) -> None:
         if work.batch is None:
@@ -301,8 +307,8 @@ def _steps(happened: Sequence[RowEvent]) -> list[int]:
     ]
 
 
-def _is_late(expected: float, deadline: float | None) -> bool:
-    return deadline is not None and expected > 0 and time.monotonic() + expected * _MARGIN > deadline
+def _is_late(expected: float, deadline: float) -> bool:
+    return expected > 0 and time.monotonic() + expected * _MARGIN > deadline
 
 
 def _retry(seconds: float) -> float:

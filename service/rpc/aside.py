@@ -23,7 +23,7 @@ PLACES = Places(quick=2, slow=4)
 
 def health_service(health: Health, reception: Reception, delivery: Delivery) -> grpc.GenericRpcHandler:
     """Make the handler of health checking."""
-    kind = health_pb2.HealthCheckRequest
+    kind, listing = health_pb2.HealthCheckRequest, health_pb2.HealthListResponse
 
     async def check(_: Any, context: Any) -> Any:
         response = await health.Check(await _read(kind, reception, context), context)
@@ -36,8 +36,12 @@ def health_service(health: Health, reception: Reception, delivery: Delivery) -> 
             async for response in responses:
                 yield response
 
+    async def every(_: Any, context: Any) -> Any:
+        return await health.List(await _read(health_pb2.HealthListRequest, reception, context), context)
+
     serialised = health_pb2.HealthCheckResponse.SerializeToString
     handlers = {
+        "List": grpc.stream_unary_rpc_method_handler(every, response_serializer=listing.SerializeToString),
         "Check": grpc.stream_unary_rpc_method_handler(check, response_serializer=serialised),
         "Watch": grpc.stream_stream_rpc_method_handler(watch, response_serializer=serialised),
     }

@@ -44,6 +44,10 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service here")
         return self._response(request.service)
 
+    async def List(self, request: Any, context: Any) -> Any:
+        """Tell the status of every service."""
+        return health_pb2.HealthListResponse(statuses={each: self._response(each) for each in self._services})
+
     async def Watch(self, request: Any, context: Any) -> AsyncGenerator[Any, None]:
         """Tell the status of a service, and again whenever it changes."""
         if self._watching >= _MOST_WATCHING:

@@ -342,6 +342,29 @@ async def test_what_outlasts_the_grace_is_told_so(
 
 
 @on_loop
+async def test_a_call_that_is_refused_as_late_leaves_nothing_in_the_queue(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is late is asked once: time goes on, and the next answer may be another."""
+    runner.gate.set()
+    count, refused = Count(), 0
+    async with running(1, count) as engine:
+        monkeypatch.setattr(engine._lanes._queue, "expected_seconds", lambda *rows: 0.01)
+        for place in range(300):  # at the edge, which is somewhere in these 300 microseconds
+            deadline = time.monotonic() + 0.0125 + place * 1e-6
+            try:
+                await answered(engine, fake, Query((row_of(folders, 3),), deadline=deadline))
+            except QueueFullError:
+                refused += 1
+            except DeadlineError:  # on a busy machine
+                pass
+        await asyncio.sleep(0.02)  # what was queued for nobody would have run by now
+        assert refused > 0
+        assert engine._lanes._unfinished == 0
+    assert count.waiting == 0
+
+
+@on_loop
 async def test_the_loop_goes_on_while_lanes_compute(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:

@@ -1,0 +1,126 @@
+"""Writes docs/reliability.md from what a soak kept: `python -m benchmarks.soaking.page`."""
+
+from benchmarks.kept import KEPT
+from benchmarks.process import ROOT
+from benchmarks.soaking.rounds import Round, Soak, bad
+from benchmarks.tables import Bar, bar_table, number, table
+
+PAGE = ROOT / "docs" / "reliability.md"
+_WARM = 3  # rounds until caches are full and threads are there
+_SHOWN = 24
+
+
+def write_page() -> None:
+    """Write the page from what was kept."""
+    found = Soak.load(KEPT / "soak.json")
+    said = [*HEADER.format(machine=found.machine, minutes=found.seconds / 60).splitlines(), *summary(found), ""]
+    said += ["### Bars", "", *bars(found), "", "### Over time", "", *lines(found), "", *BESIDE.splitlines()]
+    PAGE.write_text("\n".join(said) + "\n", encoding="utf-8")
+
+
+def summary(found: Soak) -> list[str]:
+    """What all rounds came to."""
+    rounds = found.rounds
+    answered = sum(each.good.get("the same", 0) + each.good.get("not asked again", 0) for each in rounds)
+    rows = [
+        ["calls", f"{sum(each.calls for each in rounds):,}"],
+        ["good calls answered", f"{answered:,}"],
+        ["of these asked again alone, the same", f"{sum(each.good.get('the same', 0) for each in rounds):,}"],
+        ["good calls refused as too many", f"{sum(each.good.get('busy', 0) for each in rounds):,}"],
+        ["swaps of models", f"{sum(each.swaps for each in rounds):,}"],
+        ["other attacks", f"{sum(sum(each.attacks.values()) for each in rounds):,}"],
+        ["servers, stopped by SIGTERM", f"{found.lives}, statuses {sorted({str(each) for each in found.stops})}"],
+    ]
+    return table(["", ""], rows)
+
+
+def bars(found: Soak) -> list[str]:
+    """What a soak is held to."""
+    rounds = found.rounds
+    disturbed = max((each.others for each in rounds), default=0.0)
+    return bar_table(
+        [
+            Bar("INTERNAL, UNKNOWN or without an end", sum(each.failures for each in rounds), 0, at_most=True),
+            Bar("good calls failed or mixed", sum(bad(each) for each in rounds), 0, at_most=True),
+            Bar("gauges not back at zero", sum(each.left for each in rounds), 0, at_most=True),
+            Bar("growth of memory, warm to the last round", growth(found), 0.05, at_most=True),
+            Bar(
+                "health, median of p99",
+                _middle([each.health_p99 for each in rounds]),
+                50,
+                at_most=True,
+                unit="ms",
+                disturbed=disturbed,
+            ),
+        ]
+    )
+
+
+def growth(found: Soak) -> float | None:
+    """How much the longest life's memory grew since it was warm: the mean of its last rounds over that of the first
+    warm ones; None where it was too short to tell.
+    """
+    lives = [[each.rss for each in found.rounds if each.life == life] for life in range(1, found.lives + 1)]
+    longest = max(lives, key=len, default=[])[_WARM:]
+    if len(longest) < 4:
+        return None
+    part = max(1, len(longest) // 4)
+    return sum(longest[-part:]) / sum(longest[:part]) - 1
+
+
+def lines(found: Soak) -> list[str]:
+    """The rounds, of many of them every so many-th."""
+    head = ["round", "life", "calls/s", "good", "busy", "failed", "swaps", "RSS MiB", "fds", "threads"]
+    head += ["health p50 / p99 / worst ms", "others"]
+    step = max(1, -(-len(found.rounds) // _SHOWN))
+    shown = {*range(0, len(found.rounds), step), len(found.rounds) - 1}
+    return table(head, [_row(place, each) for place, each in enumerate(found.rounds) if place in shown])
+
+
+def _row(place: int, each: Round) -> list[str]:
+    good = each.good.get("the same", 0) + each.good.get("not asked again", 0)
+    return [
+        str(place + 1),
+        str(each.life),
+        number(each.calls / max(each.seconds, 1e-9)),
+        str(good),
+        str(each.good.get("busy", 0)),
+        str(each.failures + bad(each) + each.left),
+        str(each.swaps),
+        number(each.rss),
+        str(each.descriptors),
+        str(each.threads),
+        f"{each.health_p50:.1f} / {each.health_p99:.1f} / {each.health_worst:.0f}",
+        f"{each.others:.0%}",
+    ]
+
+
+def _middle(values: list[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None
+
+
+HEADER = """# Reliability
+
+Written by `python -m benchmarks.soak --keep`. Do not edit.
+
+`python -m benchmarks.fuzz` sends what nobody should, built from the protocol's descriptors, and keeps what the server
+fails on; `tests/hostile/corpus` is what it found. `python -m benchmarks.soak` loads and attacks a server for as long as
+it is told.
+
+## A soak of {minutes:.0f} minutes
+
+On {machine}. Half of the calls are good ones to nine models (three of the demo, six small ones), the others are the
+fuzzer's; beside them uploads that never end, answers that nobody reads, half-open connections and large wrong requests;
+every four seconds a model is swapped for its other version. Memory, descriptors, threads and gauges are read between
+rounds, at rest.
+
+"""
+
+BESIDE = """## Beside other servers
+
+What others test, as far as their public repositories show it.
+"""
+
+
+if __name__ == "__main__":
+    write_page()

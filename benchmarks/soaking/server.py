@@ -1,0 +1,57 @@
+"""The server that is soaked: `limelight serve`, set by LIMELIGHT_* alone, which swaps a model on SIGUSR1.
+
+Of a model with two versions one is loaded. The other is loaded beside it, then the first is taken out, as an operator
+would: no call should notice.
+"""
+
+import asyncio
+import itertools
+import logging
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+from service.command import print_address, run
+from service.repository import Repository
+from service.server import Server
+from service.settings import load_settings
+
+logger = logging.getLogger(__name__)
+_kept: set[asyncio.Task[Any]] = set()
+
+
+def announce(server: Server) -> None:
+    """Leave one version of each model, say where calls are answered, and wait for signals."""
+    pairs = sorted({each.name for each in server.repository.statuses() if each.version == 2})
+    wanted: asyncio.Queue[None] = asyncio.Queue()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, wanted.put_nowait, None)
+    _keep(_swap(server.repository, pairs, wanted))
+    print_address(server)
+
+
+async def _swap(repository: Repository, names: list[str], wanted: "asyncio.Queue[None]") -> None:
+    """Swap one model after another, whenever it is wanted."""
+    for name in names:
+        await repository.unload(name, 2)
+    loaded = dict.fromkeys(names, 1)
+    for name in itertools.cycle(names):
+        await wanted.get()
+        before, after = loaded[name], 3 - loaded[name]
+        try:
+            await repository.load_version(name, after)
+            await repository.unload(name, before)
+        except Exception:
+            logger.exception("%s could not be swapped", name)
+        else:
+            loaded[name] = after
+
+
+def _keep(work: Coroutine[Any, Any, None]) -> None:
+    """Run something beside the server; the loop itself would not keep it."""
+    task = asyncio.get_running_loop().create_task(work)
+    _kept.add(task)
+    task.add_done_callback(_kept.discard)
+
+
+if __name__ == "__main__":
+    run(load_settings({}), announce)

@@ -237,7 +237,7 @@ async def _listening(
             ("grpc.so_reuseport", int(shared)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
             ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
-            ("grpc.max_concurrent_streams", settings.calls_per_connection),
+            ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
             ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
             # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
             ("grpc.server.max_pending_requests", settings.pending_calls),

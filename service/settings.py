@@ -142,7 +142,7 @@ class Settings:
     max_connections: int = _setting(
         2048, "Connections at the same time; further ones are closed at once.", minimum=1, maximum=10**6
     )
-    calls_per_connection: int = _setting(
+    max_calls_per_connection: int = _setting(
         100, "Calls at the same time on one connection; clients hold further ones back.", minimum=1, maximum=10**6
     )
     idle_seconds: float = _setting(

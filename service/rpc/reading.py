@@ -16,6 +16,8 @@ from service.rpc.reception import Reception
 _Kind = TypeVar("_Kind", bound=Message)
 # Up to here a message takes less than a millisecond, whatever is in it.
 _PARSED_AT_ONCE = 16 * 1024
+# A call that is cancelled while its request arrives has no request first, and is cancelled next.
+_CANCELLED_BY_THEN = 0.02
 
 
 class Reading:
@@ -45,6 +47,7 @@ class Reading:
         """
         data = await self._reception.message(context, end)
         if data is None:
+            await asyncio.sleep(_CANCELLED_BY_THEN)
             raise TooLargeError("", "the request is larger than this server takes, or there is none")
         with self._held.hold(len(data)):
             if len(data) <= _PARSED_AT_ONCE:

@@ -19,6 +19,7 @@ from service.engine.observer import Observer, Rejection
 from service.errors import DeadlineError, QueueFullError
 
 _MOMENT = 0.025  # seconds that a quick one has
+_LOOK = _MOMENT / 2
 _FAIR = 2.0  # seconds after which a slow one makes room for another
 _MOST_WAITING = 1024  # each of whom gRPC holds 64 KiB of
 _RETRY_AFTER = 1.0
@@ -40,10 +41,15 @@ class Places:
 
 @dataclass(eq=False)
 class _Arrival:
-    """A message on its way. end: ends its call with an error."""
+    """A message on its way.
+
+    end: ends its call with an error. seen: was late already when looked at before. Where the event loop is late itself,
+    what came meanwhile has been taken since.
+    """
 
     end: Callable[[Exception], Awaitable[None]]
     began: float
+    seen: bool = False
 
 
 class Reception:
@@ -76,7 +82,7 @@ class Reception:
         arrival = _Arrival(end, time.monotonic())
         self._quick[arrival] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look)
+            self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
         try:
             data: bytes = await context.read()
         finally:
@@ -114,6 +120,9 @@ class Reception:
         """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""
         now = time.monotonic()
         for arrival in [each for each in self._quick if now - each.began >= _MOMENT]:
+            if not arrival.seen:
+                arrival.seen = True
+                continue
             del self._quick[arrival]
             self._give_turn()
             if self._has_room(now):
@@ -124,7 +133,7 @@ class Reception:
             del self._slow[arrival]
             self._end(arrival, DeadlineError(f"the request had not arrived after {self._seconds:g} s"))
         again = self._quick or self._slow
-        self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._look) if again else None
+        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look) if again else None
 
     def _has_room(self, now: float) -> bool:
         """Tell whether there is a slow place, made by the oldest where it has had its share."""

@@ -102,6 +102,21 @@ def test_a_large_request_finds_a_place_although_others_stand_still_in_all_of_the
         each.close()
 
 
+def test_who_gives_up_while_its_request_arrives_is_counted_as_that(repository: Path) -> None:
+    with capped(repository) as server:
+        for _ in range(5):
+            wire = Wire(server.address)
+            wire.put(wire.begin(f"{SERVICE}Predict"), prefix(1000) + b"half of it")
+            wire.pump(0.05)
+            wire.close()
+
+        def ends() -> dict[str, float]:
+            handled = {name: count for name, count in server.scrape().items() if "server_handled" in name and count}
+            return {name.split('grpc_code="')[1].split('"')[0]: count for name, count in handled.items()}
+
+        assert eventually(lambda: ends() == {"CANCELLED": 5})
+
+
 def test_a_request_that_does_not_arrive_in_its_time_is_ended(repository: Path) -> None:
     with capped(repository, "--arrival-seconds", "0.5") as server:
         wire = Wire(server.address)

@@ -165,8 +165,8 @@ class Repository:
         status = self._versions.get(model.name, {}).get(model.version)
         if status is None or status.model is not model:
             return
-        seconds, most = self._settings.max_run_seconds, self._settings.max_overruns
-        reason = f"it was taken out: {most} runs in a row took longer than the {seconds:g} s that one may"
+        seconds = self._settings.max_run_seconds
+        reason = f"it was taken out: its runs kept taking longer than the {seconds:g} s that one may"
         logger.error("%s version %d: %s", model.name, model.version, reason)
         self._keep(VersionStatus(model.name, model.version, State.FAILED, reason))
         self._observer.gone(model.name, model.version, last=False)

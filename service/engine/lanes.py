@@ -9,18 +9,18 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from weakref import WeakSet
 
-from bundle.errors import LimelightError
-from service.engine.jobs import AdmittedCall, Event, Job, News, RowEvent, Told, failure
+from service.engine.jobs import AdmittedCall, Job, RowEvent, failure
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Work
 from service.engine.shapes import places
+from service.engine.telling import Telling, taken_out
 from service.engine.types import Answer
-from service.errors import DeadlineError, InferenceError, ModelUnavailableError, OverrunError, QueueFullError
+from service.engine.watch import WATCH
+from service.errors import DeadlineError, ModelUnavailableError, OverrunError, QueueFullError
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +47,11 @@ class Lanes:
         self._most_overruns = most_overruns
         self._stuck: WeakSet[Model] = WeakSet()
         self.on_stuck: Callable[[Model], None] = lambda model: None
+        self._telling = Telling(self._finish)
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._news: deque[tuple[Job, News]] = deque()
-        self._called = self._looking = False
+        self._looking = False
+        self._count = lanes
         # Daemons: a batch cannot be interrupted, and must not keep a process alive that has used up its grace.
         self._threads = [
             threading.Thread(target=self._work, name=f"lane-{number}", daemon=True) for number in range(lanes)
@@ -59,10 +60,25 @@ class Lanes:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the threads; what happens is told on this loop."""
         self._loop = loop
+        self._telling.start(loop)
         self._admitting = True
         self._idle.set()
         for thread in self._threads:
             thread.start()
+        WATCH.tell(self)
+
+    def lost(self, thread: int) -> None:
+        """Put another lane in the place of one that does not come back; told of by the watch, on a thread of that.
+
+        Its rows get an error, and the model is run no more.
+        """
+        if self._ending or (work := self._telling.give_up(thread)) is None:
+            return
+        logger.critical("a run of %s cannot be ended: another lane takes the place of its own", work.model.name)
+        self._take_out(work.model)
+        replacing = threading.Thread(target=self._work, name=f"lane-after-{thread}", daemon=True)
+        self._threads.append(replacing)
+        replacing.start()
 
     def check(self, model: Model, rows: int, deadline: float | None, before: float = 0.0) -> None:
         """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
@@ -85,7 +101,7 @@ class Lanes:
             self._observer.rejected(Rejection.STOPPING, len(jobs))
             raise ModelUnavailableError("the server is stopping")
         deadline = jobs[0].call.query.deadline
-        lanes, waiting, expected, late = len(self._threads), -1, 0.0, False
+        lanes, waiting, expected, late = self._count, -1, 0.0, False
         with self._changed:
             if self._queue.rows + len(jobs) > self._queue_rows:
                 waiting, seconds = self._queue.rows, self._queue.waiting_seconds() / lanes
@@ -160,27 +176,9 @@ class Lanes:
         if not self._unfinished:
             self._idle.set()
 
-    def _deliver(self) -> None:
-        """On the loop: hand on what happened."""
-        self._called = False  # before the last look: what comes later calls again
-        while self._news:
-            job, each = self._news.popleft()
-            if not isinstance(each, Told) or each.last:
-                self._finish(1)
-                job.call.open -= 1
-            job.call.receive(job.index, each)
-
-    def _tell(self, happened: Sequence[RowEvent]) -> None:
-        """On a lane: make of what happened what its call wants, and have the loop deliver that."""
-        if happened and self._loop is not None:
-            self._news.extend([(job, _news(job, event)) for job, event in happened])
-            if not self._called:  # one call of the loop for all that happens until it answers it
-                self._called = True
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-                    self._loop.call_soon_threadsafe(self._deliver)
-
     def _work(self) -> None:
         while (work := self._next()) is not None:
+            self._telling.begin(work)
             try:
                 if work.pool is None:
                     self._run_batch(work)
@@ -189,6 +187,8 @@ class Lanes:
             except BaseException:  # whatever a library throws: the lane goes on
                 logger.critical("a lane failed on %s", work.model.name, exc_info=True)
             del work  # a lane that waits keeps no model
+            if self._telling.end():  # another has taken its place
+                return
 
     def _run_batch(self, work: Work) -> None:
         before = time.monotonic()
@@ -204,13 +204,15 @@ class Lanes:
         happened: list[RowEvent] = []
         rows = 0
         try:
-            if work.rows:
+            if work.model in self._stuck:
+                happened = taken_out(work.rows)
+            elif work.rows:
                 happened = work.pool.join(work.rows, work.wide)
                 between = time.monotonic()
             rows = work.pool.rows
             if rows:
                 happened += work.pool.step(work.wide)
-            self._tell(happened)  # before another lane has the pool: a row's tokens are told in order
+            self._telling.tell(happened)  # before another lane has the pool: a row's tokens are told in order
         finally:
             after = time.monotonic()
             self._finished(work, between - before, rows, after - between, _steps(happened))
@@ -220,11 +222,13 @@ class Lanes:
     ) -> None:
         with self._changed:
             self._queue.finished(work, joining, rows, stepping, ended)
-        model = work.model
-        if 0 < self._most_overruns <= model.overruns and model not in self._stuck and self._loop is not None:
+        if 0 < self._most_overruns <= work.model.overruns:
+            self._take_out(work.model)
+
+    def _take_out(self, model: Model) -> None:
+        if model not in self._stuck:
             self._stuck.add(model)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-                self._loop.call_soon_threadsafe(lambda: self.on_stuck(model))
+            self._telling.call(lambda: self.on_stuck(model))
 
     def _next(self) -> Work | None:
         """Wait for work; None when the lanes end."""
@@ -251,7 +255,8 @@ class Lanes:
         for model, job in dropped:
             self._observer.queued(model.name, -1)
             self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
-        self._tell([(job, DeadlineError("the deadline passed before a lane was free")) for _, job in dropped])
+        late = DeadlineError("the deadline passed before a lane was free")
+        self._telling.tell([(job, late) for _, job in dropped])
 
     def _observe(self, work: Work) -> None:
         if work.batch is None:
@@ -269,33 +274,18 @@ class Lanes:
         """
         left = {job.ticket: job for job in jobs}
         if model in self._stuck:
-            self._tell([(job, InferenceError("the model is taken out: its runs took too long")) for job in jobs])
-            return
+            return self._telling.tell(taken_out(jobs))
         try:
             for happened in model.runner.run(jobs, wide):
                 for job, _ in happened:
                     del left[job.ticket]
-                self._tell(happened)
+                self._telling.tell(happened)
         except BaseException as error:  # whatever a library throws: panics are no Exception
             if len(jobs) == 1 or isinstance(error, OverrunError):
-                self._tell([(job, failure(error)) for job in left.values()])
-                return
+                return self._telling.tell([(job, failure(error)) for job in left.values()])
             rows, middle = list(left.values()), len(left) // 2
             self._run(model, rows[:middle], wide=wide)
             self._run(model, rows[middle:], wide=wide)
-
-
-def _news(job: Job, event: Event) -> News:
-    """Make of what happened what the call wants to be told; its own functions can fail too."""
-    if isinstance(event, LimelightError):
-        return event
-    try:
-        return job.told(event)
-    except LimelightError as error:
-        return error
-    except BaseException as error:
-        logger.error("an answer could not be built", exc_info=error)
-        return InferenceError("the answer to this input could not be built")
 
 
 def _steps(happened: Sequence[RowEvent]) -> list[int]:

@@ -60,6 +60,10 @@ class Pool(Protocol):
     def rows(self) -> int:
         """How many rows are being generated."""
 
+    @property
+    def jobs(self) -> Sequence[Job]:
+        """Give the rows that are being generated."""
+
     def is_due(self, now: float) -> bool:
         """Tell whether it is time for a step."""
 

@@ -38,6 +38,11 @@ class Pool:
         """Rows that still generate."""
         return len(self._together.rows) + len(self._alone)
 
+    @property
+    def jobs(self) -> list[Job]:
+        """Give the rows that still generate."""
+        return [row.job for each in [self._together, *self._alone] for row in each.rows]
+
     def is_due(self, now: float) -> bool:
         """Tell whether it is time for a step: most rows could send another token, or tell none.
 

@@ -1,22 +1,35 @@
 """Ends runs of graphs that take longer than they may: a lane that nobody frees is a lane less."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 _LOOK_SECONDS = 0.1
 
 
 class Run:
-    """One run under way. overdue: it was told to end, for it took too long."""
+    """One run under way. lost: when it counts as one that cannot be ended. overdue: it was told to end, for it took too
+    long. thread: that it runs on.
+    """
 
-    __slots__ = ("end", "options", "overdue")
+    __slots__ = ("end", "lost", "options", "overdue", "thread")
 
-    def __init__(self, options: Any, end: float) -> None:
+    def __init__(self, options: Any, seconds: float) -> None:
         self.options = options
-        self.end = end
+        self.end = time.monotonic() + seconds
+        self.lost = self.end + seconds
         self.overdue = False
+        self.thread = threading.get_ident()
+
+
+class Listener(Protocol):
+    """Is told of threads whose run cannot be ended: the runtime looks whether it should between two operators only."""
+
+    def lost(self, thread: int) -> None:
+        """A thread has not come back; by `threading.get_ident`."""
 
 
 class Watch:
@@ -29,10 +42,15 @@ class Watch:
         self._some = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._listeners: WeakSet[Listener] = WeakSet()
+
+    def tell(self, listener: Listener) -> None:
+        """Have something told of threads that are lost, as long as it is there."""
+        self._listeners.add(listener)
 
     def begin(self, options: Any, seconds: float) -> Run:
         """Watch a run that begins now. options: ONNX Runtime's `RunOptions`, which the run gets."""
-        run = Run(options, time.monotonic() + seconds)
+        run = Run(options, seconds)
         self._runs.add(run)
         if not self._some.is_set():
             self._some.set()
@@ -57,6 +75,10 @@ class Watch:
                 if run.end <= now and not run.overdue:
                     run.overdue = True
                     run.options.terminate = True
+                elif run.lost <= now:
+                    run.lost = math.inf
+                    for listener in list(self._listeners):
+                        listener.lost(run.thread)
             if not self._runs:
                 self._some.clear()
                 if self._runs:  # one that began meanwhile saw that it need not set it

@@ -25,7 +25,7 @@ from tests.service.processes import alive, children, process, started
 from tests.service.serving import eventually
 
 MEMORY = 600 * 2**20
-LIMITS = ("--check-cpu-seconds", "2", "--check-seconds", "60", "--max-check-bytes", str(MEMORY))
+LIMITS = ("--check-cpu-seconds", "2", "--check-seconds", "600", "--max-check-bytes", str(MEMORY))
 
 
 def loops(folder: Path) -> None:
@@ -288,7 +288,7 @@ def test_what_means_harm_is_refused_with_a_reason_and_the_good_model_answers(
 ) -> None:
     with limelight.Client(serving.address) as client:
         assert "logits" in client.predict("tiny", client.model("tiny").examples[0]).outputs
-        assert eventually(lambda: status(client, attack.__name__).state == "failed", 120)
+        assert eventually(lambda: status(client, attack.__name__).state == "failed", 600)
         found = status(client, attack.__name__)
         assert ATTACKS[attack] in found.reason
         assert str(serving.repository) not in found.reason and "Traceback" not in found.reason
@@ -297,7 +297,7 @@ def test_what_means_harm_is_refused_with_a_reason_and_the_good_model_answers(
 
 def test_the_checking_processes_end_once_there_is_nothing_to_check(serving: Serving) -> None:
     with limelight.Client(serving.address) as client:
-        assert eventually(lambda: all(each.state != "loading" for each in client.models()), 120)
+        assert eventually(lambda: all(each.state != "loading" for each in client.models()), 600)
     assert eventually(lambda: not children(serving.pid, "service.checking"), 60)
 
 

@@ -24,6 +24,7 @@ from service.errors import (
     DeadlineError,
     InferenceError,
     ModelUnavailableError,
+    OverrunError,
     QueueFullError,
     WrongModelError,
 )
@@ -265,6 +266,33 @@ async def test_a_row_that_fails_fails_no_other_and_says_nothing_of_the_runtime(
         assert "secret" not in results[1].message
         assert results[0] == results[2] == [EMPTY]
         assert await answered(engine, fake, Query((row_of(folders, 5),))) == [EMPTY]
+
+
+@on_loop
+async def test_a_lane_that_does_not_come_back_is_replaced_and_told_of_once(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    other = replace(fake, runner=FakeRunner())
+    other.runner.gate.set()  # type: ignore[attr-defined]
+    async with running(1) as engine:
+        taken_out: list[Model] = []
+        engine.on_stuck(taken_out.append)
+        held = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        (lane,) = [each for each in threading.enumerate() if each.name == "lane-0"]
+        for _ in range(2):
+            engine._lanes.lost(lane.ident or 0)
+        with pytest.raises(OverrunError, match="could not be ended"):
+            await held
+        assert taken_out == [fake]
+        assert await answered(engine, other, Query((row_of(folders, 4),))) == [EMPTY]
+        with pytest.raises(InferenceError, match="taken out"):
+            await answered(engine, fake, Query((row_of(folders, 3),)))
+        runner.gate.set()  # it comes back after all: nobody hears of it, and the lane ends
+        await asyncio.to_thread(lane.join, 20)
+        assert not lane.is_alive()
+        assert await answered(engine, other, Query((row_of(folders, 5),))) == [EMPTY]
+        assert engine._lanes._unfinished == 0
 
 
 @on_loop

@@ -23,7 +23,7 @@ from service.engine.providers import Provider
 from service.engine.sessions import Session
 from service.engine.slots import BLOCK
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Step, Strategy
-from service.errors import DeadlineError, InferenceError
+from service.errors import DeadlineError, InferenceError, OverrunError
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
@@ -282,11 +282,38 @@ def test_a_row_that_told_tokens_gets_the_error_and_a_row_that_fails_alone_too(
     assert isinstance(driver.end(other), InferenceError) and driver.pool.rows == 0
 
 
+class Panic(BaseException):
+    """What a library written in Rust throws: no `Exception`."""
+
+
+@pytest.mark.parametrize("graph", ["encoder", "step"])
+def test_where_a_run_takes_too_long_all_of_its_rows_fail_at_once(
+    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch, graph: str
+) -> None:
+    run, runs = Session.run, []
+
+    def ended(self: Session, outputs: Sequence[str], feeds: dict[str, Array], **options: bool) -> list[Array]:
+        if self.name != graph:
+            return run(self, outputs, feeds, **options)
+        runs.append(self.name)
+        raise OverrunError("the model took longer than it may")
+
+    monkeypatch.setattr(Session, "run", ended)
+    driver = Driver(pool_of(model))
+    jobs = jobs_of(model, Query(rows_of(folders, [4, 5], [6, 7, 8], [9])))
+    driver.join(jobs)
+    if graph == "step":
+        driver.step()
+    assert all(isinstance(driver.end(job), OverrunError) for job in jobs)
+    assert len(runs) == 1 and driver.pool.rows == 0
+
+
+@pytest.mark.parametrize("failure", [ValueError("/a/path"), Panic("/a/path")])
 def test_what_the_runtime_or_numpy_says_is_not_told(
-    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
+    model: Model, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
     def fail(self: Session, outputs: Sequence[str], feeds: dict[str, Array], **options: bool) -> list[Array]:
-        raise ValueError("/a/path")
+        raise failure
 
     monkeypatch.setattr(Session, "run", fail)
     driver = Driver(pool_of(model))

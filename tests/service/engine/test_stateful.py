@@ -249,7 +249,7 @@ class EngineMachine(RuleBasedStateMachine):
             running, ready = lanes._queue.running, lanes._queue.is_ready(time.monotonic())
         ended = self.stopped is not None and self.stopped.done()
         taken = held == LANES or not ready or (held and waited > _LOOKS_AGAIN)
-        return not lanes._news and (ended or (running == held and bool(taken)))
+        return not lanes._telling._news and (ended or (running == held and bool(taken)))
 
     def _counted(self) -> tuple[float, float]:
         return self._gauge("limelight_queue_depth"), self._gauge("limelight_inflight_requests")

@@ -1,6 +1,7 @@
 """The calls of a run: call n of a seed is always the same, as long as the server has the same models."""
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,8 +84,11 @@ class Requests:
 
     @classmethod
     def of(cls, channel: grpc.Channel, seed: int, *, golden_every: int = GOLDEN_EVERY) -> "Requests":
-        """Ask a server what it has."""
-        listing = service_pb2.ListModelsResponse.FromString(channel.unary_unary(SERVICE + "ListModels")(b""))
+        """Ask a server what it has, once it has loaded all of it."""
+        listing = _listing(channel)
+        while any(each.state == service_pb2.MODEL_STATE_LOADING for each in listing.models):
+            time.sleep(0.05)
+            listing = _listing(channel)
         ready = [each.model for each in listing.models if each.state == service_pb2.MODEL_STATE_READY]
         get = channel.unary_unary(SERVICE + "GetModel")
         asked = [service_pb2.GetModelRequest(model=each).SerializeToString() for each in ready]
@@ -135,6 +139,10 @@ class Requests:
             return chance.choice(self._common)
         names = self._large if lot < 0.08 + _DEMO_SHARE else self._small
         return chance.choice(self._seeds[chance.choice(names)])
+
+
+def _listing(channel: grpc.Channel) -> service_pb2.ListModelsResponse:
+    return service_pb2.ListModelsResponse.FromString(channel.unary_unary(SERVICE + "ListModels")(b""))
 
 
 def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]:

@@ -103,7 +103,7 @@ class Report:
 
 class Attack:
     """Attacks one server. width: calls in flight. golden_every: of so many calls one is good. most_checked: of those,
-    so many a round are asked again, alone.
+    so many a round are asked again, alone. settles: seconds before memory is looked at.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class Attack:
         width: int,
         golden_every: int = GOLDEN_EVERY,
         most_checked: int = sys.maxsize,
+        settles: float = 0.0,
     ) -> None:
         self._server = server
         self._metrics = f"http://127.0.0.1:{metrics_port}/metrics"
@@ -124,6 +125,7 @@ class Attack:
         self._channel = grpc.insecure_channel(server.target, [("grpc.max_receive_message_length", -1)])
         self._requests = Requests.of(self._channel, report.seed, golden_every=golden_every)
         self._most_checked = most_checked
+        self._settles = settles
         self._large: list[Planned] = []
         self._answered: list[tuple[Golden, bytes]] = []
         self._flight = Flight(server.target, width, random.Random(report.seed), self._over)
@@ -145,8 +147,9 @@ class Attack:
             watcher.join()
         report.seconds += time.monotonic() - started
         self.rest()
-        self._note_memory()
         self._check_golden()
+        time.sleep(self._settles)
+        self._note_memory()
 
     def close(self) -> None:
         """Hang up."""

@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from service.command import print_address, run
-from service.repository import Repository
+from service.repository import Repository, State
 from service.server import Server
 from service.settings import load_settings
 
@@ -22,15 +22,17 @@ _kept: set[asyncio.Task[Any]] = set()
 
 def announce(server: Server) -> None:
     """Leave one version of each model, say where calls are answered, and wait for signals."""
-    pairs = sorted({each.name for each in server.repository.statuses() if each.version == 2})
     wanted: asyncio.Queue[None] = asyncio.Queue()
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, wanted.put_nowait, None)
-    _keep(_swap(server.repository, pairs, wanted))
+    _keep(_swap(server.repository, wanted))
     print_address(server)
 
 
-async def _swap(repository: Repository, names: list[str], wanted: "asyncio.Queue[None]") -> None:
+async def _swap(repository: Repository, wanted: "asyncio.Queue[None]") -> None:
     """Swap one model after another, whenever it is wanted."""
+    while any(each.state is State.LOADING for each in repository.statuses()):
+        await asyncio.sleep(0.1)
+    names = sorted({each.name for each in repository.statuses() if each.version == 2})
     for name in names:
         await repository.unload(name, 2)
     loaded = dict.fromkeys(names, 1)

@@ -83,13 +83,15 @@ def limit_libraries() -> None:
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
-    from service.logs import configure_logs
+    from service.logs import configure_logs, flush_logs
 
-    configure_logs(settings.log_level)
+    configure_logs(settings.log_level, limit=settings.log_buffer_bytes)
     try:
         asyncio.run(serving)
     except LimelightError as error:
         raise CommandError(error.message) from error
+    finally:
+        flush_logs()
 
 
 def _signature() -> inspect.Signature:

@@ -21,6 +21,7 @@ from service.descriptors import room_for
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider, runtime
+from service.logs import count_dropped
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -122,6 +123,7 @@ async def running_server(
         metrics, health = metrics or Metrics(), Health((SERVICE,))
         access = await asyncio.to_thread(Access, settings, metrics)
         await stack.enter_async_context(access.kept_fresh())
+        count_dropped(metrics.log_line_dropped)
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)

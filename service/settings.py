@@ -206,6 +206,13 @@ class Settings:
     )
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
 
+    log_buffer_bytes: int = _setting(
+        4 * _MEBIBYTE,
+        "Bytes of log lines that may wait for who reads them; more are dropped and counted.",
+        minimum=1024,
+        maximum=2**40,
+    )
+
     @property
     def core_count(self) -> int:
         """How many cores to use: those asked for, or all that this process may use."""

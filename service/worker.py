@@ -8,7 +8,7 @@ import socket
 from bundle.errors import LimelightError
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
 from service.checking.shared import Remote
-from service.logs import configure_logs
+from service.logs import configure_logs, flush_logs
 from service.metrics import Metrics
 from service.server import Member, Server, running_server, settle_interpreter
 
@@ -17,7 +17,10 @@ _INTERRUPTED = 1
 
 def main(descriptor: int) -> None:
     """Serve until told to stop, or until the process that started this one is gone. descriptor: of the channel."""
-    asyncio.run(_work(socket.socket(fileno=descriptor)))
+    try:
+        asyncio.run(_work(socket.socket(fileno=descriptor)))
+    finally:
+        flush_logs()
 
 
 async def _work(end: socket.socket) -> None:
@@ -25,7 +28,7 @@ async def _work(end: socket.socket) -> None:
     begin = await channel.receive()
     if not isinstance(begin, Begin):
         return
-    configure_logs(begin.settings.log_level, worker=begin.number)
+    configure_logs(begin.settings.log_level, worker=begin.number, limit=begin.settings.log_buffer_bytes)
     metrics, stop = Metrics(), asyncio.Event()
     loaded: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
     for number in (signal.SIGTERM, signal.SIGINT):

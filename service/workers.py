@@ -24,6 +24,7 @@ from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
 from service.exposition import Snapshot
+from service.logs import count_dropped
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.server import address_of, check_free, metrics_url_of, stop_signals
@@ -54,7 +55,9 @@ async def serve(settings: Settings, announce: Callable[[Announced], None]) -> No
     """
     async with AsyncExitStack() as stack:
         port = stack.enter_context(_reserved(settings.host, settings.port))
-        workers = Workers(replace(settings, port=port), Metrics())
+        metrics = Metrics()
+        count_dropped(metrics.log_line_dropped)
+        workers = Workers(replace(settings, port=port), metrics)
         signalled = stack.enter_context(stop_signals(at_once=workers.kill))
         metrics_port = 0
         if settings.metrics_port:

@@ -185,15 +185,13 @@ class _Running:
         if token:
             self._metrics.token_call(token, code)
         log_request(
-            {
-                "id": call.identity,
-                **({"token": token} if token else {}),
-                "method": self._method,
-                "model": call.model,
-                "version": call.version,
-                "rows": call.rows,
-                "code": code.name,
-                "total_ms": round(seconds * 1e3, 3),
-                **call.durations,
-            }
+            identity=call.identity,
+            token=token,
+            method=self._method,
+            model=call.model,
+            version=call.version,
+            rows=call.rows,
+            code=code.name,
+            seconds=seconds,
+            durations=call.durations,
         )

@@ -35,6 +35,10 @@ class QuotaError(TryLaterError):
     """The caller's token has had what it may have for now."""
 
 
+class StoppingError(TryLaterError):
+    """The server stops; another may answer, and so may its successor."""
+
+
 class UnauthenticatedError(LimelightError):
     """Nobody knows who calls; `reason`, one of a few, is for metrics: missing, malformed, unknown, expired."""
 

@@ -134,7 +134,7 @@ class Settings:
         maximum=2**60,
     )
     drain_seconds: float = _setting(
-        0.0, "Time between reporting not ready and admitting no more calls.", minimum=0.0, maximum=3600.0
+        0.0, "Time between reporting not ready and beginning to stop.", minimum=0.0, maximum=3600.0
     )
     grace_seconds: float = _setting(
         30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0

@@ -25,20 +25,21 @@ _SERVE = """
 import signal, sys
 from limelight.cli import main
 signal.signal(signal.SIGINT, {handler})
+{before}
 sys.exit(main())
 """
 
 
 @contextmanager
 def process(
-    *flags: str, background: bool = False, errors: int | None = None
+    *flags: str, background: bool = False, errors: int | None = None, before: str = ""
 ) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Run `limelight serve` in a process of its own; the list gets its log lines.
 
-    background: as a shell's job. errors: a descriptor that gets the log instead.
+    background: as a shell's job. errors: a descriptor that gets the log instead. before: code that runs first.
     """
     handler = "signal.SIG_IGN" if background else "signal.default_int_handler"
-    command = [sys.executable, "-c", _SERVE.format(handler=handler), "serve", *flags]
+    command = [sys.executable, "-c", _SERVE.format(handler=handler, before=before), "serve", *flags]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
     running = subprocess.Popen(
         command,

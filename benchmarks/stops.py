@@ -22,6 +22,7 @@ import grpc
 
 from benchmarks.demo_calls import DEMO, GENERATE, KINDS, PREDICT
 from benchmarks.process import ROOT, free_port, healthy
+from limelight.v1 import service_pb2, service_pb2_grpc
 
 _START_SECONDS, _STOP_SECONDS = 120.0, 120.0
 _CONFIGURATION = {
@@ -77,16 +78,17 @@ class _Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, and wait until it is ready."""
+        """Start it, and wait until it has all of its models."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, cwd=ROOT)
         end = time.monotonic() + _START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:
             with grpc.insecure_channel(self.target) as channel:
                 try:
-                    if healthy(channel):
+                    if _loaded(channel):
                         return
                 except grpc.RpcError:
-                    time.sleep(0.05)
+                    pass
+            time.sleep(0.05)
         raise RuntimeError(f"a server on {self.target} is not ready")
 
     def stop(self) -> tuple[float, int]:
@@ -102,6 +104,12 @@ class _Server:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+
+def _loaded(channel: grpc.Channel) -> bool:
+    stub = service_pb2_grpc.AttentionServiceStub(channel)
+    models = stub.ListModels(service_pb2.ListModelsRequest(), timeout=5).models
+    return healthy(channel) and not any(each.state == service_pb2.MODEL_STATE_LOADING for each in models)
 
 
 async def measure(

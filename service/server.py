@@ -5,6 +5,7 @@ import gc
 import logging
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -37,11 +38,13 @@ from service.rpc.reception import Places, Reception
 from service.rpc.servicer import attention_service
 from service.settings import Settings
 from service.signals import leave, stop_signals
+from service.unsent import all_sent
 
 logger = logging.getLogger(__name__)
 
 _MINUTE = 60_000
 _SWITCH_SECONDS = 0.0005
+_ARRIVING = 5.0  # seconds that the last answers get at most on their way to slow readers
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
     ("grpc.max_metadata_size", 16 * 1024),
@@ -97,11 +100,14 @@ class Server:
     async def finish(self) -> None:
         """Stop in order, up to the point where no call is inside and none is let in.
 
-        Report not ready, and give load balancers time to notice; calls are answered all the while. Then finish.
+        Report not ready, and give load balancers time to notice; calls are answered all the while. Then finish, and
+        wait until answers have arrived.
         """
         self._health.stop()
         await asyncio.sleep(self.settings.drain_seconds)
+        end = time.monotonic() + self.settings.grace_seconds
         await self._door.finish(self.settings.grace_seconds)
+        await all_sent(min(_ARRIVING, end - time.monotonic()))
 
     def _heed(self) -> None:
         self._health.set(self.repository.is_ready)

@@ -1,7 +1,7 @@
 """Which calls are let in while the server stops, and what becomes of those that are inside.
 
 gRPC's own stop answers CANCELLED to what has arrived and was not read yet, and to whatever still comes before clients
-know of it (grpc/grpc#41785): to a client that is a call that it gave up, and no reason to try elsewhere. So nothing is
+know of it: to a client that is a call that it gave up, and no reason to try elsewhere. So nothing is
 told to gRPC while clients may call: here they are told UNAVAILABLE, and when to try again, and the process ends.
 """
 
@@ -12,9 +12,7 @@ from contextlib import suppress
 
 from service.errors import StoppingError
 
-_CLOSING = (
-    1.0  # seconds that the last calls get at most while no other is let in: the first retry or the second is later
-)
+_CLOSING = 1.0  # seconds that the last calls get at most while no other is let in: a retry or two of what is refused
 _CLOSING_PART = 0.1  # and of the grace
 _SOON = 0.5  # seconds after which what is refused meanwhile is tried again
 _CUTTING = 0.5  # seconds in which calls that were cut get their status
@@ -37,11 +35,6 @@ class Door:
         self._none_awaited = asyncio.Event()
         self._finishing = False
         self._closed = False
-
-    @property
-    def inside(self) -> int:
-        """How many calls are inside."""
-        return len(self._inside)
 
     def enter(self, cut: Callable[[], None], *, stream: bool) -> Inside:
         """Let a call in.

@@ -97,7 +97,7 @@ def _status(code: grpc.StatusCode, message: str, reason: str, request_id: str, e
         delay = duration_pb2.Duration()
         delay.FromMilliseconds(milliseconds)
         _pack(rich, error_details_pb2.RetryInfo(retry_delay=delay))
-        if isinstance(error, StoppingError):
+        if isinstance(error, StoppingError | ModelUnavailableError):
             trailing.append((_PUSHBACK_KEY, str(milliseconds)))
     details = rich.SerializeToString()
     return Status(code, message, details, (*trailing, (DETAILS_KEY, details)))

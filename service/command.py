@@ -53,7 +53,7 @@ def run(settings: Settings, announce: Callable[["Server"], None] = print_address
 
     Raises: CommandError in one line where the server cannot start.
     """
-    limit_libraries()
+    _prepare()
     from service.server import serve as serve_alone
 
     _run(settings, serve_alone(settings, announce))
@@ -64,10 +64,18 @@ def run_workers(settings: Settings) -> None:
 
     Raises: CommandError in one line where they cannot start.
     """
-    limit_libraries()
+    _prepare()
     from service.workers import serve as serve_together
 
     _run(settings, serve_together(settings, print_address))
+
+
+def _prepare() -> None:
+    """Do what comes before what runs the server is imported, which takes a second."""
+    from service.signals import leave_on_signal
+
+    leave_on_signal()
+    limit_libraries()
 
 
 def limit_libraries() -> None:
@@ -83,13 +91,15 @@ def limit_libraries() -> None:
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
-    from service.logs import configure_logs
+    from service.logs import configure_logs, flush_logs
 
-    configure_logs(settings.log_level)
+    configure_logs(settings.log_level, limit=settings.log_buffer_bytes)
     try:
         asyncio.run(serving)
     except LimelightError as error:
         raise CommandError(error.message) from error
+    finally:
+        flush_logs()
 
 
 def _signature() -> inspect.Signature:

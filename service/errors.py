@@ -7,10 +7,6 @@ class ModelNotFoundError(LimelightError):
     """No such model or version; the message names what there is."""
 
 
-class ModelUnavailableError(LimelightError):
-    """The model exists but cannot answer now; trying again can help."""
-
-
 class ModelRefusedError(LimelightError):
     """The model was refused when it was loaded; trying again does not help."""
 
@@ -20,11 +16,18 @@ class WrongModelError(LimelightError):
 
 
 class TryLaterError(LimelightError):
-    """Too much is asked for now; `retry_after` is in seconds."""
+    """Not now, but later, or elsewhere; `retry_after` is in seconds."""
 
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class ModelUnavailableError(TryLaterError):
+    """The model exists but cannot answer now: it is being loaded, which takes seconds, or the server stops."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message, retry_after=retry_after)
 
 
 class QueueFullError(TryLaterError):
@@ -33,6 +36,10 @@ class QueueFullError(TryLaterError):
 
 class QuotaError(TryLaterError):
     """The caller's token has had what it may have for now."""
+
+
+class StoppingError(TryLaterError):
+    """The server stops; another may answer, and so may its successor."""
 
 
 class UnauthenticatedError(LimelightError):

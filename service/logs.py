@@ -1,4 +1,7 @@
-"""Structured logs: one JSON object a line, on standard error. What a caller sends is never in them."""
+"""Structured logs: one JSON object a line, on standard error. What a caller sends is never in them.
+
+Nothing waits for whoever reads them (`service.log_writer`).
+"""
 
 import json
 import logging
@@ -7,11 +10,30 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
-from typing import Any, TextIO
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from service.log_writer import DEFAULT_BYTES, LogWriter, unblock
 
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
+_FLUSH_SECONDS = 1.0
 _requests = logging.getLogger("limelight.requests")
+
+
+class _Clock:
+    """Writes times; the second that all of them share most often is written once."""
+
+    def __init__(self) -> None:
+        self._last = (-1, "")  # in one piece, since threads share it
+
+    def write(self, moment: float) -> str:
+        """Write a time (seconds since 1970) in UTC, to the millisecond."""
+        second = int(moment)
+        last, written = self._last
+        if second != last:
+            written = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+            self._last = (second, written)
+        return f"{written}.{int((moment - second) * 1e3):03d}Z"
 
 
 class JsonFormatter(logging.Formatter):
@@ -23,12 +45,12 @@ class JsonFormatter(logging.Formatter):
     def __init__(self, worker: int | None = None) -> None:
         super().__init__()
         self._every: dict[str, Any] = {} if worker is None else {"worker": worker}
+        self._clock = _Clock()
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record."""
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
-            "time": f"{seconds}.{int(record.msecs):03d}Z",
+            "time": self._clock.write(record.created),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "logger": record.name,
@@ -42,13 +64,76 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def configure_logs(level: str, stream: TextIO | None = None, *, worker: int | None = None) -> None:
-    """Send every log of the process to a stream (standard error), from `level` up. worker: its number among several."""
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter(worker))
+class _Output(logging.Handler):
+    """Where every line of the process goes."""
+
+    def __init__(self, descriptor: int, limit: int, worker: int | None) -> None:
+        super().__init__()
+        self.setFormatter(JsonFormatter(worker))
+        self._clock = _Clock()
+        self._after = "" if worker is None else f',"worker":{worker}'
+        self.writer = LogWriter(descriptor, self._dropped, limit=limit)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have a record written."""
+        try:
+            line = self.format(record)
+        except Exception:
+            self.handleError(record)
+        else:
+            self.writer.write(line)
+
+    def line(self, members: str) -> None:
+        """Have a request's line written, of members that are JSON already."""
+        self.writer.write(
+            f'{{"time":"{self._clock.write(time.time())}","level":"info","event":"request",'
+            f'"logger":"{_requests.name}"{self._after},{members}}}'
+        )
+
+    def _dropped(self, lines: int) -> str:
+        record = logging.makeLogRecord(
+            {
+                "name": __name__,
+                "levelno": logging.WARNING,
+                "levelname": "WARNING",
+                "msg": "lines of the log were dropped: nobody read it",
+                "fields": {"lines": lines},
+            }
+        )
+        return self.format(record)
+
+
+_output: _Output | None = None
+
+
+def configure_logs(
+    level: str, *, worker: int | None = None, descriptor: int | None = None, limit: int = DEFAULT_BYTES
+) -> None:
+    """Send every log of the process to a descriptor (standard error), from `level` up.
+
+    worker: its number among several. limit: bytes of lines that may wait to be written; more are dropped and counted.
+    """
+    global _output
+    if descriptor is None:
+        descriptor = sys.stderr.fileno()
+        unblock(descriptor)
+    _output = _Output(descriptor, limit, worker)
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = [_output]
     root.setLevel(level.upper())
+
+
+def flush_logs() -> None:
+    """Wait until what was logged is written: for at most a second, since there may be nobody who reads."""
+    if _output is not None:
+        _output.writer.flush(_FLUSH_SECONDS)
+
+
+def count_dropped(add: Callable[[float], None]) -> None:
+    """Have each line that is dropped counted from now on, and at once those that were."""
+    if _output is not None:
+        _output.writer.on_drop = lambda: add(1)
+        add(_output.writer.dropped)
 
 
 def request_id(sent: str | bytes | None) -> str:
@@ -58,10 +143,32 @@ def request_id(sent: str | bytes | None) -> str:
     return f"{random.getrandbits(128):032x}"  # tells requests apart and keeps no secret: uuid4 takes 60 times as long
 
 
-def log_request(fields: Mapping[str, Any]) -> None:
-    """Write the line of one request; `fields` hold what is known about it, and nothing that it sent."""
-    if _requests.isEnabledFor(logging.INFO):
-        _requests.info("request", extra={"fields": fields})
+def log_request(
+    *,
+    identity: str,
+    token: str,
+    method: str,
+    model: str,
+    version: int,
+    rows: int,
+    code: str,
+    seconds: float,
+    durations: Mapping[str, float],
+) -> None:
+    """Write the line of one request: what is known about it, and nothing that it sent.
+
+    token: the name of the caller's, if any. durations: milliseconds by name. The line is put together by hand, in a
+    third of the time that `logging` and `json` take: every call pays for it on the event loop. Texts but the
+    id, token and model are the program's own.
+    """
+    if _output is None or not _requests.isEnabledFor(logging.INFO):
+        return
+    named = f'"token":{json.dumps(token)},' if token else ""
+    stages = "".join([f',"{name}":{value}' for name, value in durations.items()])
+    _output.line(
+        f'"id":{json.dumps(identity)},{named}"method":"{method}","model":{json.dumps(model)},"version":{version},'
+        f'"rows":{rows},"code":"{code}","total_ms":{seconds * 1e3:.3f}{stages}'
+    )
 
 
 def log_failure(error: BaseException, identity: str, method: str) -> None:

@@ -65,6 +65,10 @@ class Metrics:
         self._info = own.gauge(
             "limelight_model_info", "1 for each version that answers.", ("model", "version", "digest", "provider"), max
         )
+        self._dropped = own.counter(
+            "limelight_log_lines_dropped_total", "Lines of the log that were dropped, since nobody read it.", ()
+        )
+        self._dropped.child()
         self._workers = own.gauge("limelight_workers", "Processes that answer, where there are several.", ())
         self._worker_ends = own.counter("limelight_worker_ends_total", "Processes that ended unasked.", ())
         self._token_calls = own.counter(
@@ -171,6 +175,10 @@ class Metrics:
     def certificate(self, expires: float) -> None:
         """A certificate is used that ends then."""
         self._expiry.child().set(expires)
+
+    def log_line_dropped(self, lines: float = 1) -> None:
+        """So many lines of the log were dropped."""
+        self._dropped.child().add(lines)
 
     def workers(self, answering: int) -> None:
         """So many processes of several answer now."""

@@ -3,12 +3,11 @@
 import asyncio
 import gc
 import logging
-import os
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import grpc
@@ -21,6 +20,7 @@ from service.descriptors import room_for
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider, runtime
+from service.logs import count_dropped
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -30,17 +30,21 @@ from service.rpc.aside import HEALTH_SERVICE, PLACES, health_service, reflection
 from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Calls
 from service.rpc.delivery import Delivery
+from service.rpc.door import Door
 from service.rpc.health import Health
 from service.rpc.listing import Listing
 from service.rpc.reading import Reading
 from service.rpc.reception import Places, Reception
 from service.rpc.servicer import attention_service
 from service.settings import Settings
+from service.signals import leave, stop_signals
+from service.unsent import all_sent
 
 logger = logging.getLogger(__name__)
 
 _MINUTE = 60_000
 _SWITCH_SECONDS = 0.0005
+_ARRIVING = 5.0  # seconds that the last answers get at most on their way to slow readers
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
     ("grpc.max_metadata_size", 16 * 1024),
@@ -69,13 +73,14 @@ class Server:
     """A server that accepts calls. port: the real one. metrics_port: 0 where none are served."""
 
     def __init__(
-        self, settings: Settings, port: int, metrics_port: int, repository: Repository, health: Health
+        self, settings: Settings, port: int, metrics_port: int, repository: Repository, health: Health, door: Door
     ) -> None:
         self.settings = settings
         self.port = port
         self.metrics_port = metrics_port
         self.repository = repository
         self._health = health
+        self._door = door
 
     @property
     def address(self) -> str:
@@ -92,13 +97,20 @@ class Server:
         self._heed()
         self.repository.on_change(self._heed)
 
-    def _heed(self) -> None:
-        self._health.set(self.repository.is_ready)
+    async def finish(self) -> None:
+        """Stop in order, up to the point where no call is inside and none is let in.
 
-    async def drain(self) -> None:
-        """Report not ready, and give load balancers time to notice; calls are answered all the while."""
+        Report not ready, and give load balancers time to notice; calls are answered all the while. Then finish, and
+        wait until answers have arrived.
+        """
         self._health.stop()
         await asyncio.sleep(self.settings.drain_seconds)
+        end = time.monotonic() + self.settings.grace_seconds
+        await self._door.finish(self.settings.grace_seconds)
+        await all_sent(min(_ARRIVING, end - time.monotonic()))
+
+    def _heed(self) -> None:
+        self._health.set(self.repository.is_ready)
 
 
 @asynccontextmanager
@@ -111,6 +123,8 @@ async def running_server(
 ) -> AsyncIterator[Server]:
     """Run a server for the length of a block. Inside, its models are loaded; leaving finishes what is in flight.
 
+    A process that serves nothing else ends inside the block, after `finish`: that tells clients to try elsewhere, where
+    gRPC's own stop, which leaving comes to, would tell some that they gave up.
     Alone, it is then ready if any model is; a member of several says so once it is told to (`open`).
     checks: what checks bundles; None for processes of its own.
     Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
@@ -122,6 +136,7 @@ async def running_server(
         metrics, health = metrics or Metrics(), Health((SERVICE,))
         access = await asyncio.to_thread(Access, settings, metrics)
         await stack.enter_async_context(access.kept_fresh())
+        count_dropped(metrics.log_line_dropped)
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
@@ -149,7 +164,8 @@ async def running_server(
         repository.on_unload(engine.forget)
         engine.on_stuck(repository.take_out)
         repository.on_unload(answering.forget)
-        calls = Calls(metrics, reading, delivery)
+        door = Door()
+        calls = Calls(metrics, reading, delivery, door)
         service = attention_service(answering, Listing(settings, repository, answers), calls)
         aside = Reception(PLACES, settings.arrival_seconds, metrics)
         services = [service, health_service(health, aside, delivery)]
@@ -159,29 +175,35 @@ async def running_server(
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()
-        port = await _listening(settings, services, access, interceptors, health, stack, shared=member is not None)
+        port = await _listening(settings, services, access, interceptors, stack, shared=member is not None)
+        stack.push_async_callback(door.finish, settings.grace_seconds)
+        stack.callback(health.stop)
         if not late:
             loading = await repository.load_until_useful()
         stack.callback(loading.cancel)
-        server = Server(settings, port, metrics_port, repository, health)
+        server = Server(settings, port, metrics_port, repository, health, door)
         if member is None:
             server.open()
         yield server
 
 
 async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order: not ready, wait, admit no more, finish.
+    """Serve until a signal, then stop in order (`Server.finish`) and end the process with status 0.
 
-    A second signal exits at once.
+    A second signal ends it at once, and so does one before the models are loaded.
     announce: called once the models are loaded and calls are answered.
     """
-    with stop_signals() as signalled:
-        async with running_server(settings) as server:
+    checks = checks_for(settings)
+    with stop_signals(at_once=checks.close) as stop:
+        async with running_server(settings, checks=checks) as server:
             settle_interpreter()
+            stop.serving()
             announce(server)
-            await signalled.wait()
+            await stop.signalled.wait()
             logger.info("stopping")
-            await server.drain()
+            await server.finish()
+            checks.close()
+            leave()
 
 
 def settle_interpreter() -> None:
@@ -197,33 +219,11 @@ def settle_interpreter() -> None:
     sys.setswitchinterval(_SWITCH_SECONDS)
 
 
-@contextmanager
-def stop_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[asyncio.Event]:
-    """Give an event that SIGTERM and SIGINT set; a second signal exits at once. at_once: what is done before that."""
-    signalled = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if signalled.is_set():
-            at_once()
-            os._exit(1)
-        signalled.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    try:
-        yield signalled
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-
-
 async def _listening(
     settings: Settings,
     services: Sequence[grpc.GenericRpcHandler],
     access: Access,
     interceptors: Sequence[grpc.aio.ServerInterceptor],
-    health: Health,
     stack: AsyncExitStack,
     *,
     shared: bool,
@@ -253,8 +253,7 @@ async def _listening(
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
     await server.start()
-    stack.push_async_callback(server.stop, settings.grace_seconds)
-    stack.callback(health.stop)
+    stack.push_async_callback(server.stop, None)
     return port
 
 

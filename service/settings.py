@@ -134,7 +134,7 @@ class Settings:
         maximum=2**60,
     )
     drain_seconds: float = _setting(
-        0.0, "Time between reporting not ready and admitting no more calls.", minimum=0.0, maximum=3600.0
+        0.0, "Time between reporting not ready and beginning to stop.", minimum=0.0, maximum=3600.0
     )
     grace_seconds: float = _setting(
         30.0, "Time that calls get to finish when the server stops.", minimum=0.0, maximum=3600.0
@@ -205,6 +205,13 @@ class Settings:
         maximum=86400.0,
     )
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
+
+    log_buffer_bytes: int = _setting(
+        4 * _MEBIBYTE,
+        "Bytes of log lines that may wait for who reads them; more are dropped and counted.",
+        minimum=1024,
+        maximum=2**40,
+    )
 
     @property
     def core_count(self) -> int:

@@ -1,23 +1,23 @@
 """A worker: a process of its own that answers calls on a port that it shares with others."""
 
 import asyncio
-import os
-import signal
 import socket
 
 from bundle.errors import LimelightError
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
 from service.checking.shared import Remote
-from service.logs import configure_logs
+from service.logs import configure_logs, flush_logs
 from service.metrics import Metrics
 from service.server import Member, Server, running_server, settle_interpreter
-
-_INTERRUPTED = 1
+from service.signals import INTERRUPTED, leave, stopping_signals
 
 
 def main(descriptor: int) -> None:
     """Serve until told to stop, or until the process that started this one is gone. descriptor: of the channel."""
-    asyncio.run(_work(socket.socket(fileno=descriptor)))
+    try:
+        asyncio.run(_work(socket.socket(fileno=descriptor)))
+    finally:
+        flush_logs()
 
 
 async def _work(end: socket.socket) -> None:
@@ -25,10 +25,10 @@ async def _work(end: socket.socket) -> None:
     begin = await channel.receive()
     if not isinstance(begin, Begin):
         return
-    configure_logs(begin.settings.log_level, worker=begin.number)
+    configure_logs(begin.settings.log_level, worker=begin.number, limit=begin.settings.log_buffer_bytes)
     metrics, stop = Metrics(), asyncio.Event()
     loaded: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stopping_signals():
         asyncio.get_running_loop().add_signal_handler(number, _stop, stop, loaded)
     checks = Remote(lambda question, request: channel.send(Check(question, request)))
     listening = asyncio.create_task(_listen(channel, metrics, checks, stop, loaded))
@@ -39,7 +39,8 @@ async def _work(end: socket.socket) -> None:
             loaded.set_result(server)
             channel.send(Loaded())
             await stop.wait()
-            await server.drain()
+            await server.finish()
+            leave()
     except LimelightError as error:
         channel.send(Failed(error.message))
         await channel.sent()
@@ -65,5 +66,5 @@ async def _listen(
 def _stop(stop: asyncio.Event, loaded: "asyncio.Future[Server]") -> None:
     """Stop in order; where nothing is served yet there is nothing to keep in order."""
     if not loaded.done():
-        os._exit(_INTERRUPTED)
+        leave(INTERRUPTED)
     stop.set()

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from bundle.errors import LimelightError
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
@@ -24,10 +23,12 @@ from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
 from service.exposition import Snapshot
+from service.logs import count_dropped
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
-from service.server import address_of, check_free, metrics_url_of, stop_signals
+from service.server import address_of, check_free, metrics_url_of
 from service.settings import Settings
+from service.signals import leave, stop_signals
 
 logger = logging.getLogger(__name__)
 
@@ -47,25 +48,31 @@ class Announced:
 
 
 async def serve(settings: Settings, announce: Callable[[Announced], None]) -> None:
-    """Serve with several workers until SIGTERM or SIGINT, then have each stop in order. A second signal exits at once.
+    """Serve with several workers until a signal, then have each stop in order, and end the process with status 0.
 
+    A second signal ends all at once, and so does one before they have their models.
     announce: called once every worker has its models and answers.
     Raises: LimelightError where a port is taken, or a worker cannot serve.
     """
     async with AsyncExitStack() as stack:
         port = stack.enter_context(_reserved(settings.host, settings.port))
-        workers = Workers(replace(settings, port=port), Metrics())
-        signalled = stack.enter_context(stop_signals(at_once=workers.kill))
+        metrics = Metrics()
+        count_dropped(metrics.log_line_dropped)
+        workers = Workers(replace(settings, port=port), metrics)
+        stop = stack.enter_context(stop_signals(at_once=workers.kill))
         metrics_port = 0
         if settings.metrics_port:
             exposed = MetricsServer(workers.page, settings.metrics_host, settings.metrics_port)
             stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page that is being written needs this loop
             metrics_port = exposed.port
         stack.push_async_callback(workers.stop)
-        if await workers.start(signalled):
-            announce(Announced(address_of(settings.host, port), metrics_url_of(settings.metrics_host, metrics_port)))
-            await signalled.wait()
-            logger.info("stopping")
+        await workers.start()
+        stop.serving()
+        announce(Announced(address_of(settings.host, port), metrics_url_of(settings.metrics_host, metrics_port)))
+        await stop.signalled.wait()
+        logger.info("stopping")
+        await workers.stop()
+        leave()
 
 
 @dataclass(eq=False)
@@ -109,19 +116,13 @@ class Workers:
         self._checks = Once(checks_for(settings))
         self._checking = ThreadPoolExecutor(_CHECKS, "check")
 
-    async def start(self, signalled: asyncio.Event) -> bool:
-        """Start all workers and wait until all have loaded their models, then open them; False where a signal is first.
+    async def start(self) -> None:
+        """Start all workers and wait until all have loaded their models, then open them.
 
         Raises: LimelightError where one of them cannot serve.
         """
         self._keeping = [asyncio.create_task(self._keep(number)) for number in range(self._count_of_workers)]
-        signal_came = asyncio.create_task(signalled.wait())
-        first: list[asyncio.Future[Any]] = [self._started, signal_came]
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        signal_came.cancel()
-        if self._started.done():
-            self._started.result()
-        return self._opened
+        await self._started
 
     async def stop(self) -> None:
         """Have every worker stop in order, at the same time, and wait until they have; kill what does not."""
@@ -141,7 +142,8 @@ class Workers:
             self._started.cancel()
 
     def kill(self) -> None:
-        """End every worker at once."""
+        """End every worker at once, and what checks bundles."""
+        self._checks.close()
         for worker in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 worker.process.kill()

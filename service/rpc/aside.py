@@ -15,7 +15,7 @@ from bundle.errors import InputError, LimelightError
 from service.rpc.delivery import Delivery
 from service.rpc.health import Health
 from service.rpc.reception import Places, Reception
-from service.rpc.status import DETAILS_KEY, status_of
+from service.rpc.status import status_of
 
 HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 PLACES = Places(quick=2, slow=4)
@@ -93,4 +93,4 @@ async def _next(kind: type[Message], reception: Reception, context: Any) -> Any:
 
 async def _refuse(error: Exception, context: Any) -> None:
     status = status_of(error, "")
-    await context.abort(status.code, status.message, ((DETAILS_KEY, status.details),))
+    await context.abort(status.code, status.message, status.trailing)

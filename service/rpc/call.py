@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +13,13 @@ from google.protobuf.message import Message
 from bundle.errors import LimelightError
 from service.access.caller import ANYBODY, Caller, calling
 from service.engine.observer import Rejection
-from service.errors import DeadlineError
+from service.errors import DeadlineError, StoppingError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
 from service.rpc.delivery import Delivery
+from service.rpc.door import Door
 from service.rpc.reading import Reading
-from service.rpc.status import DETAILS_KEY, REQUEST_ID_KEY, status_of
+from service.rpc.status import REQUEST_ID_KEY, status_of
 
 SERVICE = "limelight.v1.AttentionService"
 
@@ -57,9 +58,10 @@ class Calls:
     the request is received, and not after.
     """
 
-    def __init__(self, metrics: Metrics, reading: Reading, delivery: Delivery) -> None:
+    def __init__(self, metrics: Metrics, reading: Reading, delivery: Delivery, door: Door) -> None:
         self._metrics = metrics
         self._reading = reading
+        self._door = door
         self._counted: dict[str, MethodMetrics] = {}
         self._delivery = delivery
 
@@ -71,6 +73,7 @@ class Calls:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
+                one.enter(self._door, stream=False)
                 async with self._reading.request(request_type, context, one.fail) as request:
                     response = await handle(request, one.call)
             except BaseException as error:
@@ -86,10 +89,12 @@ class Calls:
         """Make the handler of a method that answers with a stream."""
         counted = self._counters("server_stream", name)
 
-        async def answer(_: Any, context: Any) -> AsyncIterator[Message | bytes]:
+        # Writes itself: a handler that yields is not there when its call is cut while gRPC waits for a slow reader.
+        async def answer(_: Any, context: Any) -> None:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
+                one.enter(self._door, stream=True)
                 async with (
                     self._reading.request(request_type, context, one.fail) as request,
                     aclosing(handle(request, one.call)) as responses,
@@ -97,7 +102,7 @@ class Calls:
                     async for response in responses:
                         sent = self._delivery.watch(context)
                         try:
-                            yield response
+                            await context.write(response)
                         finally:
                             sent()
             except BaseException as error:
@@ -117,7 +122,7 @@ class Calls:
         async def answer(_: Any, context: Any) -> None:
             if counted is None:
                 status = status_of(error, "")
-                await context.abort(status.code, status.message, ((DETAILS_KEY, status.details),))
+                await context.abort(status.code, status.message, status.trailing)
             else:
                 await _Running(name, counted, context, self._metrics).fail(error)
 
@@ -149,7 +154,24 @@ class _Running:
             request_id(sent), deadline, lambda act: context.add_done_callback(lambda _: act()), calling.get()
         )
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
+        self._cut = False
         counted.begin()
+
+    def enter(self, door: Door, *, stream: bool) -> None:
+        """Go in, until the answer is sent. Raises: StoppingError where the server stops."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        def cut() -> None:
+            self._cut = True
+            task.cancel()
+
+        try:
+            inside = door.enter(cut, stream=stream)
+        except StoppingError:
+            self._metrics.rejected(Rejection.STOPPING, 1)
+            raise
+        self.call.when_sent(lambda: door.leave(inside))
 
     def check_deadline(self) -> None:
         """Raise DeadlineError where the deadline has passed before anything was done."""
@@ -162,7 +184,9 @@ class _Running:
         """End the call with the status of an error; returns where the call was cancelled, or stopped before."""
         if self._over:
             return
-        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+        if self._cut and isinstance(error, asyncio.CancelledError):
+            error = StoppingError("the server stopped before the answer was there", retry_after=0.0)
+        if isinstance(error, asyncio.CancelledError):
             late = self.call.deadline is not None and self.call.deadline <= time.monotonic()
             self.end(grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED)
             return
@@ -173,8 +197,7 @@ class _Running:
         if status.code is grpc.StatusCode.INTERNAL:
             log_failure(error, self.call.identity, self._method)
         self.end(status.code)
-        trailing = ((REQUEST_ID_KEY, self.call.identity), (DETAILS_KEY, status.details))
-        await self._context.abort(status.code, status.message, trailing)
+        await self._context.abort(status.code, status.message, ((REQUEST_ID_KEY, self.call.identity), *status.trailing))
 
     def end(self, code: grpc.StatusCode) -> None:
         """Count the call and write its line."""
@@ -185,15 +208,13 @@ class _Running:
         if token:
             self._metrics.token_call(token, code)
         log_request(
-            {
-                "id": call.identity,
-                **({"token": token} if token else {}),
-                "method": self._method,
-                "model": call.model,
-                "version": call.version,
-                "rows": call.rows,
-                "code": code.name,
-                "total_ms": round(seconds * 1e3, 3),
-                **call.durations,
-            }
+            identity=call.identity,
+            token=token,
+            method=self._method,
+            model=call.model,
+            version=call.version,
+            rows=call.rows,
+            code=code.name,
+            seconds=seconds,
+            durations=call.durations,
         )

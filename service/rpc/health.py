@@ -29,7 +29,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     def set(self, serving: bool) -> None:
         """Say whether the server can answer; without effect once it stops."""
-        if not self._stopping:
+        if not self._stopping and serving is not self._serving:
             self._serving = serving
             self._notify()
 

@@ -16,6 +16,7 @@ from service.errors import (
     ModelUnavailableError,
     QueueFullError,
     QuotaError,
+    StoppingError,
     TryLaterError,
     UnauthenticatedError,
     WrongModelError,
@@ -23,6 +24,7 @@ from service.errors import (
 
 DETAILS_KEY = "grpc-status-details-bin"
 REQUEST_ID_KEY = "x-request-id"
+_PUSHBACK_KEY = "grpc-retry-pushback-ms"  # a client that retries by its service configuration goes by it
 DOMAIN = "limelight"
 # Clients drop trailers past 8 KiB. A message goes into them three times, once percent-encoded (three bytes for one).
 _LONGEST_MESSAGE = 800
@@ -44,6 +46,7 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
     (WrongModelError, grpc.StatusCode.FAILED_PRECONDITION, "WRONG_MODEL"),
     (QueueFullError, grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     (QuotaError, grpc.StatusCode.RESOURCE_EXHAUSTED, "QUOTA"),
+    (StoppingError, grpc.StatusCode.UNAVAILABLE, "STOPPING"),
     (UnauthenticatedError, grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
     (ForbiddenError, grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN"),
     (DeadlineError, grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE"),
@@ -54,11 +57,12 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
 
 @dataclass(frozen=True)
 class Status:
-    """What a caller is told. details: serialized `google.rpc.Status`."""
+    """What a caller is told. details: serialized `google.rpc.Status`. trailing: metadata, the details among it."""
 
     code: grpc.StatusCode
     message: str
     details: bytes
+    trailing: tuple[tuple[str, str | bytes], ...]
 
 
 def status_of(error: Exception, request_id: str) -> Status:
@@ -87,11 +91,16 @@ def _status(code: grpc.StatusCode, message: str, reason: str, request_id: str, e
             field=field, description=_short(error.message, _LONGEST_MESSAGE)
         )
         _pack(rich, error_details_pb2.BadRequest(field_violations=[violation]))
+    trailing: list[tuple[str, str | bytes]] = []
     if isinstance(error, TryLaterError):
+        milliseconds = max(1, round(error.retry_after * 1000))
         delay = duration_pb2.Duration()
-        delay.FromMilliseconds(max(1, round(error.retry_after * 1000)))
+        delay.FromMilliseconds(milliseconds)
         _pack(rich, error_details_pb2.RetryInfo(retry_delay=delay))
-    return Status(code, message, rich.SerializeToString())
+        if isinstance(error, StoppingError | ModelUnavailableError):
+            trailing.append((_PUSHBACK_KEY, str(milliseconds)))
+    details = rich.SerializeToString()
+    return Status(code, message, details, (*trailing, (DETAILS_KEY, details)))
 
 
 def _pack(rich: status_pb2.Status, detail: object) -> None:

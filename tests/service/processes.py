@@ -25,22 +25,32 @@ _SERVE = """
 import signal, sys
 from limelight.cli import main
 signal.signal(signal.SIGINT, {handler})
+{before}
 sys.exit(main())
 """
 
 
 @contextmanager
-def process(*flags: str, background: bool = False) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run `limelight serve` in a process of its own; the list gets its log lines. background: as a shell's job."""
+def process(
+    *flags: str, background: bool = False, errors: int | None = None, before: str = ""
+) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run `limelight serve` in a process of its own; the list gets its log lines.
+
+    background: as a shell's job. errors: a descriptor that gets the log instead. before: code that runs first.
+    """
     handler = "signal.SIG_IGN" if background else "signal.default_int_handler"
-    command = [sys.executable, "-c", _SERVE.format(handler=handler), "serve", *flags]
+    command = [sys.executable, "-c", _SERVE.format(handler=handler, before=before), "serve", *flags]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
     running = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE if errors is None else errors,
+        text=True,
+        cwd=ROOT,
+        env=environment,
     )
     logged: list[str] = []
-    assert running.stderr is not None
-    reader = threading.Thread(target=logged.extend, args=(running.stderr,))
+    reader = threading.Thread(target=logged.extend, args=(running.stderr or (),))
     reader.start()
     try:
         yield running, logged
@@ -50,7 +60,8 @@ def process(*flags: str, background: bool = False) -> Iterator[tuple[subprocess.
         reader.join()
         assert running.stdout is not None
         running.stdout.close()
-        running.stderr.close()
+        if running.stderr is not None:
+            running.stderr.close()
 
 
 def started(running: subprocess.Popen[str]) -> str:

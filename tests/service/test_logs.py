@@ -1,51 +1,180 @@
 """One line of JSON an event, and nothing in it that a caller sent."""
 
-import io
+import fcntl
 import json
 import logging
+import os
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
-from service.logs import configure_logs, describe, log_failure, log_request, request_id
+from service import logs
+from service.log_writer import LogWriter
+from service.logs import configure_logs, count_dropped, describe, flush_logs, log_failure, log_request, request_id
 
 
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
+def log(tmp_path: Path) -> Iterator[Path]:
+    """The log of this process, in a file."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
-    stream = io.StringIO()
-    configure_logs("info", stream)
-    yield stream
-    root.handlers[:], root.level = before
+    file = tmp_path / "log"
+    with file.open("wb") as opened:
+        configure_logs("info", descriptor=opened.fileno())
+        yield file
+        flush_logs()
+        logs._output = None
+        root.handlers[:], root.level = before
 
 
-def lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
+def lines(log: Path) -> list[dict[str, Any]]:
+    flush_logs()
+    return [json.loads(line) for line in log.read_text().split("\n")[:-1]]
 
 
-def test_a_request_is_one_line_of_json(stream: io.StringIO) -> None:
-    log_request({"id": "a", "method": "Predict", "total_ms": 1.5})
-    (line,) = lines(stream)
-    assert line["event"] == "request" and line["level"] == "info"
-    assert (line["id"], line["method"], line["total_ms"]) == ("a", "Predict", 1.5)
-    assert line["time"].endswith("Z")
+def request(identity: str = "a", model: str = "tiny", token: str = "") -> None:
+    log_request(
+        identity=identity,
+        token=token,
+        method="Predict",
+        model=model,
+        version=2,
+        rows=3,
+        code="OK",
+        seconds=0.0015,
+        durations={"queue_ms": 0.25, "compute_ms": 1.0},
+    )
 
 
-def test_a_failure_says_where_it_came_from_and_not_what_was_sent(stream: io.StringIO) -> None:
+def test_a_request_is_one_line_of_json(log: Path) -> None:
+    before = time.time()
+    request()
+    (line,) = lines(log)
+    moment = line.pop("time")
+    assert line == {
+        "level": "info",
+        "event": "request",
+        "logger": "limelight.requests",
+        "id": "a",
+        "method": "Predict",
+        "model": "tiny",
+        "version": 2,
+        "rows": 3,
+        "code": "OK",
+        "total_ms": 1.5,
+        "queue_ms": 0.25,
+        "compute_ms": 1.0,
+    }
+    assert (
+        time.strftime("%Y-%m-%dT%H:%M", time.gmtime(before)) <= moment[:16] and moment[19] == "." and moment[-1] == "Z"
+    )
+
+
+def test_whatever_an_id_and_a_model_are_called_the_line_is_json(log: Path) -> None:
+    names: list[tuple[str, str]] = []
+
+    @given(some.text(), some.text())
+    def each(identity: str, model: str) -> None:
+        names.append((identity, model))
+        request(identity, model, token=identity)
+
+    each()
+    found = lines(log)
+    assert [(line["id"], line["model"]) for line in found] == names
+    assert [line.get("token", "") for line in found] == [identity for identity, _ in names]
+
+
+def narrow_pipe() -> tuple[int, int]:
+    """A pipe that holds 4096 bytes: its end to read and its end to write."""
+    there, here = os.pipe()
+    fcntl.fcntl(here, fcntl.F_SETPIPE_SZ, 4096)
+    return there, here
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted_and_the_log_says_where() -> None:
+    there, here = narrow_pipe()
+    writer, counted = LogWriter(here, lambda lines: f"dropped {lines}", limit=1000), []
+    writer.on_drop = lambda: counted.append(1)
+    started = time.monotonic()
+    stuck = False
+    for number in range(2000):
+        writer.write(f"{number:09d}")
+        if number % 40 == 39 and not stuck:
+            stuck = not writer.flush(0.5)
+    assert stuck
+    assert time.monotonic() - started < 30  # nothing waited, though nobody read
+    assert 0 < writer.dropped == len(counted) < 2000
+    found = b""
+    end = time.monotonic() + 60
+    os.set_blocking(there, False)
+    while b"dropped" not in found.rpartition(b"\n")[0].rpartition(b"\n")[2] and time.monotonic() < end:
+        try:
+            found += os.read(there, 4096)
+        except BlockingIOError:
+            time.sleep(0.01)
+    written = found.decode().splitlines()
+    dropped = [line for line in written if line.startswith("dropped ")]
+    numbers = [int(line) for line in written if not line.startswith("dropped ")]
+    assert numbers == sorted(numbers)
+    assert sum(int(line.split()[1]) for line in dropped) == 2000 - len(numbers) == writer.dropped
+    writer.write("next")
+    assert writer.flush(60)
+    assert os.read(there, 4096) == b"next\n"
+
+
+def test_a_log_whose_reader_is_gone_stops_nobody() -> None:
+    there, here = narrow_pipe()
+    writer = LogWriter(here, str)
+    os.close(there)
+    for _ in range(3):
+        writer.write("x" * 5000)
+        assert writer.flush(60)
+
+
+def test_lines_of_several_threads_come_whole_and_in_each_ones_order(log: Path) -> None:
+    def work(name: str) -> None:
+        for number in range(300):
+            logging.getLogger(name).info("%d", number)
+
+    threads = [threading.Thread(target=work, args=(f"thread-{each}",)) for each in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    found = lines(log)
+    for name in ("thread-0", "thread-3"):
+        assert [int(line["event"]) for line in found if line["logger"] == name] == list(range(300))
+
+
+def test_what_was_dropped_before_it_was_counted_is_counted_too(log: Path) -> None:
+    assert logs._output is not None
+    logs._output.writer._limit = 0
+    request()
+    counted: list[float] = []
+    count_dropped(counted.append)
+    request()
+    assert sum(counted) == 2
+
+
+def test_a_failure_says_where_it_came_from_and_not_what_was_sent(log: Path) -> None:
     try:
         raise ValueError("the caller's own words")
     except ValueError as error:
         log_failure(error, "id-1", "Predict")
-    assert "the caller's own words" not in stream.getvalue()
-    (line,) = lines(stream)
+    (line,) = lines(log)
+    assert "the caller's own words" not in json.dumps(line)
     assert line["error"].startswith("ValueError at ") and "test_logs.py" in line["error"]
 
 
-def test_a_message_of_several_lines_stays_one_line(stream: io.StringIO) -> None:
+def test_a_message_of_several_lines_stays_one_line(log: Path) -> None:
     logging.getLogger("x").warning("one\ntwo %s", "三")
-    assert lines(stream)[0]["event"] == "one\ntwo 三"
+    assert [line["event"] for line in lines(log)] == ["one\ntwo 三"]
 
 
 @pytest.mark.parametrize("sent", ["a", "4bf92f35-77b3", "a/b:c=d@e+f._", "x" * 128])

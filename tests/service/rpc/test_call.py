@@ -12,6 +12,7 @@ from service.metrics import Metrics
 from service.rpc.budget import Budget
 from service.rpc.call import Calls
 from service.rpc.delivery import Delivery
+from service.rpc.door import Door
 from service.rpc.reading import Reading
 from service.rpc.reception import Places, Reception
 
@@ -54,7 +55,8 @@ class Context:
 def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     metrics = Metrics()
     reception = Reception(Places(quick=1, slow=1), 1.0, metrics)
-    return Calls(metrics, Reading(reception, Budget(limit, "requests", metrics), 1000), Delivery(60.0)), metrics
+    reading = Reading(reception, Budget(limit, "requests", metrics), 1000)
+    return Calls(metrics, reading, Delivery(60.0), Door()), metrics
 
 
 async def never(request: Any, call: Any) -> bytes:

@@ -27,6 +27,7 @@ def details(error: Exception) -> tuple[status_pb2.Status, dict[str, any_pb2.Any]
         (errors.WrongModelError("not that"), "FAILED_PRECONDITION"),
         (errors.QueueFullError("full", retry_after=0.25), "RESOURCE_EXHAUSTED"),
         (errors.QuotaError("had it", retry_after=0.25), "RESOURCE_EXHAUSTED"),
+        (errors.StoppingError("going", retry_after=0.5), "UNAVAILABLE"),
         (errors.UnauthenticatedError("who?", reason="missing"), "UNAUTHENTICATED"),
         (errors.ForbiddenError("not you"), "PERMISSION_DENIED"),
         (errors.DeadlineError("late"), "DEADLINE_EXCEEDED"),
@@ -76,3 +77,17 @@ def test_a_name_as_long_as_a_request_still_fits_into_trailers(letter: str) -> No
     percent_encoded = sum(1 if 0x20 <= byte < 0x7F else 3 for byte in status.message.encode())
     in_base64 = len(status.details) * 4 / 3
     assert percent_encoded + in_base64 + 600 < 8192  # gRPC's own limit on all metadata together
+
+
+@pytest.mark.parametrize(
+    "error", [errors.ModelUnavailableError("loading"), errors.StoppingError("stopping", retry_after=0.5)]
+)
+def test_clients_that_try_again_by_themselves_are_told_when(error: errors.TryLaterError) -> None:
+    trailing = dict(status_of(error, "id").trailing)
+    assert trailing["grpc-retry-pushback-ms"] == str(round(error.retry_after * 1000))
+
+
+def test_a_full_queue_is_nothing_to_try_again_by_itself() -> None:
+    assert "grpc-retry-pushback-ms" not in dict(
+        status_of(errors.QueueFullError("full", retry_after=1.0), "id").trailing
+    )

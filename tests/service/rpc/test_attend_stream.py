@@ -24,8 +24,11 @@ MAPS = ("encoder.0.self", "encoder.1.self")
 
 
 @pytest.fixture(scope="module")
-def readers(repository: Path) -> Path:
-    """The repository with a model that tells what its maps are made of."""
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of every small model, and of one that tells what its maps are made of."""
+    repository = tmp_path_factory.mktemp("readers")
+    for make in bundles.ALL:
+        make(repository)
     torch.manual_seed(0)
     export_model(tiny.trained(tiny.LongReader(), tiny.long_reader_card(longest=LONGEST)), repository)
     return repository

@@ -1,6 +1,6 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
-from benchmarks import breakdown, generation, held, idle, kept, loop, overload, precision
+from benchmarks import attend_stream, breakdown, generation, held, idle, kept, loop, overload, precision
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
 from benchmarks.serving.figures import Results
@@ -30,6 +30,10 @@ def page() -> list[str]:
     machine, models = kept.load("held", held.Held)
     if models:
         lines += [*HELD.format(machine=machine).splitlines(), *held.tables(models), "", *held.bars(models), ""]
+    machine, streamed = kept.load("attend_stream", attend_stream.Streamed)
+    if streamed:
+        said = STREAM.format(machine=machine)
+        lines += [*said.splitlines(), *attend_stream.tables(streamed), "", *attend_stream.bars(streamed), ""]
     machine, written = kept.load("generation", generation.Generated)
     if written:
         said = GENERATION.format(machine=machine)
@@ -92,6 +96,14 @@ and one line of log; nothing below the echo can be had from Python.
 HELD = """## Memory of maps that nobody asks for
 
 `python -m benchmarks.held --keep`, on {machine}: the encoder, and the same exported without maps.
+
+"""
+
+STREAM = """## Every map of long inputs
+
+`python -m benchmarks.attend_stream --keep`, on {machine}: 12 layers of 12 heads, 384 wide, all maps through
+`AttendStream` in float32. *Processor time* is the server's, its share of the transport included; the runtime alone
+computes the same maps on every core and sends them nowhere. Memory is the most that the server's process has had.
 
 """
 

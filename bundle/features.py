@@ -14,12 +14,15 @@ FEATURES: Mapping[str, _Used] = {
     "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
+    "projections": lambda bundle: any(each.HasField("projections") for each in bundle.maps),
     "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
 }
 # Those that this release reads.
-KNOWN = frozenset({"joined-tensors", "graphs", "edge-maps", "gated-maps", "row-probes", "positions", "prefill"})
+KNOWN = frozenset(
+    {"joined-tensors", "graphs", "edge-maps", "gated-maps", "row-probes", "projections", "positions", "prefill"}
+)
 
 
 def used_features(bundle: bundle_pb2.Bundle) -> list[str]:

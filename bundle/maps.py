@@ -22,10 +22,14 @@ _EDGES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_EDGE, bun
 
 @dataclass(frozen=True)
 class MapPart:
-    """Heads and queries of a map that are enough for somebody: indices, ascending; None for all of an axis."""
+    """Heads and queries of a map that are enough for somebody: indices, ascending; None for all of an axis.
+
+    projected: it is enough to know what the weights are made of, where the model tells that.
+    """
 
     heads: Array | None = None
     queries: Array | None = None
+    projected: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,50 @@ class Probe:
     output: str
 
 
+@dataclass(frozen=True)
+class ProjectionOutputs:
+    """Where a graph puts out what it makes a map's weights of (`Projections` on disk). bias: empty where nothing is
+    ever masked.
+    """
+
+    gate: str
+    query: str
+    key: str
+    bias: str
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All that is to be fetched."""
+        return tuple(filter(None, (self.query, self.key, self.bias)))
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What the weights of a map are made of, for one instance: softmax over keys of (query · key + bias), and 0 for a
+    query that no key of which has a bias of 0.
+
+    Shapes: query [head, query, d], key [head, key, d], bias [head, query, key], where an axis of size 1 stands for all;
+    None where nothing is masked.
+    """
+
+    query: Array
+    key: Array
+    bias: Array | None
+
+
+@dataclass(frozen=True)
+class ProjectedSize:
+    """What a map's weights are made of takes.
+
+    numbers: for each query, and for each key. bias: what maps that share it have in common. bias_heads: of the bias,
+    one number each for every query and key; 0 where it has none for each query.
+    """
+
+    numbers: int
+    bias: str
+    bias_heads: int
+
+
 def worth_probing(wanted: int, rows: int) -> bool:
     """Tell whether a probe for so many rows (heads × queries) costs less than the whole map of so many, which a
     prediction computes as well.
@@ -75,7 +123,7 @@ class BoundMap:
     nested_mask: for a map of edges that the graph gives as [query, key of that query], the mask of the keys.
     joined: the dimensions of the query and key label sets where the instances of a batch are joined along them.
     gate: the input that must be true for `output` to hold the map; empty where it always does. probe: None where single
-    rows cannot be had.
+    rows cannot be had. projections: None where what the weights are made of cannot.
     """
 
     description: model_pb2.MapDescription
@@ -88,6 +136,7 @@ class BoundMap:
     joined: tuple[str, str] = ("", "")
     gate: str = ""
     probe: Probe | None = None
+    projections: ProjectionOutputs | None = None
 
     @property
     def key(self) -> str:
@@ -128,6 +177,16 @@ class BoundMap:
             if len(ours) != len(theirs):
                 weights = weights.take(np.searchsorted(ours, theirs), axis)
         return MapWeights(weights, heads=wanted[0], queries=wanted[1])
+
+    def projected(self, outputs: Mapping[str, Array], row: Row, place: int) -> Projected:
+        """Give what one row's weights are made of, cut to its own sizes. place: of the row in the batch."""
+        assert self.projections is not None
+        queries, keys = (row.labels[name].size for name in (self.description.query_labels, self.description.key_labels))
+        bias = outputs[self.projections.bias] if self.projections.bias else None
+        if bias is not None:
+            bias = bias[place if len(bias) > 1 else 0, :, :queries, :keys]  # of an axis of size 1 that is all
+        query, key = outputs[self.projections.query], outputs[self.projections.key]
+        return Projected(query[place, :, :queries], key[place, :, :keys], bias)
 
     def _edges(
         self, outputs: Mapping[str, Array], rows: Sequence[Row], places: Sequence[int] | None
@@ -209,6 +268,7 @@ def _bound(
         joined,
         binding.gate,
         _probe(binding),
+        _projections(binding),
     )
 
 
@@ -216,6 +276,13 @@ def _probe(binding: bundle_pb2.MapBinding) -> Probe | None:
     if not binding.HasField("probe"):
         return None
     return Probe(binding.probe.heads_input, binding.probe.queries_input, binding.probe.output)
+
+
+def _projections(binding: bundle_pb2.MapBinding) -> ProjectionOutputs | None:
+    if not binding.HasField("projections"):
+        return None
+    made_of = binding.projections
+    return ProjectionOutputs(made_of.gate, made_of.query_output, made_of.key_output, made_of.bias_output)
 
 
 def canonical(array: Array, axes: Sequence[int]) -> Array:

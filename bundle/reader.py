@@ -141,16 +141,27 @@ def _switches(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
             found.append(each.gate)
         if each.graph == graph and each.HasField("probe"):
             found += [each.probe.heads_input, each.probe.queries_input]
+        if each.graph == graph and each.HasField("projections"):
+            found.append(each.projections.gate)
     return found
 
 
 def _check_switches(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph, *, generates: bool) -> None:
-    """Check a gate and a probe: they are of whole rectangles, which no step of a generation puts out."""
-    if not binding.gate and not binding.HasField("probe"):
+    """Check a gate, a probe and projections: they are of whole rectangles, which no step of a generation puts out."""
+    if not binding.gate and not binding.HasField("probe") and not binding.HasField("projections"):
         return
     if generates or tuple(binding.axes) != DENSE_AXES:
-        raise BundleError(f"the map {binding.map} has a gate or a probe, but no axes [batch, head, query, key]")
+        raise BundleError(
+            f"the map {binding.map} has a gate, a probe or projections, but no axes [batch, head, query, key]"
+        )
     if binding.HasField("probe") and binding.probe.output not in graph.outputs:
         raise BundleError(
             f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not put out"
         )
+    if binding.HasField("projections"):
+        made_of = binding.projections
+        for name in (made_of.query_output, made_of.key_output, *filter(None, [made_of.bias_output])):
+            if name not in graph.outputs:
+                raise BundleError(
+                    f"projections of the map {binding.map} are bound to {name!r}, which {graph.name} does not put out"
+                )

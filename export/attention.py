@@ -8,6 +8,7 @@ of them where heads and queries are named. What a run does not ask for costs it 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import onnx
@@ -95,6 +96,7 @@ def _expand(
         if each.op_type == "Transpose" and [*each.attribute[0].ints] == [0, 2, 1, 3]
     }
     shared = _Shared(shapes, longest)
+    biases: dict[str, tuple[str, Sequence[int | str]]] = {}  # those of switched maps, and under which name they go out
     del graph.node[:]
     for node in nodes:
         if not _is_marked(node):
@@ -104,15 +106,32 @@ def _expand(
         made = Nodes(f"{marked.context}_")
         masking = shared.masking(made, marked)
         if marked.weights in maps and not used[marked.weights]:
-            switch = switches[marked.weights] = Switch.of(marked.weights)
+            size = shapes[marked.query][3]
+            assert isinstance(size, int)  # a layer's own
+            named, axes = biases.setdefault(masking.bias, (f"{marked.weights}:bias", shapes.get(marked.mask, ())))
+            bias = named if masking.bias else ""
+            switch = switches[marked.weights] = Switch.of(marked.weights, size, bias, [axis == 1 for axis in axes])
             found = _switched(made, marked, masking, switch, maps[marked.weights])
-            made.rename(found, [marked.context, marked.weights, switch.rows])
+            made.rename(found, [marked.context, marked.weights, switch.rows, switch.query, switch.key])
         elif marked.weights in outputs or used[marked.weights]:
             made.rename(_eager(made, marked, masking, whole=True), [marked.context, marked.weights])
         else:
             made.rename([_context(made, marked, masking)], [marked.context])
         graph.node.extend(made.list)
+    for bias, (named, _) in biases.items():
+        gates = [each.project for each in switches.values() if each.bias == named]
+        if bias and gates:
+            graph.node.extend(_where_asked(bias, gates, named))
     return True
+
+
+def _where_asked(name: str, gates: Sequence[str], output: str) -> Sequence[onnx.NodeProto]:
+    """Put a tensor of four axes out where any of some gates is open."""
+    made = Nodes(f"{output}_")
+    some = reduce(lambda one, other: made.add("Or", one, other), gates)
+    found = made.choose(some, lambda side: [side.add("Identity", name)], lambda side: [side.empty((0,) * 4)], 1)
+    made.rename(found, [output])
+    return made.list
 
 
 class _Shared:
@@ -156,14 +175,20 @@ class _Shared:
 
 
 def _switched(nodes: Nodes, marked: _Marked, masking: _Masking, switch: Switch, shape: Sequence[int]) -> Sequence[str]:
-    """Context vectors, whole weights or none, rows or none. What is asked for most often stands behind one If."""
+    """Context vectors, whole weights or none, rows or none, projections or none. What is asked for most often stands
+    behind one If.
+    """
     nothing = (0, *shape[1:])
     probed = nodes.add("Cast", nodes.add("Size", switch.heads), to=_BOOL)
-    asked = nodes.add("Or", switch.gate, probed)
+    asked = nodes.add("Or", nodes.add("Or", switch.gate, probed), switch.project)
     special = nodes.add("Or", asked, masking.fused) if masking.fused else asked
 
+    def no_projections(side: Nodes) -> Sequence[str]:
+        return [side.empty((0, marked.heads, 0, switch.size)) for _ in range(2)]
+
     def usual(side: Nodes) -> Sequence[str]:
-        return _eager(side, marked, masking, whole=False)[0], side.empty(nothing), side.empty((0, 0, 0, shape[3]))
+        context = _eager(side, marked, masking, whole=False)[0]
+        return context, side.empty(nothing), side.empty((0, 0, 0, shape[3])), *no_projections(side)
 
     def otherwise(side: Nodes) -> Sequence[str]:
         both = side.choose(
@@ -178,9 +203,10 @@ def _switched(nodes: Nodes, marked: _Marked, masking: _Masking, switch: Switch, 
             lambda none: [none.empty((0, 0, 0, shape[3]))],
             1,
         )
-        return *both, *rows
+        made_of = side.choose(switch.project, lambda some: _projections(some, marked), no_projections, 2)
+        return *both, *rows, *made_of
 
-    return nodes.choose(special, otherwise, usual, 3)
+    return nodes.choose(special, otherwise, usual, 5)
 
 
 def _context(nodes: Nodes, marked: _Marked, masking: _Masking) -> str:
@@ -251,6 +277,11 @@ def _rows(nodes: Nodes, marked: _Marked, masking: _Masking, switch: Switch) -> s
         scores = nodes.add("Add", scores, of_both(masking.bias))
     weights = nodes.add("Softmax", scores, axis=-1)
     return nodes.add("Mul", weights, of_both(masking.some)) if masking.some else weights
+
+
+def _projections(nodes: Nodes, marked: _Marked) -> Sequence[str]:
+    """What scores are made of: scaled queries, and keys."""
+    return nodes.add("Mul", marked.query, nodes.constant(marked.scale)), nodes.add("Identity", marked.key)
 
 
 def _is_marked(node: onnx.NodeProto) -> bool:

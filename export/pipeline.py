@@ -72,7 +72,10 @@ def _bundle(
                 name=graph.name,
                 file=graph.file,
                 inputs=[port.name for port in graph.inputs],
-                outputs=[*(port.name for port in graph.outputs), *(each.rows for each in graph.switches.values())],
+                outputs=[
+                    *(port.name for port in graph.outputs),
+                    *dict.fromkeys(name for each in graph.switches.values() for name in each.outputs),
+                ],
                 packed=graph.packed,
             )
             for graph in graphs

@@ -63,7 +63,8 @@ class RunningGraph:
         for switch in self.graph.switches.values() if asked is None else ():
             feeds |= switch.whole()
         feeds |= asked or {}
-        names = [port.name for port in self.graph.outputs] + [each.rows for each in self.graph.switches.values()]
+        names = [port.name for port in self.graph.outputs]
+        names += dict.fromkeys(name for each in self.graph.switches.values() for name in each.outputs)
         try:
             return dict(zip(names, self._session.run(names, feeds), strict=True))
         except Exception as error:

@@ -82,6 +82,7 @@ class _OnePass:
             check_port(port, served[port.name], sizes)
         of_torch, of_graph = one_pass(self._card, together, rows), one_pass(self._card, served, rows)
         unasked = one_pass(self._card, self._unasked(tensors, served), rows)
+        projected = one_pass(self._card, self._projected(tensors, served), rows)
         for place, row in enumerate(rows):
             (expected,) = one_pass(
                 self._card, torch_side.answer(self._model, self._card, batch(self._card, [row])), [row]
@@ -90,6 +91,7 @@ class _OnePass:
             self._comparison.padding(of_torch[place], expected, case)
             self._comparison.answers(of_graph[place], expected, case)
             self._comparison.answers(unasked[place], expected, f"{case}, maps not asked for")
+            self._comparison.answers(projected[place], expected, f"{case}, maps from projections")
 
     def _unasked(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:
         """Answer a batch without whole maps; in those that have switches, some heads and queries are asked for."""
@@ -109,6 +111,15 @@ class _OnePass:
             answered[name] = whole[name].copy()
             answered[name][:, some_heads[:, np.newaxis], some_queries] = answered[switches[name].rows]
         return answered
+
+    def _projected(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Answer a batch without whole maps, and make those that have switches of their projections."""
+        switches = self._running.graph.switches
+        if not switches:
+            return whole
+        asked = {name: value for each in switches.values() for name, value in each.projected().items()}
+        answered = self._running.run(tensors, asked)
+        return dict(whole) | answered | {name: switch.weights(answered) for name, switch in switches.items()}
 
 
 class _Generating:

@@ -126,6 +126,15 @@ class Settings:
     max_response_bytes: int = _setting(
         64 * _MEBIBYTE, "Largest answer, in bytes.", minimum=1024, maximum=_LARGEST_MESSAGE
     )
+    chunk_bytes: int = _setting(
+        3 * _MEBIBYTE,
+        "Largest chunk of a map in an answer of AttendStream, in bytes; a query that takes more is one of its own.",
+        minimum=4096,
+        maximum=_LARGEST_MESSAGE,
+    )
+    max_stream_bytes: int = _setting(
+        64 * 2**30, "Most attention in one answer of AttendStream, in bytes; 0 for no limit.", minimum=0, maximum=2**60
+    )
     max_held_bytes: int = _setting(
         0,
         "Bytes that all calls together may hold: whole maps until they are cut, and answers until they are sent; 0 for "

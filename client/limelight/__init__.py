@@ -57,6 +57,13 @@ if TYPE_CHECKING:
     from limelight.requests import Attention as Attention
     from limelight.requests import Generation as Generation
     from limelight.requests import Selection as Selection
+    from limelight.saving import SavedMap as SavedMap
+    from limelight.saving import save_maps as save_maps
+    from limelight.streams import MapChunk as MapChunk
+    from limelight.streams import StreamedMap as StreamedMap
+    from limelight.streams import StreamEnd as StreamEnd
+    from limelight.streams import StreamStart as StreamStart
+    from limelight.streams import put_together as put_together
     from limelight.values import Audio as Audio
     from limelight.values import Document as Document
     from limelight.values import Graph as Graph
@@ -84,6 +91,8 @@ _MODULES = {
         "Span Spans Tagging"
     ),
     "requests": "Attention Generation Selection",
+    "saving": "SavedMap save_maps",
+    "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
     "values": "Audio Document Graph Image Pair",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -12,10 +12,11 @@ from limelight.attended import Attended
 from limelight.calls import Answer, Call
 from limelight.client import OneInstance
 from limelight.descriptions import Model, ModelStatus
-from limelight.events import EventReader, GenerationEvent
+from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
 from limelight.security import Security, SecurityOptions
+from limelight.streams import StreamEvent
 
 
 class AsyncClient:
@@ -86,11 +87,17 @@ class AsyncClient:
         answers = await self._call(calls.attend(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
 
+    def attend_stream(
+        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+    ) -> AsyncIterator[StreamEvent]:
+        """As `Client.attend_stream`, for `async for`."""
+        return self._stream(calls.attend_stream(model, inputs, **options), transport.check_timeout(timeout))
+
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> AsyncIterator[GenerationEvent]:
         """As `Client.generate`, for `async for`."""
-        return self._stream(requests.generate_request(model, inputs, **options), transport.check_timeout(timeout))
+        return self._stream(calls.generate(model, inputs, **options), transport.check_timeout(timeout))
 
     async def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
         """As `Client.models`."""
@@ -134,12 +141,13 @@ class AsyncClient:
     async def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
         return calls.read(call, await self.call(call.method, call.request, timeout=timeout))
 
-    async def _stream(self, request: Any, timeout: float | None) -> AsyncIterator[GenerationEvent]:
-        reader = EventReader(request.instance)
-        stream = self._stub().Generate(request, timeout=self._timeout(timeout), metadata=self._settings.sent or None)
+    async def _stream(self, call: Call[Answer], timeout: float | None) -> AsyncIterator[Answer]:
+        stream = getattr(self._stub(), call.method)(
+            call.request, timeout=self._timeout(timeout), metadata=self._settings.sent or None
+        )
         try:
             async for response in stream:
-                yield calls.read(Call("Generate", request, reader.read), response)
+                yield calls.read(call, response)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         finally:

@@ -8,8 +8,11 @@ from limelight import requests
 from limelight.attended import Attended, read_attended
 from limelight.descriptions import Model, ModelStatus, read_model, read_status
 from limelight.errors import Internal
+from limelight.events import EventReader, GenerationEvent
 from limelight.predictions import Prediction, read_prediction
-from limelight.v1 import service_pb2
+from limelight.streams import StreamEvent, StreamReader
+from limelight.v1 import service_pb2, values_pb2
+from limelight.values import Inputs
 
 Answer = TypeVar("Answer")
 
@@ -54,6 +57,18 @@ def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[
         return [read_attended(*each) for each in zip(response.results, request.instances, strict=True)]
 
     return Call("Attend", request, answer)
+
+
+def attend_stream(model: str, inputs: requests.Instances, **options: Any) -> Call[StreamEvent]:
+    """The events of every instance, one after the other."""
+    request = requests.attend_stream_request(model, inputs, **options)
+    return Call("AttendStream", request, StreamReader(request.instances).read)
+
+
+def generate(model: str, inputs: Inputs | values_pb2.Instance, **options: Any) -> Call[GenerationEvent]:
+    """The events of one sequence."""
+    request = requests.generate_request(model, inputs, **options)
+    return Call("Generate", request, EventReader(request.instance).read)
 
 
 def models() -> Call[list[ModelStatus]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from typing import Self, Unpack, overload
 
 import grpc
 
@@ -10,10 +10,11 @@ from limelight import calls, errors, health, requests, transport
 from limelight.attended import Attended
 from limelight.calls import Answer, Call
 from limelight.descriptions import Model, ModelStatus
-from limelight.events import EventReader, GenerationEvent
+from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
 from limelight.security import Security, SecurityOptions
+from limelight.streams import StreamEvent
 from limelight.v1 import values_pb2
 from limelight.values import Inputs
 
@@ -116,6 +117,18 @@ class Client:
         answers = self._call(calls.attend(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
 
+    def attend_stream(
+        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+    ) -> Iterator[StreamEvent]:
+        """As `attend`, for maps of any size: for each instance a `StreamStart`, the `MapChunk`s of its maps as they are
+        computed, and a `StreamEnd`. Closing it cancels the call; who reads slowly has the server compute slowly.
+
+        Options: those of `attend` but rollout, query_groups, pool and sequences; max_response_bytes is of a message.
+        `limelight.put_together` collects the chunks in memory, `limelight.save_maps` in files. `timeout` is for the
+        whole stream.
+        """
+        return self._stream(calls.attend_stream(model, inputs, **options), transport.check_timeout(timeout))
+
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Iterator[GenerationEvent]:
@@ -125,7 +138,7 @@ class Client:
         `attention`, an `Attention`, for weights with each token. `timeout` is for the whole sequence.
         """
         # Not a generator itself: bad inputs are reported here, and not when the first event is asked for.
-        return self._stream(requests.generate_request(model, inputs, **options), transport.check_timeout(timeout))
+        return self._stream(calls.generate(model, inputs, **options), transport.check_timeout(timeout))
 
     def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
         """Every model in the repository, in order of name and version; those that failed to load too."""
@@ -162,12 +175,12 @@ class Client:
             raise errors.from_rpc(error) from None
         return calls.read(call, response)
 
-    def _stream(self, request: Any, timeout: float | None) -> Iterator[GenerationEvent]:
-        reader = EventReader(request.instance)
-        stream = self._stub.Generate(request, timeout=self._timeout(timeout), metadata=self._settings.sent)
+    def _stream(self, call: Call[Answer], timeout: float | None) -> Iterator[Answer]:
+        method = getattr(self._stub, call.method)
+        stream = method(call.request, timeout=self._timeout(timeout), metadata=self._settings.sent)
         try:
             for response in stream:
-                yield calls.read(Call("Generate", request, reader.read), response)
+                yield calls.read(call, response)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         finally:

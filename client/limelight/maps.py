@@ -126,15 +126,19 @@ def find(maps: Sequence[AttentionMap], name: str) -> AttentionMap:
 
 
 def read_map(
-    message: attention_pb2.AttentionMap, label_sets: Mapping[str, LabelSet], *, query: LabelSet | None = None
+    message: attention_pb2.AttentionMap,
+    label_sets: Mapping[str, LabelSet],
+    *,
+    query: LabelSet | None = None,
+    key: LabelSet | None = None,
 ) -> AttentionMap:
-    """A map from an answer. `query` labels its query axis where no label set of the answer does (a stream's token).
+    """A map from an answer. `query` and `key` label its axes where the message does not (a part of a stream).
 
     Raises: ValueError where its parts do not fit each other.
     """
     weights = to_array(message.weights)
-    queries = query or _axis(message.query_labels, label_sets, message.queries)
-    keys = _axis(message.key_labels, label_sets, message.keys)
+    queries = axis_labels(message.query_labels, label_sets, message.queries) if query is None else query
+    keys = axis_labels(message.key_labels, label_sets, message.keys) if key is None else key
     edges = None
     if message.HasField("query_index"):
         query_index = to_array(message.query_index).astype(np.int64)
@@ -174,7 +178,7 @@ def read_map(
     )
 
 
-def _axis(name: str, label_sets: Mapping[str, LabelSet], chosen: Sequence[int]) -> LabelSet:
+def axis_labels(name: str, label_sets: Mapping[str, LabelSet], chosen: Sequence[int]) -> LabelSet:
     """The labels of an axis: the entries `chosen` of a label set, all where there are none."""
     labels = label_sets.get(name)
     if labels is None:

@@ -237,6 +237,30 @@ def attend_request(
     )
 
 
+def attend_stream_request(
+    model: str,
+    inputs: Instances,
+    *,
+    version: int = 0,
+    truncate: bool = False,
+    outputs: Strings = (),
+    seed: Seeds = None,
+    generation: Generation | None = None,
+    max_classes: int = 0,
+    **attention: Any,
+) -> service_pb2.AttendStreamRequest:
+    """A request for predictions with attention, in chunks; `attention` are fields of `Attention`."""
+    return service_pb2.AttendStreamRequest(
+        model=model_message(model, version),
+        instances=_instances(inputs, seed),
+        truncate=truncate,
+        outputs=_strings(outputs),
+        generation=generation.message() if generation else None,
+        max_classes=max_classes,
+        attention=Attention(**attention).options(),
+    )
+
+
 def generate_request(
     model: str,
     inputs: Inputs | values_pb2.Instance,

@@ -3,9 +3,13 @@
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
 
 from bundle.errors import InputError
-from bundle.maps import WEIGHTS, worth_probing
+from bundle.maps import WEIGHTS, ProjectedSize, worth_probing
 from limelight.v1 import model_pb2
 from service.attention.options import Encoding, HeadReduction, Options, Pooling, Selection
 from service.attention.plan import SCORES, AttentionPlan, head_count, plan_attention, rollout_description
@@ -36,15 +40,54 @@ def attention_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
     return sum(_map_bytes(each, heads, plan, sizes) for each, heads in _answered(plan))
 
 
-def computed_bytes(plan: AttentionPlan, sizes: AxisSizes, probed: Collection[str]) -> int:
-    """Bound the bytes of one instance's maps as the runtime computes them, before anything is cut.
+def row_bytes(options: Options, entries: npt.NDArray[np.integer], heads: int, features: int) -> npt.NDArray[np.int64]:
+    """Bound what a head of each query of a map takes: as it is computed, and as it is sent.
 
-    probed: the maps of which it can compute single rows.
+    entries: keys or edges of each query [query]. heads: that are sent together at most.
     """
+    size = max(1, features)
+    computed = entries * (size * Encoding.FLOAT32.itemsize)
+    kept = np.minimum(entries, heads * options.top_k) if options.top_k else entries
+    groups = max((len(each.groups) for each in options.key_groups), default=0)
+    sent = np.maximum(kept, groups) * (size * options.encoding.itemsize + _INDEX_BYTES * bool(options.top_k))
+    return np.asarray(np.maximum(computed, sent) + 2 * _SCALE_BYTES, np.int64)
+
+
+def header_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
+    """Bound the bytes of what is said of an instance's maps before they are streamed."""
     total = 0
     for each in plan.selected:
         description = each.description
+        for size, distinct in (
+            (description.heads, len(each.heads)),
+            (sizes.labels[description.query_labels], len(each.queries.distinct) if each.queries else 0),
+            (sizes.labels[description.key_labels], len(each.keys.distinct) if each.keys else 0),
+        ):
+            total += distinct * _varint(size)
+        total += _named_bytes(description) + 2 * _FRAME
+    return total
+
+
+def computed_bytes(
+    plan: AttentionPlan,
+    sizes: AxisSizes,
+    probed: Collection[str],
+    projected: Mapping[str, ProjectedSize] = MappingProxyType({}),
+) -> int:
+    """Bound the bytes of one instance's maps as the runtime computes them, before anything is cut.
+
+    probed: the maps of which it can compute single rows. projected: those of which it computes only what they are made
+    of.
+    """
+    total, biases = 0, dict[str, int]()
+    for each in plan.selected:
+        description = each.description
         queries, keys = sizes.labels[description.query_labels], sizes.labels[description.key_labels]
+        if description.name in projected and plan.options.quantity == WEIGHTS:
+            size = projected[description.name]
+            total += size.numbers * (queries + keys) * Encoding.FLOAT32.itemsize
+            biases[size.bias] = size.bias_heads * queries * keys * Encoding.FLOAT32.itemsize
+            continue
         wanted = len(each.heads) * _count(each.queries, queries)
         probes = description.name in probed and plan.options.quantity == WEIGHTS
         if probes and worth_probing(wanted, description.heads * queries):
@@ -55,7 +98,7 @@ def computed_bytes(plan: AttentionPlan, sizes: AxisSizes, probed: Collection[str
             places = min(sizes.edges.get(description.name, sizes.labels[description.key_labels]), places)
             total += places * _INDEX_BYTES
         total += description.heads * places * max(1, description.features) * Encoding.FLOAT32.itemsize
-    return total
+    return total + sum(biases.values())
 
 
 def sequence_bytes(plan: AttentionPlan, sizes: AxisSizes, steps_label: str) -> int:
@@ -170,9 +213,12 @@ def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: Ax
     rows = heads * queries * _SCALE_BYTES
     total += rows if options.encoding is Encoding.UINT8 else 0
     total += rows if options.top_k and options.quantity != SCORES else 0
+    return total + _named_bytes(description) + _FRAME
+
+
+def _named_bytes(description: model_pb2.MapDescription) -> int:
     names = (description.name, description.stack, *_axes(description), description.head_labels)
-    named = sum(len(name.encode()) for name in (*names, description.feature_labels))
-    return total + named + 2 * _DERIVED_NAME + _FRAME
+    return sum(len(name.encode()) for name in (*names, description.feature_labels)) + 2 * _DERIVED_NAME
 
 
 def _count(wanted: IndexUnion | None, size: int) -> int:

@@ -1,4 +1,4 @@
-"""What a batch asks of a model's maps: whole ones, whose gates open, and single rows of others."""
+"""What a batch asks of a model's maps: whole ones, whose gates open, rows of others, or what they are made of."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +42,7 @@ class OfGraph:
 
     whole: Sequence[BoundMap]
     probed: Sequence[ProbedMap]
+    projected: Sequence[BoundMap]
 
     @property
     def outputs(self) -> Iterator[str]:
@@ -50,20 +51,27 @@ class OfGraph:
             yield from bound.outputs
         for each in self.probed:
             yield each.output
+        for bound in self.projected:
+            assert bound.projections is not None
+            yield from bound.projections.outputs
 
     def feeds(self) -> dict[str, Array]:
         """Give what is fed for it: nothing where the maps are plain outputs."""
         feeds: dict[str, Array] = {bound.gate: _OPEN for bound in self.whole if bound.gate}
         for each in self.probed:
             feeds |= each.feeds
-        return feeds
+        return feeds | {bound.projections.gate: _OPEN for bound in self.projected if bound.projections}
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a batch asks for. rows: of maps that are not asked for whole, by the places of the batch that want some."""
+    """What a batch asks for. projected: maps of which somebody wants only what they are made of.
+
+    rows: of maps that are not asked for whole, by the places of the batch that want some.
+    """
 
     whole: frozenset[MapKey]
+    projected: frozenset[MapKey] = frozenset()
     rows: Mapping[MapKey, Mapping[int, Rows]] = field(default_factory=dict)
 
     def of(self, maps: Mapping[MapKey, BoundMap]) -> "OfGraph":
@@ -71,12 +79,14 @@ class Asked:
         return OfGraph(
             tuple([bound for key, bound in maps.items() if key in self.whole]),
             tuple([ProbedMap(bound, self.rows[key]) for key, bound in maps.items() if key in self.rows]),
+            tuple([bound for key, bound in maps.items() if key in self.projected]),
         )
 
 
 def asked_of(jobs: Sequence[Job], maps: Mapping[MapKey, BoundMap]) -> Asked:
     """Join what the rows of a batch ask for. maps: every map of the model, where the graphs put it out."""
     whole: set[MapKey] = set()
+    projected: set[MapKey] = set()
     rows: dict[MapKey, dict[int, Rows]] = {}
     for place, job in enumerate(jobs):
         query = job.call.query
@@ -87,15 +97,20 @@ def asked_of(jobs: Sequence[Job], maps: Mapping[MapKey, BoundMap]) -> Asked:
         for key in query.maps:
             wanted = rows_of(maps[key], parts.get(key), job.row)
             if wanted is None:
-                whole.add(key)
+                (projected if is_projected(maps[key], parts.get(key)) else whole).add(key)
             else:
                 rows.setdefault(key, {})[place] = wanted
-    return Asked(frozenset(whole), {key: each for key, each in rows.items() if key not in whole})
+    return Asked(frozenset(whole), frozenset(projected), {key: each for key, each in rows.items() if key not in whole})
+
+
+def is_projected(bound: BoundMap, part: MapPart | None) -> bool:
+    """Tell whether what a map is made of is asked for, and can be had; otherwise it is computed whole."""
+    return part is not None and part.projected and bound.projections is not None
 
 
 def rows_of(bound: BoundMap, part: MapPart | None, row: Row) -> Rows | None:
     """Give the heads and queries to ask a map's probe for; None where it has none, or the whole map costs less."""
-    if part is None or bound.probe is None:
+    if part is None or part.projected or bound.probe is None:
         return None
     heads, queries = bound.description.heads, row.labels[bound.description.query_labels].size
     wanted = (

@@ -3,10 +3,12 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from service.engine.chunks import ChunkRow
 from service.engine.jobs import AdmittedCall, News, Told
 from service.engine.lanes import Lanes
 from service.engine.model import Model
@@ -24,7 +26,8 @@ _LATE = "the deadline passed before the answer was there"
 class Engine:
     """Answers queries on lanes (worker threads), with whatever models it is given.
 
-    All methods are for the one event loop that `start` ran on. admitted: calls so far.
+    All methods are for the one event loop that `start` ran on. admitted: calls so far. chunks_ahead: how many chunks of
+    a call are computed before the one is taken that comes first.
     """
 
     def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
@@ -33,6 +36,7 @@ class Engine:
         self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer, most_overruns=settings.max_overruns)
         self._tickets = itertools.count()
         self.admitted = 0
+        self.chunks_ahead = provider.lanes + 1
         self._calls: set[AdmittedCall] = set()
 
     async def start(self) -> None:
@@ -92,6 +96,50 @@ class Engine:
         with _Admission(self, model, AdmittedCall(model.seeded(query), receive, finish)):
             return await future
 
+    async def chunks(
+        self, model: Model, chunks: Iterable[tuple[ChunkRow, Callable[[Answer], _Told]]], deadline: float | None
+    ) -> AsyncGenerator[_Told, None]:
+        """Compute chunks of an answer's maps, in order, a few ahead of whoever takes them: who takes them slowly has
+        them computed slowly, and closing this withdraws those that are under way.
+
+        chunks: each with what makes of its answer what is given for it, on the lane that computed it.
+        Raises: DeadlineError; InferenceError; ModelUnavailableError; what the functions raise.
+        """
+        assert model.chunks is not None
+        ahead: deque[asyncio.Task[_Told]] = deque()
+        with self._lanes.unfinished():
+            self._observer.in_flight(model.name, 1)
+            try:
+                for row, finish in chunks:
+                    ahead.append(asyncio.create_task(self._chunk(model.chunks, row, finish, deadline)))
+                    if len(ahead) > self.chunks_ahead:
+                        yield await ahead.popleft()
+                while ahead:
+                    yield await ahead.popleft()
+            finally:
+                for each in ahead:
+                    each.cancel()
+                await asyncio.gather(*ahead, return_exceptions=True)
+                self._observer.in_flight(model.name, -1)
+
+    async def _chunk(
+        self, chunks: Model, row: ChunkRow, finish: Callable[[Answer], _Told], deadline: float | None
+    ) -> _Told:
+        query = Query((row,), seeds=(None,), deadline=deadline)
+        future: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
+
+        def receive(_: int, news: News) -> None:
+            if not future.done():
+                if isinstance(news, Told):
+                    future.set_result(news.value)
+                else:
+                    future.set_exception(news)
+                    future.exception()  # as in `answer`
+
+        call = AdmittedCall(query, receive, lambda _, answer: finish(answer))
+        with _Admission(self, chunks, call, goes_on=True):
+            return await future
+
     @contextmanager
     def generate(
         self, model: Model, query: Query, tell: Callable[[Step], _Told], finish: Callable[[Answer], _Told]
@@ -131,8 +179,10 @@ class Engine:
 class _Admission:
     """The time from a call's admission to its end, however it ends: then nothing of it is left in the engine."""
 
-    def __init__(self, engine: Engine, model: Model, call: AdmittedCall) -> None:
+    def __init__(self, engine: Engine, model: Model, call: AdmittedCall, *, goes_on: bool = False) -> None:
+        """Prepare it. goes_on: the call is admitted already, and this is a further part of it."""
         self._engine = engine
+        self._goes_on = goes_on
         self._model = model
         self._call = call
         self._jobs = model.jobs(self._call, engine._tickets, time.monotonic_ns())
@@ -144,10 +194,13 @@ class _Admission:
         if deadline is not None and deadline <= now:
             engine._observer.rejected(Rejection.DEADLINE, len(self._jobs))
             raise DeadlineError("the deadline passed before the call was admitted")
-        engine._lanes.submit(self._model, self._jobs)
-        engine.admitted += 1
+        if self._goes_on:
+            engine._lanes.go_on(self._model, self._jobs)
+        else:
+            engine._lanes.submit(self._model, self._jobs)
+            engine.admitted += 1
+            engine._observer.in_flight(self._model.name, 1)
         engine._calls.add(self._call)
-        engine._observer.in_flight(self._model.name, 1)
         if deadline is not None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(deadline - now, self._call.receive, 0, DeadlineError(_LATE))
@@ -160,4 +213,6 @@ class _Admission:
         if self._call.open:
             engine._lanes.withdraw(self._model, self._jobs)
         engine._calls.discard(self._call)
+        if self._goes_on:
+            return
         engine._observer.in_flight(self._model.name, -1)

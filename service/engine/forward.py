@@ -8,12 +8,12 @@ from functools import lru_cache, partial
 import numpy as np
 
 from bundle.errors import BundleError
-from bundle.maps import BoundMap, MapPart, MapWeights, bound_maps
+from bundle.maps import BoundMap, MapPart, MapWeights, Projected, bound_maps
 from bundle.rows import Row, bound_tensors, collate, cut_outputs, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import model_pb2
-from service.engine.asked import asked_of, rows_of
+from service.engine.asked import asked_of, is_projected, rows_of
 from service.engine.jobs import Job, RowEvent
 from service.engine.noise import Noise
 from service.engine.observer import Observed, Observer, Stage
@@ -114,14 +114,15 @@ class Forward(Observed):
 
     def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
         """Give what rows of one batch have in common: the graphs that run, the optional tensors, and for long rows the
-        whole maps.
+        whole maps and what others are made of.
         """
         runs = self._runs(maps)
         found = [(run.session.name, run.feeds.group(row)) for run in runs]
         if max(row.sizes.values(), default=0) < _GATES_SHARED_BELOW:
             return tuple(found)
         bound = {key: each for run in runs for key, each in run.maps.items() if each.gate}
-        return tuple(found), frozenset([key for key in bound if rows_of(bound[key], parts.get(key), row) is None])
+        whole = [key for key in bound if rows_of(bound[key], parts.get(key), row) is None]
+        return tuple(found), frozenset([(key, is_projected(bound[key], parts.get(key))) for key in whole])
 
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Nothing is generated."""
@@ -137,6 +138,7 @@ class Forward(Observed):
         asked = asked_of(jobs, {key: bound for run in runs for key, bound in run.maps.items()})
         batching = computing = 0
         found: list[dict[MapKey, MapWeights]] = [{} for _ in jobs]
+        made_of: list[dict[MapKey, Projected]] = [{} for _ in jobs]
         rows = [job.row for job in jobs]
         outputs: dict[str, list[Array]] = {}
         for run in runs:
@@ -156,6 +158,11 @@ class Forward(Observed):
             for probed in maps_asked.probed:
                 for place, weights in probed.of_rows(fetched, jobs).items():
                     found[place][probed.bound.description.name, probed.bound.quantity] = weights
+            for bound in maps_asked.projected:
+                key = bound.description.name, bound.quantity
+                for place, job in enumerate(jobs):
+                    if is_projected(bound, job.call.query.parts_of(job.index).get(key)):
+                        made_of[place][key] = bound.projected(fetched, job.row, place)
         self._observer.stage(self._model, Stage.BATCH, batching / 1e9)
         self._observer.stage(self._model, Stage.COMPUTE, computing / 1e9)
         graph = "+".join(run.session.name for run in runs)
@@ -170,6 +177,7 @@ class Forward(Observed):
                     batch_rows=len(jobs),
                     timing=Timing(started - job.admitted, computing),
                     seed=job.seed,
+                    projected=made_of[place],
                 ),
             )
             for place, job in enumerate(jobs)

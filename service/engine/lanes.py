@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakSet
 
 from service.engine.jobs import AdmittedCall, Job, RowEvent, failure
@@ -91,15 +91,39 @@ class Lanes:
         if deadline is not None and _is_late(expected + before, deadline):
             raise self._late(expected + before, deadline, rows)
 
+    @contextlib.contextmanager
+    def unfinished(self) -> Iterator[None]:
+        """Have something more to wait for when stopping: a call that goes on queueing rows after its first.
+
+        Raises: ModelUnavailableError.
+        """
+        self._check_admitting(1)
+        self._unfinished += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._finish(1)
+
+    def go_on(self, model: Model, jobs: Sequence[Job]) -> None:
+        """Queue further rows of a call that was admitted: neither a full queue nor a stop is a reason to break it off.
+
+        Raises: ModelUnavailableError where the lanes have ended.
+        """
+        if self._ending:
+            raise ModelUnavailableError("the server stopped before the answer was there")
+        with self._changed:
+            self._queue.add(model, jobs)
+            self._changed.notify(len(jobs))
+        self._count_in(model, jobs)
+
     def submit(self, model: Model, jobs: Sequence[Job]) -> None:
         """Queue rows, all of them or none.
 
         Raises: QueueFullError where they do not fit, or could not be answered before their deadline;
         ModelUnavailableError.
         """
-        if not self._admitting:
-            self._observer.rejected(Rejection.STOPPING, len(jobs))
-            raise ModelUnavailableError("the server is stopping")
+        self._check_admitting(len(jobs))
         deadline = jobs[0].call.query.deadline
         lanes, waiting, expected, late = self._count, -1, 0.0, False
         with self._changed:
@@ -120,9 +144,7 @@ class Lanes:
             )
         if late and deadline is not None:
             raise self._late(expected, deadline, len(jobs))
-        self._unfinished += len(jobs)
-        self._idle.clear()
-        self._observer.queued(model.name, len(jobs))
+        self._count_in(model, jobs)
 
     def withdraw(self, model: Model, jobs: Sequence[Job]) -> None:
         """Take out rows of an abandoned call that still wait; those that run end at their next step."""
@@ -144,7 +166,8 @@ class Lanes:
     def forget(self, model: Model) -> bool:
         """Let go of a model, unless rows of it wait or run; gives whether nothing of it is left."""
         with self._changed:
-            return self._queue.forget(model)
+            chunks = model.chunks is None or self._queue.forget(model.chunks)
+            return self._queue.forget(model) and chunks
 
     async def stop(self, grace: float) -> None:
         """Admit no more, wait until all is done or `grace` seconds are over, and end the threads."""
@@ -156,6 +179,16 @@ class Lanes:
             self._changed.notify_all()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
+
+    def _check_admitting(self, rows: int) -> None:
+        if not self._admitting:
+            self._observer.rejected(Rejection.STOPPING, rows)
+            raise ModelUnavailableError("the server is stopping")
+
+    def _count_in(self, model: Model, jobs: Sequence[Job]) -> None:
+        self._unfinished += len(jobs)
+        self._idle.clear()
+        self._observer.queued(model.name, len(jobs))
 
     def _late(self, expected: float, deadline: float, rows: int) -> QueueFullError:
         left = max(0.0, deadline - time.monotonic())
@@ -263,7 +296,8 @@ class Lanes:
             return
         name, batch, now = work.model.name, work.batch, time.monotonic_ns()
         self._observer.queued(name, -len(batch.rows))
-        self._observer.batch(name, len(batch.rows), batch.real_tokens, batch.padding_tokens)
+        if work.model.chunks is not None:  # a chunk is no batch of tokens
+            self._observer.batch(name, len(batch.rows), batch.real_tokens, batch.padding_tokens)
         for job in batch.rows:
             self._observer.stage(name, Stage.QUEUE, (now - job.admitted) / 1e9)
 

@@ -8,13 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bundle.maps import MapPart
+from bundle.errors import BundleError
+from bundle.maps import MapPart, ProjectedSize
 from bundle.preprocess import Bounds, Preprocessor
 from bundle.reader import BundleFolder
 from bundle.rows import Labels, Row, bound_tensors, tensor_descriptions
 from bundle.text import Detokenizer, read_tokenizer
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
+from service.engine.chunks import Chunks, chunk_policy, chunk_shape
 from service.engine.forward import Forward
 from service.engine.generation import Generating
 from service.engine.jobs import AdmittedCall, Job, RowEvent
@@ -96,10 +98,12 @@ class Model:
     provider: `CPUExecutionProvider` or `CUDAExecutionProvider`. noisy: whether it has inputs of noise.
     edge_dimensions: for each map that a graph gives as edges, the dimension that counts them; empty where none does.
     probed: the maps of which single rows can be computed.
+    projected: for each map that tells what it is made of, how large that is.
     shape: from a row's sizes to its shape, for the plan.
     wide: whether it can also run on every core.
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     limits: of the runs of each graph.
+    chunks: what computes its maps chunk by chunk, as if it were a model too; None in that one itself.
     """
 
     name: str
@@ -112,12 +116,14 @@ class Model:
     noisy: bool
     edge_dimensions: Mapping[str, str]
     probed: frozenset[str]
+    projected: Mapping[str, ProjectedSize]
     policy: Policy
     shape: Callable[[Mapping[str, int]], Shape]
     runner: Runner
     wide: bool = False
     pool: Callable[[], Pool] | None = None
     limits: tuple[RunLimit, ...] = ()
+    chunks: "Model | None" = None
 
     @property
     def generates(self) -> bool:
@@ -176,7 +182,7 @@ def open_model(
         for number, graph in enumerate(bundle.graphs)
     }
     description, runner = bundle.description, _runner(folder, sessions, observer, policy)
-    return Model(
+    model = Model(
         name=description.name,
         version=description.version,
         digest=folder.digest,
@@ -187,6 +193,7 @@ def open_model(
         noisy=bool(bundle.noise),
         edge_dimensions=_edge_dimensions(bundle),
         probed=frozenset(each.map for each in bundle.maps if each.HasField("probe")),
+        projected=_projected(bundle, sessions),
         policy=policy,
         shape=shape_of(bound_tensors(description.inputs, bundle.tensors).values(), bundle.graphs[0].packed),
         runner=runner,
@@ -194,6 +201,17 @@ def open_model(
         pool=runner.pool if isinstance(runner, Generating) else None,
         limits=tuple(limits.values()),
     )
+    chunks = replace(
+        model,
+        noisy=False,
+        policy=chunk_policy(provider.lanes),
+        shape=chunk_shape,
+        runner=Chunks(model.name, observer),
+        wide=False,
+        pool=None,
+        limits=(),
+    )
+    return replace(model, chunks=chunks)
 
 
 def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings) -> Policy:
@@ -221,6 +239,21 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
         concurrent=provider.concurrent,
         spread=provider.concurrent,
     )
+
+
+def _projected(bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session]) -> dict[str, ProjectedSize]:
+    """Tell how large what maps are made of is. Raises: BundleError where a graph does not state it."""
+    found = {}
+    for each in bundle.maps:
+        if each.HasField("projections"):
+            made_of, graph = each.projections, sessions[each.graph]
+            _, heads, _, size = graph.gives(made_of.query_output)
+            if not isinstance(heads, int) or not isinstance(size, int):
+                raise BundleError(f"the graph {each.graph} does not state the size of {made_of.query_output}")
+            _, of_heads, of_queries, _ = graph.gives(made_of.bias_output) if made_of.bias_output else (1,) * 4
+            bias_heads = 0 if of_queries == 1 else 1 if of_heads == 1 else heads
+            found[each.map] = ProjectedSize(heads * size, made_of.bias_output, bias_heads)
+    return found
 
 
 def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:

@@ -20,13 +20,15 @@ from limelight.v1 import model_pb2
 from service.engine.jobs import Job, unheard
 from service.engine.model import Model, Runner
 from service.engine.types import Answer, MapKey, Query
+from service.engine.weights import some_weights
 from service.errors import InferenceError
 
 
 def check_samples(model: Model, folder: BundleFolder) -> None:
     """Answer every sample alone, all in one batch, and on every core, with every map, on the provider that will serve.
 
-    Where maps are computed only as far as they are asked for, the same is answered again with some rows of each.
+    Where maps are computed only as far as they are asked for, the same is answered again with some rows of each, and
+    with maps computed of what they are made of.
     Raises: BundleError naming the sample, what differs and by how much.
     """
     samples = read_samples(folder)
@@ -38,6 +40,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     queries = {"": Query(tuple(rows), maps)}
     if any(each.HasField("probe") for each in folder.bundle.maps):
         queries[" by parts"] = Query(tuple(rows), maps, parts=tuple(_parts(model.description, row) for row in rows))
+    if model.projected:
+        made_of: dict[MapKey, MapPart] = dict.fromkeys(maps, MapPart(projected=True))
+        queries[" from projections"] = Query(tuple(rows), maps, parts=(made_of,) * len(rows))
     for how, query in queries.items():
         call = unheard(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())
@@ -80,7 +85,7 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
             return difference
     if unknown := answer.outputs.keys() - sample.outputs.keys():
         return f"nothing to compare {min(unknown)} with"
-    found = {map_key(*key): weights for key, weights in answer.maps.items()}
+    found = {map_key(*key): weights for key, weights in {**_computed(answer), **answer.maps}.items()}
     if missing := found.keys() - sample.maps.keys():
         return f"nothing to compare {min(missing)} with"
     for name, weights in sample.maps.items():
@@ -112,6 +117,14 @@ def undescribed(answer: Answer, description: model_pb2.ModelDescription, row: Ro
 
 def _fits(size: int, found: int) -> bool:
     return size in (0, found)
+
+
+def _computed(answer: Answer) -> dict[MapKey, MapWeights]:
+    """Compute the maps of which an answer tells only what they are made of."""
+    return {
+        key: MapWeights(some_weights(each, *(np.arange(size) for size in each.query.shape[:2])))
+        for key, each in answer.projected.items()
+    }
 
 
 def _held(actual: MapWeights, whole: Array) -> Array:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from bundle.maps import MapPart, MapWeights
+from bundle.maps import MapPart, MapWeights, Projected
 from bundle.rows import Labels, Row
 from bundle.values import Array
 
@@ -111,7 +111,8 @@ class Answer:
     """One row's answer, cut to its own sizes.
 
     outputs: raw outputs by name, without batch axis or padding.
-    maps: as wanted; for a generating model the query axis is the output step of the best sequence.
+    maps: as wanted, but for those that are `projected` instead; for a generating model the query axis is the output
+    step of the best sequence.
     labels: every label set of this row, those that only running the model decides (output steps) included.
     seed: what was drawn from; None where nothing was.
     other_sequences: of the sequences after the best one, as many as the query wants the maps of.
@@ -126,6 +127,7 @@ class Answer:
     seed: int | None = None
     sequences: tuple[Sequence, ...] = ()
     other_sequences: tuple[SequenceMaps, ...] = ()
+    projected: Mapping[MapKey, Projected] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""The one path of Predict and Attend, and that of Generate: check, prepare, run, build."""
+"""The one path of Predict and Attend, and those of AttendStream and Generate: check, prepare, run, build."""
 
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
+from dataclasses import replace
 from operator import itemgetter
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
@@ -24,6 +26,7 @@ from service.rpc.preparation import Instances, Preparation
 from service.rpc.prepare import (
     CallOptions,
     PreparedInstance,
+    check_by_rows,
     check_count,
     check_sequences,
     check_streamed,
@@ -32,10 +35,16 @@ from service.rpc.prepare import (
     prepare_one,
 )
 from service.rpc.requests import attention_options, class_count, generation_settings, output_names
+from service.rpc.streaming import CHUNK_FRAME, InstanceStream
 from service.rpc.view import ModelView
 from service.settings import Settings
 
-_Request = service_pb2.PredictRequest | service_pb2.AttendRequest | service_pb2.GenerateRequest
+_Request = (
+    service_pb2.PredictRequest
+    | service_pb2.AttendRequest
+    | service_pb2.AttendStreamRequest
+    | service_pb2.GenerateRequest
+)
 # Handing work to a thread costs about as much as tokenizing a paragraph. Below this size the event loop does it itself,
 # well within a millisecond; images, whose bytes do not tell their size, never.
 _INLINE_REQUEST = 1024
@@ -94,6 +103,29 @@ class Answering:
         check_count(len(request.instances), self._settings.max_instances)
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         return await self._answer(view, prepared, size, options, call)
+
+    async def attend_stream(self, request: service_pb2.AttendStreamRequest, call: Call) -> AsyncGenerator[bytes, None]:
+        """Answer with the attention behind it, chunk by chunk, one instance after the other."""
+        view, settings = self._view(request.model, call), self._settings
+        options = await self._options(view, request, call, request.outputs, request.max_classes, request.attention)
+        options = replace(options, stream_limit=settings.max_stream_bytes or sys.maxsize)
+        check_by_rows(options)
+        check_count(len(request.instances), settings.max_instances)
+        prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
+        chunk_bytes = min(settings.chunk_bytes, options.limit) - CHUNK_FRAME
+        # Chunks that are computed ahead, each as it is computed and as it is sent, and gRPC's copy of the one before.
+        ahead = 2 * (self._engine.chunks_ahead + 1) * chunk_bytes
+        with self._held.hold(2 * size + ahead + max(each.computing for each in prepared)):
+            for place, one in enumerate(prepared):
+                stream = InstanceStream(view, one, place, options, chunk_bytes)
+                (start,) = await self._engine.answer(view.model, _query([one], options, call), stream.begin)
+                yield start
+                async with aclosing(self._engine.chunks(view.model, stream.chunks(), call.deadline)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                self._took(Stage.ENCODE, stream.nanoseconds, call)
+                self._metrics.attention_bytes(call.model, stream.weights)
+                yield stream.end()
 
     async def generate(self, request: service_pb2.GenerateRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer token by token; the limit on an answer's bytes counts the whole stream."""

@@ -1,7 +1,11 @@
 """Finished maps as messages."""
 
-from limelight.v1 import attention_pb2
+from collections.abc import Iterable
+
+from limelight.v1 import attention_pb2, model_pb2
 from limelight.v1.attention_pb2 import AttentionMap
+from limelight.v1.service_pb2 import AttentionChunk
+from service.attention.members import Indices
 from service.attention.options import HeadReduction
 from service.attention.part import Finished
 from service.rpc.framing import Frame
@@ -16,32 +20,65 @@ REDUCTIONS = {
 def frame_map(finished: Finished) -> Frame:
     """Put a map into its message, an `AttentionMap`."""
     part = finished.part
-    description = part.description
-    small = AttentionMap(
+    header = map_header(
+        part.description,
+        part.quantity,
+        heads=part.heads,
+        reduction=part.head_reduction,
+        queries=part.queries,
+        keys=part.keys,
+        query_labels=part.query_labels,
+        key_labels=part.key_labels,
+        normalised=part.normalised,
+        signed=part.signed,
+    )
+    frame = Frame(header.SerializeToString())
+    put_arrays(frame, AttentionMap, finished)
+    return frame
+
+
+def map_header(
+    description: model_pb2.MapDescription,
+    quantity: int,
+    *,
+    heads: Iterable[int],
+    reduction: HeadReduction,
+    queries: Indices | None,
+    keys: Indices | None,
+    query_labels: str,
+    key_labels: str,
+    normalised: bool,
+    signed: bool,
+) -> AttentionMap:
+    """Say what a map is, without its numbers. queries, keys: indices of those that are here; None for all."""
+    return AttentionMap(
         name=description.name,
         stack=description.stack,
         layer=description.layer if description.HasField("layer") else None,
         kind=description.kind,
-        quantity=part.quantity,  # type: ignore[arg-type]
-        normalised=part.normalised,
-        signed=part.signed,
-        query_labels=part.query_labels,
-        key_labels=part.key_labels,
+        quantity=quantity,  # type: ignore[arg-type]
+        normalised=normalised,
+        signed=signed,
+        query_labels=query_labels,
+        key_labels=key_labels,
         head_labels=description.head_labels,
         feature_labels=description.feature_labels,
-        head_reduction=REDUCTIONS[part.head_reduction],
-        heads=part.heads,
-        queries=None if part.queries is None else part.queries.tolist(),
-        keys=None if part.keys is None else part.keys.tolist(),
+        head_reduction=REDUCTIONS[reduction],
+        heads=heads,
+        queries=None if queries is None else queries.tolist(),
+        keys=None if keys is None else keys.tolist(),
     )
-    frame = Frame(small.SerializeToString())
+
+
+def put_arrays(frame: Frame, message: type[AttentionMap] | type[AttentionChunk], finished: Finished) -> None:
+    """Put a map's numbers into a message that has fields for them."""
+    part = finished.part
     for number, array in (
-        (AttentionMap.WEIGHTS_FIELD_NUMBER, finished.weights),
-        (AttentionMap.SCALES_FIELD_NUMBER, finished.scales),
-        (AttentionMap.QUERY_INDEX_FIELD_NUMBER, part.query_index),
-        (AttentionMap.KEY_INDEX_FIELD_NUMBER, part.key_index),
-        (AttentionMap.LEFT_OUT_FIELD_NUMBER, part.left_out),
+        (message.WEIGHTS_FIELD_NUMBER, finished.weights),
+        (message.SCALES_FIELD_NUMBER, finished.scales),
+        (message.QUERY_INDEX_FIELD_NUMBER, part.query_index),
+        (message.KEY_INDEX_FIELD_NUMBER, part.key_index),
+        (message.LEFT_OUT_FIELD_NUMBER, part.left_out),
     ):
         if array is not None:
             frame.put_tensor(number, array)
-    return frame

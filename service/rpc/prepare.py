@@ -24,8 +24,9 @@ class CallOptions:
     """What a call asks for beside its instances, checked.
 
     plan: None for a prediction alone. label_names: the label sets that its answers refer to. max_classes: 0 for all.
-    limit: bytes of the whole answer. is_large: whether the maps are asked for in many words, which take time again with
-    each instance.
+    limit: bytes of the whole answer; of a stream, of each message. stream_limit: bytes of a stream's attention; None
+    where the answer is no stream. is_large: whether the maps are asked for in many words, which
+    take time again with each instance.
     """
 
     outputs: Sequence[str]
@@ -37,6 +38,12 @@ class CallOptions:
     limit: int
     truncate: bool
     is_large: bool = False
+    stream_limit: int | None = None
+
+    @property
+    def is_streamed(self) -> bool:
+        """True where maps come in chunks."""
+        return self.stream_limit is not None
 
     @property
     def has_groups(self) -> bool:
@@ -87,11 +94,14 @@ def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOpti
     if options.plan is not None:
         check_instance(options.plan, row.labels)
         parts = parts_of(options.plan, row.labels)
+        if options.is_streamed:
+            parts = dict.fromkeys(options.plan.keys, MapPart(projected=True))
     labels = {name: view.label_bytes(row.labels[name]) for name in options.label_names if name in row.labels}
     seed = message.seed if message.HasField("seed") else None
     generation, plan = options.generation, options.plan
     attention = 0 if plan is None else view.attention_bytes(row, view.steps(row, generation), plan)
-    computing = view.computing_bytes(row, generation, plan) + attention
+    computing = view.computing_bytes(row, generation, plan, streamed=options.is_streamed)
+    computing += 0 if options.is_streamed else attention
     return PreparedInstance(instance, row, seed, labels, parts, attention, computing, time.perf_counter_ns() - started)
 
 
@@ -108,7 +118,12 @@ def _check_interventions(view: ModelView, interventions: Sequence[values_pb2.Int
 
 
 def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions) -> int:
-    """Bound the bytes of the whole answer. Raises: TooLargeError where that is more than the call allows."""
+    """Bound the bytes of the whole answer, or of a stream's largest first message.
+
+    Raises: TooLargeError where that is more than the call allows.
+    """
+    if options.stream_limit is not None and options.plan is not None:
+        return _checked_stream(view, prepared, options, options.plan, options.stream_limit)
     steps = [view.steps(each.row, options.generation) for each in prepared]
     predictions = sum(
         view.answer_bytes(each.row, options.outputs, options.generation, options.max_classes) for each in prepared
@@ -138,6 +153,46 @@ def checked_size(view: ModelView, prepared: Sequence[PreparedInstance], options:
         advice = fitting(view.maps, options.attention, options.limit, measure)
     advice = advice or "send fewer instances, or name fewer maps"
     raise TooLargeError("attention", f"needs an answer of {size} bytes; at most {options.limit} are allowed: {advice}")
+
+
+def _checked_stream(
+    view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, plan: AttentionPlan, most: int
+) -> int:
+    total = sum(each.attention for each in prepared)
+    if total > most:
+        raise TooLargeError(
+            "attention", f"needs a stream of {total} bytes; at most {most} are allowed: name fewer maps"
+        )
+    largest = 0
+    for each in prepared:
+        steps = view.steps(each.row, options.generation)
+        size = view.answer_bytes(each.row, options.outputs, options.generation, options.max_classes)
+        size += view.labels_size(options.label_names, each.labels, each.row, steps)
+        largest = max(largest, size + view.header_bytes(each.row, steps, plan))
+        if view.chunk_bytes(each.row, steps, plan) > options.limit:
+            raise TooLargeError(
+                "attention.max_response_bytes",
+                f"is {options.limit}; one query takes {view.chunk_bytes(each.row, steps, plan)} bytes",
+            )
+    if largest > options.limit:
+        advice = "name fewer outputs, or set max_classes"
+        raise TooLargeError(
+            "instances", f"need a message of {largest} bytes; at most {options.limit} are allowed: {advice}"
+        )
+    return largest
+
+
+def check_by_rows(options: CallOptions) -> None:
+    """Check that what a stream asks for can be had row by row. Raises: InputError."""
+    attention = options.attention
+    for name, asked in (
+        ("rollout", attention.rollout),
+        ("query_groups", bool(attention.query_groups)),
+        ("pool", attention.pool is not None),
+        ("sequences", attention.sequences > 1),
+    ):
+        if asked:
+            raise InputError(f"attention.{name}", "does not apply to maps that come in chunks; use Attend")
 
 
 def check_sequences(view: ModelView, options: CallOptions) -> None:

@@ -1,15 +1,11 @@
 """`AttentionService`: its methods, each a plain function of a message and a call."""
 
-from collections.abc import AsyncGenerator
-from typing import Any
-
 import grpc
 
 from limelight.v1 import service_pb2
 from service.rpc.answering import Answering
-from service.rpc.call import SERVICE, Call, Calls
+from service.rpc.call import SERVICE, Calls
 from service.rpc.listing import Listing
-from service.rpc.status import UnimplementedError
 
 
 def attention_service(answering: Answering, listing: Listing, calls: Calls) -> grpc.GenericRpcHandler:
@@ -21,17 +17,9 @@ def attention_service(answering: Answering, listing: Listing, calls: Calls) -> g
     handlers = {
         "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),
         "Attend": calls.unary("Attend", pb.AttendRequest, answering.attend),
-        "AttendStream": calls.stream("AttendStream", pb.AttendStreamRequest, _attend_stream),
+        "AttendStream": calls.stream("AttendStream", pb.AttendStreamRequest, answering.attend_stream),
         "Generate": calls.stream("Generate", pb.GenerateRequest, answering.generate),
         "ListModels": calls.unary("ListModels", pb.ListModelsRequest, listing.list_models),
         "GetModel": calls.unary("GetModel", pb.GetModelRequest, listing.get_model),
     }
     return grpc.method_handlers_generic_handler(SERVICE, handlers)
-
-
-async def _attend_stream(request: Any, call: Call) -> AsyncGenerator[bytes, None]:
-    raise UnimplementedError(
-        "AttendStream is reserved for maps too large for one message; until it is there, use Attend with a selection, "
-        "top_k or a smaller encoding"
-    )
-    yield b""

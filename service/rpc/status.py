@@ -31,10 +31,6 @@ _LONGEST_MESSAGE = 800
 _LONGEST_FIELD = 240
 
 
-class UnimplementedError(LimelightError):
-    """A method that is reserved."""
-
-
 # The first class that fits counts: kinds of an error stand before the error itself.
 _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
     (OutOfRangeError, grpc.StatusCode.OUT_OF_RANGE, "OUT_OF_RANGE"),
@@ -51,7 +47,6 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
     (ForbiddenError, grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN"),
     (DeadlineError, grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE"),
     (InferenceError, grpc.StatusCode.INTERNAL, "INFERENCE_FAILED"),
-    (UnimplementedError, grpc.StatusCode.UNIMPLEMENTED, "UNIMPLEMENTED"),
 )
 
 

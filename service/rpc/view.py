@@ -4,12 +4,23 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+import numpy as np
+
 from bundle.maps import fixed_labels
 from bundle.rows import Labels, Row
 from bundle.wire import DTYPES, labels_to_wire
 from limelight.v1 import model_pb2
+from service.attention.options import HeadReduction
 from service.attention.plan import AttentionPlan
-from service.attention.size import AxisSizes, attention_bytes, computed_bytes, derived_label_bytes, sequence_bytes
+from service.attention.size import (
+    AxisSizes,
+    attention_bytes,
+    computed_bytes,
+    derived_label_bytes,
+    header_bytes,
+    row_bytes,
+    sequence_bytes,
+)
 from service.engine.model import Model
 from service.engine.shapes import places
 from service.engine.types import GenerationSettings, Strategy
@@ -95,13 +106,18 @@ class ModelView:
             total += self._output_bytes(self._output_tensors[name], row, steps) + len(name.encode()) + 64
         return total
 
-    def computing_bytes(self, row: Row, generation: GenerationSettings, plan: AttentionPlan | None) -> int:
-        """Bound what a row's outputs and whole maps take."""
+    def computing_bytes(
+        self, row: Row, generation: GenerationSettings, plan: AttentionPlan | None, *, streamed: bool = False
+    ) -> int:
+        """Bound what a row's outputs and whole maps take. streamed: what maps are made of is enough, where that is
+        known.
+        """
         steps = self.steps(row, generation)
         total = sum(self._output_bytes(each, row, steps) for each in self._output_tensors.values())
         sequences = 1 if plan is None else plan.options.sequences
         if plan is not None:
-            total += computed_bytes(plan, self.axis_sizes(row, steps), self.model.probed)
+            projected = self.model.projected if streamed else {}
+            total += computed_bytes(plan, self.axis_sizes(row, steps), self.model.probed, projected)
         if self.model.generates:  # every beam's steps are kept, and put together for each sequence
             total *= (generation.beams if generation.strategy is Strategy.BEAM else 1) + sequences
         return total
@@ -127,6 +143,24 @@ class ModelView:
             own = sequence_bytes(plan, sizes, self.steps_label) + tokens * _TOKEN + derived + _SEQUENCE_FRAME
             total += others * own
         return total
+
+    def header_bytes(self, row: Row, steps: int, plan: AttentionPlan) -> int:
+        """Bound the bytes of what is said of a row's maps before they are streamed, label sets of groups included."""
+        sizes = self.axis_sizes(row, steps)
+        return header_bytes(plan, sizes) + derived_label_bytes(plan, sizes)
+
+    def chunk_bytes(self, row: Row, steps: int, plan: AttentionPlan) -> int:
+        """Bound the bytes of the largest chunk that a row's maps cannot be cut below: one query, with every head where
+        heads are reduced or the largest are kept.
+        """
+        sizes, largest = self.axis_sizes(row, steps), 0
+        reduced = plan.options.top_k or plan.options.reduce_heads is not HeadReduction.NONE
+        for each in plan.selected:
+            together = reduced or each.description.form == model_pb2.MAP_FORM_EDGES
+            heads, keys = len(each.heads), sizes.labels[each.description.key_labels]
+            (one,) = row_bytes(plan.options, np.array([keys]), heads, each.description.features)
+            largest = max(largest, int(one) * (heads if together else 1))
+        return largest
 
     def _grown(self, row: Row, steps: int) -> dict[str, int]:
         """Give the sizes of the label sets that grow with what is put out."""

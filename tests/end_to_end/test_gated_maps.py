@@ -140,8 +140,8 @@ def changed(folder: BundleFolder, repository: Path, binding: dict[str, str], gra
     bundle = bundle_pb2.Bundle()
     bundle.CopyFrom(folder.bundle)
     for name, value in binding.items():
-        owner = bundle.maps[0].probe if name != "gate" else bundle.maps[0]
-        setattr(owner, name, value)
+        place, _, own = name.rpartition(".")
+        setattr(getattr(bundle.maps[0], place) if place else bundle.maps[0], own, value)
     files: dict[str, bytes | Path] = {each.path: folder.file(each.path) for each in folder.bundle.files}
     if graph is not None:
         files["model.onnx"] = graph
@@ -152,8 +152,10 @@ def changed(folder: BundleFolder, repository: Path, binding: dict[str, str], gra
     ("binding", "reason"),
     [
         ({"gate": "ids"}, "no input 'ids' that may be left out"),
-        ({"queries_input": "elsewhere"}, "no input 'elsewhere' that may be left out"),
-        ({"output": "elsewhere"}, "rows of the map encoder.0.self are bound to 'elsewhere'"),
+        ({"probe.queries_input": "elsewhere"}, "no input 'elsewhere' that may be left out"),
+        ({"probe.output": "elsewhere"}, "rows of the map encoder.0.self are bound to 'elsewhere'"),
+        ({"projections.gate": "ids"}, "no input 'ids' that may be left out"),
+        ({"projections.key_output": "elsewhere"}, "projections of the map encoder.0.self are bound to 'elsewhere'"),
     ],
 )
 def test_a_switch_that_the_graph_lacks_is_refused(
@@ -163,9 +165,13 @@ def test_a_switch_that_the_graph_lacks_is_refused(
         changed(folder, tmp_path, binding)
 
 
-def test_a_bundle_whose_probe_is_wrong_is_refused_by_its_samples(folder: BundleFolder, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("part", "how"), [("probe", "by parts"), ("projections", "from projections")])
+def test_a_bundle_whose_parts_are_wrong_is_refused_by_its_samples(
+    folder: BundleFolder, tmp_path: Path, part: str, how: str
+) -> None:
     graph = onnx.load(folder.file("model.onnx"))
-    names = {each.map: each.probe.output for each in folder.bundle.maps}
+    field = "output" if part == "probe" else "query_output"
+    names = {each.map: getattr(getattr(each, part), field) for each in folder.bundle.maps}
     for node in graph.graph.node:
         for place, name in enumerate(node.output):
             if name in names.values():
@@ -173,5 +179,5 @@ def test_a_bundle_whose_probe_is_wrong_is_refused_by_its_samples(folder: BundleF
     path = changed(folder, tmp_path, {}, graph.SerializeToString())
     wrong = read_bundle(path)
     opened = open_model(wrong, choose_provider("cpu", lanes=1), Settings(), NullObserver())
-    with pytest.raises(BundleError, match="by parts, is not answered as in PyTorch: encoder"):
+    with pytest.raises(BundleError, match=f"{how}, is not answered as in PyTorch: encoder"):
         check_samples(opened, wrong)

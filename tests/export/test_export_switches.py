@@ -67,12 +67,12 @@ def test_the_answer_is_pytorchs_whatever_is_asked_for(
 def test_what_is_not_asked_for_need_not_be_fed(exported: Exported, session: onnxruntime.InferenceSession) -> None:
     folder = exported("long_reader")[1]
     assert [each.name for each in session.get_inputs()] == list(folder.bundle.graphs[0].inputs) == ["ids", "ids_mask"]
-    assert list(folder.bundle.required_features) == ["gated-maps", "row-probes"]
+    assert list(folder.bundle.required_features) == ["gated-maps", "row-probes", "projections"]
 
 
 def test_a_map_that_can_never_be_large_is_a_plain_output(exported: Exported) -> None:
     folder = exported("reader")[1]
-    assert not any(each.gate or each.HasField("probe") for each in folder.bundle.maps)
+    assert not any(each.gate or each.HasField("probe") or each.HasField("projections") for each in folder.bundle.maps)
     assert not folder.bundle.required_features
 
 
@@ -105,12 +105,21 @@ def wrong_scale(nodes: Nodes, marked: attention._Marked) -> str:
     return FUSED(nodes, replace(marked, scale=marked.scale * np.float32(2)))
 
 
-ROWS, FUSED = attention._rows, attention._fused
+def wrong_projections(nodes: Nodes, marked: attention._Marked) -> list[str]:
+    """Put out queries that are not scaled."""
+    return [nodes.add("Identity", marked.query), *PROJECTIONS(nodes, marked)[1:]]
+
+
+ROWS, FUSED, PROJECTIONS = attention._rows, attention._fused, attention._projections
 
 
 @pytest.mark.parametrize(
     ("what", "instead", "case"),
-    [("_rows", wrong_rows, "maps not asked for"), ("_fused", wrong_scale, "long enough to be fused, maps not asked")],
+    [
+        ("_rows", wrong_rows, "maps not asked for"),
+        ("_fused", wrong_scale, "long enough to be fused, maps not asked"),
+        ("_projections", wrong_projections, "maps from projections"),
+    ],
 )
 def test_a_graph_that_is_wrong_only_where_little_is_asked_for_is_refused(
     what: str, instead: Callable[..., str], case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -271,11 +271,11 @@ def reader_card() -> Card:
     )
 
 
-def long_reader_card(name: str = "long_reader") -> Card:
+def long_reader_card(name: str = "long_reader", longest: int = 400) -> Card:
     """The card of `LongReader`, whose maps are large enough to be computed only where they are asked for."""
     return card(
         name,
-        longest=400,
+        longest=longest,
         maps={
             **{
                 f"encoder.{number}.self": (a_map("words", "words", heads=4), (BATCH, HEAD, QUERY, KEY))

@@ -13,6 +13,8 @@ from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, Gen
 from limelight.labels import LabelSet
 from limelight.maps import AttentionMap
 from limelight.predictions import Prediction, Result
+from limelight.saving import SavedMap
+from limelight.streams import StreamStart
 
 # Kept out of a model's description: bytes that belong to no JSON document.
 _HIDDEN = {"examples"}
@@ -132,6 +134,26 @@ def attention_map(each: AttentionMap) -> dict[str, Any]:
         "edges": edges,
         "weights": each.weights.tolist(),
         "left_out": plain(each.left_out),
+    }
+
+
+def saved(each: StreamStart | SavedMap) -> dict[str, Any]:
+    """One line of a stream that is written to files: `{"prediction": ...}`, then each map with its `file`."""
+    if isinstance(each, StreamStart):
+        return {"prediction": prediction(each.prediction)}
+    described = each.map
+    return {
+        "name": described.name,
+        "stack": described.stack,
+        "layer": described.layer,
+        "kind": described.kind,
+        "query": described.query.name,
+        "key": described.key.name,
+        "heads": list(described.heads),
+        "queries": plain(described.query.indices),
+        "keys": plain(described.key.indices),
+        "shape": list(described.shape),
+        "file": str(each.file),
     }
 
 

@@ -9,14 +9,17 @@ import typer
 from rich.console import Console
 
 from limelight.attended import Attended
-from limelight.cli import as_json, options
+from limelight.cli import CommandError, as_json, options
 from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.cli.places import read_groups
 from limelight.cli.predict import headline
 from limelight.cli.render_terminal import print_blocks
 from limelight.cli.views import Block, blocks
-from limelight.requests import Generation
+from limelight.predictions import Prediction
+from limelight.requests import AttendOptions, Generation
+from limelight.saving import save_maps
+from limelight.streams import StreamEvent, StreamStart
 from limelight.v1 import values_pb2
 
 # The server's own number of beams: fewer would make another best sequence.
@@ -24,6 +27,13 @@ _BEAMS = 4
 
 Png = Annotated[
     Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file, whose folder is made.")
+]
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Write whole maps into a folder, as NumPy files, while they come: of any size."
+    ),
 ]
 
 
@@ -53,6 +63,7 @@ def attend(
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
     png: Png = None,
+    out: Out = None,
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
@@ -64,9 +75,13 @@ def attend(
 
     A group is a part of the text, by its characters (--group subject=0:12, in a pair first:0:12), entries by number
     (#0:3 or #0,-1), or an input (--group question=pair.first).
+
+    Maps of long inputs are too large for one answer: --out FOLDER takes them as a stream.
     """
+    if out is not None and png is not None:
+        raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
     # People get the mean over heads: the server computes it, and sends that much less.
-    shown_alone = not as_document and not heads and not rollout
+    shown_alone = not as_document and not heads and not rollout and out is None
     reduction: Literal["mean", "max"] | None = "mean" if shown_alone else None
     if reduce is not None:
         reduction = reduce.value
@@ -76,28 +91,30 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
-        answer = client.attend(
-            model,
-            instance,
-            version=version,
-            truncate=truncate,
-            seed=seed,
-            max_classes=max_classes,
-            generation=several,
-            maps=maps or (),
-            layers=layers or (),
-            heads=heads or (),
-            queries=queries or (),
-            quantity=quantity.value,
-            reduce=reduction,
-            rollout=rollout,
-            key_groups=read_groups(groups or (), label_set),
-            query_groups=read_groups(query_groups or (), label_set),
-            pool=pool or None,
-            top_k=top_k,
-            sequences=sequences,
-            encoding=encoding.value,
-        )
+        asked: AttendOptions = {
+            "version": version,
+            "truncate": truncate,
+            "seed": seed,
+            "max_classes": max_classes,
+            "generation": several,
+            "maps": maps or (),
+            "layers": layers or (),
+            "heads": heads or (),
+            "queries": queries or (),
+            "quantity": quantity.value,
+            "reduce": reduction,
+            "rollout": rollout,
+            "key_groups": read_groups(groups or (), label_set),
+            "query_groups": read_groups(query_groups or (), label_set),
+            "pool": pool or None,
+            "top_k": top_k,
+            "sequences": sequences,
+            "encoding": encoding.value,
+        }
+        if out is not None:
+            _save(client.attend_stream(model, instance, **asked), out, as_document=as_document)
+            return
+        answer = client.attend(model, instance, **asked)
     pictures = _pictures(answer, each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
     if png is not None:
         render_png = importlib.import_module("limelight.cli.render_png")  # Pillow is imported for this alone
@@ -118,16 +135,34 @@ def _pictures(answer: Attended, *, each_head: bool, each_query: bool, matrices: 
         yield from blocks(other.maps, each_head=each_head, each_query=each_query, matrices=matrices, of=of)
 
 
+def _save(events: Iterator[StreamEvent], folder: Path, *, as_document: bool) -> None:
+    """Write a stream's maps, and tell of each file once it is whole."""
+    try:
+        for each in save_maps(events, folder):
+            if as_document:
+                as_json.write(as_json.saved(each))
+            elif isinstance(each, StreamStart):
+                _show_prediction(each.prediction, Console())
+            else:
+                print(each.file, *each.map.shape)
+    except OSError as error:
+        raise CommandError(f"cannot write into {folder}: {error.strerror}") from error
+
+
 def _show(answer: Attended, pictures: Iterable[Block]) -> None:
-    made_by = answer.prediction.provenance
     console = Console()
-    line = f"{made_by.model} version {made_by.version}: {headline(answer.prediction)}".removesuffix(": ")
-    console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
-    if answer.prediction.truncated:
-        console.print("(the input was cut to the model's limits)", highlight=False)
-    if answer.prediction.seed is not None:
-        console.print(f"(drawn at random: --seed {answer.prediction.seed} brings it again)", highlight=False)
+    _show_prediction(answer.prediction, console)
     print_blocks(pictures, console)
+
+
+def _show_prediction(prediction: Prediction, console: Console) -> None:
+    made_by = prediction.provenance
+    line = f"{made_by.model} version {made_by.version}: {headline(prediction)}".removesuffix(": ")
+    console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    if prediction.truncated:
+        console.print("(the input was cut to the model's limits)", highlight=False)
+    if prediction.seed is not None:
+        console.print(f"(drawn at random: --seed {prediction.seed} brings it again)", highlight=False)
 
 
 def _image(instance: values_pb2.Instance) -> bytes | None:

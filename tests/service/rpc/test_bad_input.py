@@ -566,13 +566,6 @@ def test_what_is_said_to_fit_is_answered(running: Running) -> None:
     assert running.stub.Attend(request).ByteSize() <= 15_000
 
 
-def test_attend_stream_says_that_it_is_not_there_yet(running: Running) -> None:
-    with pytest.raises(grpc.RpcError) as caught:
-        list(running.stub.AttendStream(service_pb2.AttendStreamRequest()))
-    refused = refusal(caught.value)
-    assert refused.code == "UNIMPLEMENTED" and "use Attend" in refused.message
-
-
 def test_a_name_as_long_as_a_request_gets_an_error_that_arrives(running: Running) -> None:
     with pytest.raises(grpc.RpcError) as caught:
         running.stub.Predict(predict("tiny", instance(**{"é" * 500_000: Value(text="cat")})))

@@ -1,0 +1,277 @@
+"""Every map of long inputs through AttendStream, beside the prediction alone: `python -m benchmarks.attend_stream`.
+
+12 layers of 12 heads; each length on a server of its own, whose memory at most is read from the kernel. Beside streams
+of the same a caller asks for health, and then for predictions of 32 tokens, one call after the other. The runtime alone
+computes the same maps where they fit into memory, on every core. Two minutes. --keep writes docs/performance.md.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from benchmarks.encoder import VOCABULARY, EncoderConfig, export_encoder
+from benchmarks.kept import save
+from benchmarks.load.generator import run_load
+from benchmarks.load.plan import Plan, percentile
+from benchmarks.load.processor import cpu_seconds, machine_seconds
+from benchmarks.process import HEALTH, ROOT, ServerProcess, cores
+from benchmarks.serving.inputs import PREDICT
+from benchmarks.tables import Bar, bar_table, number, ratio, table
+from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
+
+NAME = "long_encoder"
+CONFIG = EncoderConfig(layers=12, longest=4096)
+LENGTHS = (512, 2048, 4096)
+_SHORT = 32
+_RUNTIME_BELOW = 3 * 2**30  # bytes of maps that the runtime alone is asked for
+_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """Of one length: seconds of a prediction, of a stream, and of the runtime alone that fetches every map (None where
+    they are too large); the processor seconds that each took, of the server alone where it is one; peak memory of the
+    server after a start, after predictions and after streams, in MiB.
+
+    maps: bytes. health, predict: waits of other callers beside the stream, in ms; alone: without it.
+    others: share of the machine that other programs took.
+    """
+
+    tokens: int
+    maps: int
+    predicted: float
+    streamed: float
+    runtime: float | None
+    predicted_cpu: float
+    streamed_cpu: float
+    runtime_cpu: float | None
+    ready_memory: float
+    predicted_memory: float
+    streamed_memory: float
+    health_p99: float
+    health_worst: float
+    predict_p50: float
+    predict_worst: float
+    alone_p50: float
+    others: float
+
+
+class _Streaming:
+    """Streams of one request, one after the other, for the length of a block."""
+
+    def __init__(self, target: str, request: service_pb2.AttendStreamRequest) -> None:
+        self._channel, self._request = grpc.insecure_channel(target), request
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._channel.close()
+
+    def _run(self) -> None:
+        stub = service_pb2_grpc.AttentionServiceStub(self._channel)
+        while not self._over.is_set():
+            stream = stub.AttendStream(self._request)
+            for _ in stream:
+                if self._over.is_set():
+                    stream.cancel()
+                    return
+
+
+def _waits(target: str, method: str, message: bytes) -> list[float]:
+    """Call one after the other for a while, in a process of its own; how long each took, in ms."""
+    outcome = run_load(Plan(target, method, [message], _SECONDS, concurrency=1, connections=1))
+    return [each * 1e3 for values in outcome.latencies.values() for each in values]
+
+
+_MODEL = values_pb2.Model(name=NAME)
+
+
+def _tokens(count: int) -> values_pb2.Instance:
+    ids = np.random.default_rng(0).integers(1, VOCABULARY, count, dtype=np.int64)
+    tensor = values_pb2.Tensor(data_type=values_pb2.DATA_TYPE_INT64, shape=ids.shape, data=ids.tobytes())
+    return values_pb2.Instance(inputs={"token_ids": values_pb2.Value(tensor=tensor)})
+
+
+def _peak(pids: Sequence[int]) -> float:
+    """Give the most memory that processes have had, in MiB."""
+    lines = (line for pid in pids for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def measure(repository: Path, tokens: int) -> Streamed:
+    """Measure one length."""
+    began, busy, own = time.perf_counter(), machine_seconds(), _own_seconds()
+    with (
+        ServerProcess(repository, "--max-stream-bytes", "0") as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        stub = service_pb2_grpc.AttentionServiceStub(channel)
+        one = service_pb2.PredictRequest(model=_MODEL, instances=[_tokens(tokens)])
+        ready = _peak(server.pids)
+        used = cpu_seconds(server.pids)
+        predicted = statistics.median(_seconds(lambda: stub.Predict(one)) for _ in range(3))
+        predicted_cpu = (cpu_seconds(server.pids) - used) / 3
+        predicted_memory = _peak(server.pids)
+        short = service_pb2.PredictRequest(model=_MODEL, instances=[_tokens(_SHORT)]).SerializeToString()
+        alone = _waits(server.target, PREDICT, short)
+        request = service_pb2.AttendStreamRequest(model=_MODEL, instances=[_tokens(tokens)])
+        maps, used, times = 0, cpu_seconds(server.pids), []
+        for _ in range(max(1, min(3, 2048 // tokens))):
+            maps, started = 0, time.perf_counter()
+            for message in stub.AttendStream(request):
+                maps += len(message.chunk.weights.data)
+            times.append(time.perf_counter() - started)
+        used = (cpu_seconds(server.pids) - used) / len(times)
+        streamed_memory = _peak(server.pids)
+        with _Streaming(server.target, request):
+            time.sleep(predicted)
+            health = _waits(server.target, HEALTH, b"")
+            predict = _waits(server.target, PREDICT, short)
+    took = (time.perf_counter() - began) * cores()
+    others = (machine_seconds() - busy - (_own_seconds() - own)) / took  # the server is a child of this by now
+    runtime, runtime_cpu = _runtime(repository, tokens) if maps < _RUNTIME_BELOW else (None, None)
+    return Streamed(
+        tokens=tokens,
+        maps=maps,
+        predicted=predicted,
+        streamed=statistics.median(times),
+        runtime=runtime,
+        predicted_cpu=predicted_cpu,
+        streamed_cpu=used,
+        runtime_cpu=runtime_cpu,
+        ready_memory=ready,
+        predicted_memory=predicted_memory,
+        streamed_memory=streamed_memory,
+        health_p99=percentile(health, 0.99),
+        health_worst=max(health),
+        predict_p50=percentile(predict, 0.5),
+        predict_worst=max(predict),
+        alone_p50=percentile(alone, 0.5),
+        others=max(0.0, others),
+    )
+
+
+def _own_seconds() -> float:
+    """Give the processor time of this process and of those that it has ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    act()
+    return time.perf_counter() - started
+
+
+def _runtime(repository: Path, tokens: int) -> tuple[float, float]:
+    """Have the runtime alone compute every map, in a process of its own: seconds, and processor seconds."""
+    command = [sys.executable, "-m", "benchmarks.attend_stream", "--runtime", str(repository), str(tokens)]
+    said = subprocess.run(command, check=True, capture_output=True, cwd=ROOT, text=True).stdout
+    seconds, used = map(float, said.split())
+    return seconds, used
+
+
+def run_runtime(repository: Path, tokens: int) -> None:
+    """Print the seconds and processor seconds of a run that fetches every map, after one that warms up."""
+    from benchmarks.gates import open_graph, switched
+    from benchmarks.gates import tokens as inputs
+
+    session = open_graph(repository / NAME / "1", cores())
+    outputs, feeds = switched(session, whole=True)
+    session.run(["logits"], inputs(_SHORT))
+    used = time.process_time()
+    seconds = _seconds(lambda: session.run(["logits", *outputs], inputs(tokens) | feeds))
+    print(seconds, time.process_time() - used)
+
+
+def tables(rows: Sequence[Streamed]) -> list[str]:
+    """The tables of a run."""
+    head = ["tokens", "maps, MB", "prediction, s", "its processor time", "all maps streamed, s", "processor time"]
+    head += ["runtime alone, s", "processor time", "memory ready, MiB", "after predictions", "after streams"]
+    lines = table(
+        head,
+        (
+            [
+                str(each.tokens),
+                f"{each.maps / 1e6:.0f}",
+                f"{each.predicted:.2f}",
+                f"{each.predicted_cpu:.2f}",
+                f"{each.streamed:.2f}",
+                f"{each.streamed_cpu:.2f}",
+                number(each.runtime, ".2f"),
+                number(each.runtime_cpu, ".2f"),
+                f"{each.ready_memory:.0f}",
+                f"{each.predicted_memory:.0f}",
+                f"{each.streamed_memory:.0f}",
+            ]
+            for each in rows
+        ),
+    )
+    head = ["tokens of the stream", "health p99, ms", "worst", f"prediction of {_SHORT} tokens alone p50, ms"]
+    beside = (
+        [
+            str(each.tokens),
+            f"{each.health_p99:.1f}",
+            f"{each.health_worst:.1f}",
+            f"{each.alone_p50:.1f}",
+            f"{each.predict_p50:.1f}",
+            f"{each.predict_worst:.1f}",
+        ]
+        for each in rows
+    )
+    return [*lines, "", *table([*head, "beside the stream p50", "worst"], beside)]
+
+
+def bars(rows: Sequence[Streamed]) -> list[str]:
+    """What the run is held to."""
+
+    def found() -> Iterator[Bar]:
+        for each in rows:
+            if each.runtime is not None:
+                value, used = ratio(each.streamed, each.runtime), ratio(each.streamed_cpu, each.runtime_cpu)
+                name = f"stream of {each.tokens} tokens ÷ the runtime alone"
+                yield Bar(name, value, 1.5, at_most=True, by_cpu=used, disturbed=each.others)
+        last = rows[-1]
+        held = ratio(last.streamed_memory - last.predicted_memory, last.maps / 2**20)
+        yield Bar(f"memory over the prediction's ÷ maps, {last.tokens} tokens", held, 0.05, at_most=True)
+        worst = max(each.health_worst for each in rows)
+        others = max(each.others for each in rows)
+        yield Bar("health beside a stream, worst", worst, 50, at_most=True, unit="ms", disturbed=others)
+
+    return bar_table(found())
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="tokens")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--runtime", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.runtime:
+        run_runtime(Path(options.runtime[0]), int(options.runtime[1]))
+        return
+    repository = ROOT / "build" / "benchmarks-long"
+    export_encoder(repository, NAME, CONFIG)
+    rows = [measure(repository, tokens) for tokens in options.lengths]
+    print("\n".join([*tables(rows), "", *bars(rows)]))
+    save("attend_stream", rows, keep=options.keep)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A stream's maps as NumPy files, written while they come: no map need fit into memory."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from limelight.streams import MapChunk, StreamedMap, StreamEvent, StreamStart, joined_edges
+
+# What a map's name may put into the name of a file; all else, which a server could send, becomes a line.
+_UNUSUAL = re.compile(r"[^A-Za-z0-9._-]|^\.+")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedMap:
+    """A map in a file: `.npy`, float32 [head, query, key] (and feature), or where it has edges `.npz` with `weights`
+    [head, edge], and `query_index` and `key_index` [edge], positions along its axes. With `top_k` there is `left_out`
+    [head, query].
+    """
+
+    map: StreamedMap
+    file: Path
+
+
+def save_maps(events: Iterable[StreamEvent], folder: Path) -> Iterator[StreamStart | SavedMap]:
+    """Writes the maps of one instance's stream into a folder, which is made. Gives the start, then every map once its
+    file is whole; a file of a map that was broken off is taken away.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    writer: _Writer | None = None
+    started: StreamStart | None = None
+    try:
+        for event in events:
+            if isinstance(event, StreamStart):
+                started = event
+                yield event
+            elif isinstance(event, MapChunk) and started is not None:
+                if writer is not None and writer.index != event.index:
+                    yield writer.finished()
+                    writer = None
+                if writer is None:
+                    writer = _Writer(event.index, started.maps[event.index], folder, has_edges=bool(event.part.edges))
+                writer.write(event)
+            elif writer is not None:
+                yield writer.finished()
+                writer = None
+    finally:
+        if writer is not None:
+            writer.remove()
+
+
+class _Writer:
+    """Writes one map."""
+
+    def __init__(self, index: int, described: StreamedMap, folder: Path, *, has_edges: bool) -> None:
+        self.index, self._described = index, described
+        self._file = folder / f"{_UNUSUAL.sub('_', described.name)}{'.npz' if has_edges else '.npy'}"
+        self._chunks: list[MapChunk] = []
+        self._whole: Any = None
+        if not has_edges:
+            self._whole = np.lib.format.open_memmap(self._file, "w+", np.dtype("<f4"), described.shape)
+
+    def write(self, chunk: MapChunk) -> None:
+        if self._whole is None:  # edges are few
+            self._chunks.append(chunk)
+        else:
+            self._whole[chunk.head, chunk.query] = chunk.part.weights
+
+    def finished(self) -> SavedMap:
+        if self._whole is not None:
+            self._whole.flush()
+        else:
+            edges = joined_edges(self._chunks)
+            arrays: dict[str, Any] = {"query_index": edges.query_index, "key_index": edges.key_index}
+            arrays["weights"] = np.concatenate([each.part.weights for each in self._chunks], axis=1)
+            left_out = [each.part.left_out for each in self._chunks if each.part.left_out is not None]
+            if left_out:
+                arrays["left_out"] = np.concatenate(left_out, axis=1)
+            np.savez(self._file, **arrays)
+        return SavedMap(self._described, self._file)
+
+    def remove(self) -> None:
+        self._whole = None
+        with suppress(FileNotFoundError):
+            self._file.unlink()

@@ -115,8 +115,8 @@ class Flight:
         self.hung_up += 1
 
     def _ended(self, wire: Connection, ended: Ended) -> None:
-        planned, begun = self._under_way.pop((wire, ended.stream))
-        data, seconds = wire.taken(ended.stream), time.monotonic() - begun
+        planned, begun = self._under_way.pop((wire, ended.call))
+        data, seconds = wire.taken(ended.call), time.monotonic() - begun
         self.over(Over(planned, ended.status, ended.trailers, data if ended.status == OK else b"", seconds))
 
     def _give_up(self, call: tuple[Connection, int]) -> None:

@@ -161,9 +161,9 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
             service_pb2.PredictRequest(model=wanted, instances=both, outputs=outputs, max_classes=2),
         )
         for options in _attention(description):
-            request = service_pb2.AttendRequest(model=wanted, instances=[example], attention=options)
-            yield SERVICE + "Attend", request
-            yield SERVICE + "AttendStream", service_pb2.AttendStreamRequest(request=request)
+            asked = {"model": wanted, "instances": [example], "attention": options}
+            yield SERVICE + "Attend", service_pb2.AttendRequest(**asked)
+            yield SERVICE + "AttendStream", service_pb2.AttendStreamRequest(**asked)
             if description.task == model_pb2.TASK_GENERATION:
                 for generation in _generation():
                     yield (

@@ -96,7 +96,7 @@ def closed(plan: Plan) -> Outcome:
         came = False
         for wire, ended in wires.wait(0.05):
             now = time.perf_counter()
-            latencies.setdefault(ended.status, []).append(now - begun.pop((wire, ended.stream)))
+            latencies.setdefault(ended.status, []).append(now - begun.pop((wire, ended.call)))
             retry += ended.retry
             came = True
             answered += 1
@@ -123,7 +123,7 @@ def closed(plan: Plan) -> Outcome:
     until = time.perf_counter() + _DRAIN
     while begun and time.perf_counter() < until:
         for wire, ended in wires.wait(0.05):
-            begun.pop((wire, ended.stream))
+            begun.pop((wire, ended.call))
     wires.close()
     return outcome
 
@@ -168,7 +168,7 @@ def open_loop(plan: Plan) -> Outcome:
                     latencies.setdefault(DEADLINE_EXCEEDED, []).append(now - origin - intended)
         due = origin + times[place] if place < len(times) else (end if now < end else now + 0.05)
         for wire, ended in wires.wait(min(due - time.perf_counter(), 0.05)):
-            intended = meant.pop((wire, ended.stream))
+            intended = meant.pop((wire, ended.call))
             if intended >= plan.warm:
                 latencies.setdefault(ended.status, []).append(time.perf_counter() - origin - intended)
                 retry += ended.retry

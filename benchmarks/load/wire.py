@@ -6,18 +6,19 @@ gRPC's C core, which every server measured here is made of, grants both. Windows
 RFC 9113, RFC 7541, and gRPC's PROTOCOL-HTTP2.
 """
 
+import itertools
 import re
 import socket
 import struct
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MAX_MESSAGE = 60_000
 UNKNOWN, INTERNAL = 2, 13
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
-_CANCEL = 8
+_REFUSED, _CANCEL = 7, 8
 _MOST_STREAMS = 3
 _FRAME = 16_384
 _WINDOW = 2**31 - 1
@@ -30,12 +31,12 @@ _RETRY = b"google.rpc.RetryInfo"
 
 @dataclass(frozen=True)
 class Ended:
-    """A call that ended: the number that it was sent under, its gRPC status, and whether RetryInfo came with it.
+    """A call that ended: the number that `send` gave, its gRPC status, and whether RetryInfo came with it.
 
     trailers: as they came, HPACK and all; nothing where the call was reset.
     """
 
-    stream: int
+    call: int
     status: int
     retry: bool
     trailers: bytes = field(default=b"", compare=False, repr=False)
@@ -72,14 +73,16 @@ class Connection:
         self.received = 0
         self.held = 0  # calls that the server's window kept back, or its limit on calls at the same time
         self._headers = request_headers(target, method, timeout)
-        self._next = 1
+        self._next = 1  # stream
+        self._calls = itertools.count()
         self._window = 65_535
         self._out = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         self._out += frame(_SETTINGS, 0, 0, b"".join(struct.pack(">HI", *each) for each in _OUR_SETTINGS.items()))
         self._out += frame(_WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW - 65_535))
         self._unacknowledged = 0
         self._open: set[int] = set()
-        self._sent: set[int] = set()  # of those
+        self._streams: dict[int, int] = {}  # of those that were sent
+        self._sent: dict[int, tuple[int, bytes, bytes]] = {}  # by stream
         self._most = _WINDOW
         self._waiting: deque[tuple[int, bytes, bytes]] = deque()
         self._kept: dict[int, bytearray] = {}
@@ -101,28 +104,27 @@ class Connection:
         headers: from `request_headers`, where they are not the connection's own. keep: its answer is wanted, see
         `taken`.
         """
-        stream = self._next
-        self._next += 2
-        self._open.add(stream)
+        call = next(self._calls)
+        self._open.add(call)
         if keep:
-            self._kept[stream] = bytearray()
-        self._waiting.append((stream, framed, headers))
+            self._kept[call] = bytearray()
+        self._waiting.append((call, framed, headers))
         self._put_waiting()
-        self.held += stream not in self._sent
+        self.held += call not in self._streams
         self.flush()
-        return stream
+        return call
 
-    def taken(self, stream: int) -> bytes:
+    def taken(self, call: int) -> bytes:
         """Give what came of a call whose answer was to be kept, gRPC's framing included, once."""
-        return bytes(self._kept.pop(stream, b""))
+        return bytes(self._kept.pop(call, b""))
 
-    def cancel(self, stream: int) -> None:
+    def cancel(self, call: int) -> None:
         """Give a call up, as a client does whose deadline has passed."""
-        if stream in self._open:
-            self._open.remove(stream)
-            self._kept.pop(stream, None)
-            if stream in self._sent:
-                self._sent.remove(stream)
+        if call in self._open:
+            self._open.remove(call)
+            self._kept.pop(call, None)
+            if (stream := self._streams.pop(call, None)) is not None:
+                del self._sent[stream]
                 self._out += frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
                 self._put_waiting()
                 self.flush()
@@ -139,10 +141,10 @@ class Connection:
     def receive(self) -> Iterator[Ended]:
         """Read what is there, and yield the calls that ended. Raises: ConnectionError where the server hung up."""
         for ended in self._frames():
-            if ended.stream in self._open:  # a server may reset a stream that it has ended
-                self._open.remove(ended.stream)
-                self._sent.remove(ended.stream)
-                yield ended
+            if (sent := self._sent.pop(ended.call, None)) is not None:  # a server may reset a stream that it has ended
+                self._open.remove(sent[0])
+                del self._streams[sent[0]]
+                yield replace(ended, call=sent[0])
         self._put_waiting()
         self.flush()
 
@@ -167,7 +169,7 @@ class Connection:
             if kind == _DATA:
                 self._count(size)
                 self._skip, at = size, at + 9
-                self._sink = self._kept.get(stream)
+                self._sink = self._kept.get(self._sent[stream][0]) if stream in self._sent else None
                 if flags & _END_STREAM:
                     yield Ended(stream, UNKNOWN, False)
                 continue
@@ -179,6 +181,10 @@ class Connection:
                 if not flags & _END_HEADERS:
                     raise ConnectionError("trailers came in several frames")
                 yield Ended(stream, *trailers(payload), payload)
+            elif kind == _RST_STREAM and int.from_bytes(payload) == _REFUSED and stream in self._sent:
+                # Not looked at, since calls that have ended still counted; every client sends it again.
+                self._waiting.appendleft(self._sent.pop(stream))
+                del self._streams[self._waiting[0][0]]
             elif kind == _RST_STREAM:
                 yield Ended(stream, INTERNAL, False)
             else:
@@ -193,12 +199,15 @@ class Connection:
     def _put_waiting(self) -> None:
         """Put what waits into what is sent, as far as the server allows."""
         while self._waiting and len(self._waiting[0][1]) <= self._window and len(self._sent) < self._most:
-            stream, framed, headers = self._waiting.popleft()
-            if stream in self._open:
-                self._put(stream, framed, headers)
+            call, framed, headers = self._waiting.popleft()
+            if call in self._open:
+                self._put(call, framed, headers)
 
-    def _put(self, stream: int, framed: bytes, headers: bytes) -> None:
-        self._sent.add(stream)
+    def _put(self, call: int, framed: bytes, headers: bytes) -> None:
+        stream = self._next
+        self._next += 2
+        self._streams[call] = stream
+        self._sent[stream] = call, framed, headers
         self._window -= len(framed)
         flags = _END_HEADERS if framed else _END_HEADERS | _END_STREAM
         self._out += frame(_HEADERS, flags, stream, headers or self._headers)

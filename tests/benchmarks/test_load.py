@@ -79,20 +79,20 @@ def test_no_more_calls_are_under_way_than_the_server_takes_on_a_connection() -> 
     with _serving(("grpc.max_concurrent_streams", 2)) as target:
         wire = Connection(target, ECHO)
         first = wire.send(message(b""))  # its answer comes after the server's settings
-        assert [each.stream for each in _ends(wire, 1)] == [first]
-        streams = [wire.send(message(b"x")) for _ in range(7)]
+        assert [each.call for each in _ends(wire, 1)] == [first]
+        calls = [wire.send(message(b"x")) for _ in range(7)]
         assert wire.held == 5
-        wire.cancel(streams[6])
-        assert {(each.stream, each.status) for each in _ends(wire, 6)} == {(each, 0) for each in streams[:6]}
+        wire.cancel(calls[6])
+        assert {(each.call, each.status) for each in _ends(wire, 6)} == {(each, 0) for each in calls[:6]}
         wire.close()
 
 
 def test_every_call_ends_once_with_its_status_whatever_its_size(target: str) -> None:
     wire = Connection(target, ECHO)
     sizes = [0, 1, 16_379, 16_380, 50_000] * 4  # together far over the 65,535 bytes that a server takes unasked
-    streams = [wire.send(message(bytes(size))) for size in sizes]
-    ended = _ends(wire, len(streams))
-    assert sorted(each.stream for each in ended) == streams
+    calls = [wire.send(message(bytes(size))) for size in sizes]
+    ended = _ends(wire, len(calls))
+    assert sorted(each.call for each in ended) == calls
     assert {each.status for each in ended} == {OK}
     assert wire.received == sum(sizes) + 5 * len(sizes)
     wire.close()

@@ -7,6 +7,7 @@ with the number of rows that wait.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import islice
 
 from service.engine.cost import LearnedCost, LearnedMean
@@ -15,7 +16,7 @@ from service.engine.model import Model, Pool
 from service.engine.plan import Batch, joined, plan_batch
 from service.engine.pool import PATIENCE
 from service.engine.seat import Seat
-from service.engine.shapes import places
+from service.engine.shapes import extent, places, union
 
 # A row is given up when even this part of its expected time is more than its deadline leaves.
 _HOPELESS = 0.5
@@ -28,6 +29,8 @@ _CALM_SECONDS = 0.05
 # Seconds of a step from which two pools do more than one: below, most of it holds the interpreter's lock, which the
 # event loop needs to send the tokens (16 rows in 4 ms are as many tokens as it sends).
 _LONG_STEP = 4e-3
+# After memory ran out, each batch lets the next be so much larger: twice as large after 70.
+_GROWTH = 1.01
 
 
 @dataclass(eq=False)
@@ -35,7 +38,7 @@ class _Line:
     """The queue of one model.
 
     waiting_places: of all rows that wait. cost: of a batch, by places; of a generating model, of the rows that join.
-    batch_rows: of its batches.
+    batch_rows: of its batches. most: places in a batch that there seems to be memory for; None while it never ran out.
     steps: of a generating model, the cost of a step by the rows that take it. seats: its pools.
     """
 
@@ -50,6 +53,7 @@ class _Line:
     steps: LearnedCost = field(default_factory=lambda: LearnedCost(1e-3))
     row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
     seats: list[Seat] = field(default_factory=list)
+    most: float | None = None
 
     @property
     def live(self) -> int:
@@ -105,6 +109,13 @@ class _Line:
     def window(self) -> list[Job]:
         """Give the oldest rows that wait."""
         return list(islice(self.waiting.values(), self.model.policy.window))
+
+    def grow(self) -> None:
+        """After a batch: what memory was too short for once, since others had it, is tried again by and by."""
+        if self.most is not None:
+            self.most *= _GROWTH
+            if self.most >= self.model.policy.max_tokens:
+                self.most = None
 
     def least_seconds(self, job: Job) -> float:
         """Give what a row takes at least."""
@@ -195,6 +206,12 @@ class RowQueue:
             self.due = min(now + PATIENCE, self.due or math.inf)
         return None, dropped
 
+    def exhausted(self, model: Model, jobs: Sequence[Job]) -> None:
+        """Take account of a batch that there was not enough memory for: the next ones are half as large at most."""
+        line = self._lines[model]
+        tried = extent(reduce(union, (job.shape for job in jobs)), len(jobs))
+        line.most = max(1.0, min(tried / 2, line.most or math.inf))
+
     def finished(
         self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
     ) -> None:
@@ -214,6 +231,7 @@ class RowQueue:
             line.row_steps.learn(steps)
         if work.batch is not None and work.pool is None:
             line.batch_rows.learn(len(work.rows))
+            line.grow()
         # A batch on every core tells nothing of the time that it takes on one, but it is better than no figure.
         if work.batch is not None and not (work.wide and line.cost.is_known):
             line.cost.learn(work.batch.tokens, joining)
@@ -267,7 +285,11 @@ class RowQueue:
         seat = None
         window = line.window()
         # Busy lanes need none of what waits: by the time they are free, more has come.
-        policy = replace(model.policy, spread=max(1, min(model.policy.spread, self._lanes - self.running)))
+        policy = replace(
+            model.policy,
+            spread=max(1, min(model.policy.spread, self._lanes - self.running)),
+            max_tokens=min(model.policy.max_tokens, int(line.most or model.policy.max_tokens)),
+        )
         if model.pool is not None:
             seat = line.seat() if line.waiting else None
             if seat is None:  # nobody can join: the pool that has rows steps

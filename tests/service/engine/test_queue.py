@@ -309,3 +309,32 @@ def test_pools_take_turns_with_other_models_and_share_their_rows(
             a_turn(queue, work)
     assert len(made) == 2
     assert names[:6].count("generating") == 3
+
+
+def test_batches_are_halved_where_memory_ran_out_and_grow_again(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(1), a_model(models, max_rows=64, max_tokens=1000, concurrent=1)
+    forty = model.seeded(Query((bundles.row(folders["tiny"], ids=[3] * 10),) * 40))
+
+    def batch() -> Work:
+        waiting = model.jobs(unheard(forty), tickets, 0)
+        queue.add(model, waiting)
+        work = taken(queue)
+        queue.remove(model, waiting)
+        return work
+
+    def rows() -> int:
+        work = batch()
+        queue.finished(work, 0.1)
+        return len(work.rows)
+
+    assert rows() == 40
+    work = batch()
+    queue.exhausted(model, work.rows)
+    queue.exhausted(model, work.rows[:20])
+    queue.finished(work, 0.1)
+    assert rows() == 10
+    sizes = [rows() for _ in range(250)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 40

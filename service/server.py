@@ -20,7 +20,7 @@ from service.checking.checker import Checks
 from service.descriptors import room_for
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
-from service.engine.providers import choose_provider, runtime
+from service.engine.providers import choose_provider, cuda_of, runtime
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -117,7 +117,9 @@ async def running_server(
     """
     async with AsyncExitStack() as stack:
         cores = settings.core_count
-        provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes, cores=cores)
+        provider = await asyncio.to_thread(
+            choose_provider, settings.provider, lanes=settings.lanes, cores=cores, cuda=cuda_of(settings)
+        )
         share_arena(runtime(), settings.run_bytes)
         metrics, health = metrics or Metrics(), Health((SERVICE,))
         access = await asyncio.to_thread(Access, settings, metrics)

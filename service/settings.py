@@ -64,6 +64,23 @@ class Settings:
     provider: str = _setting(
         "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
     )
+    gpu_device: int = _setting(0, "Number of the GPU to use, with CUDA.", minimum=0, maximum=255)
+    gpu_memory_bytes: int = _setting(
+        0,
+        "Bytes of the GPU that each graph of a model may hold, weights and work; 0 for no limit.",
+        minimum=0,
+        maximum=2**60,
+    )
+    gpu_tf32: str = _setting(
+        "off",
+        "TF32 on the GPU: faster, and often too coarse for what the bundles promise.",
+        choices=("off", "on"),
+    )
+    gpu_graphs: str = _setting(
+        "auto",
+        "CUDA graphs, recorded while a model is loaded, for small batches of models that they suit.",
+        choices=("auto", "off"),
+    )
     workers: int = _setting(
         1,
         "Processes that answer on the one port, each with every model: small models on a CPU.",

@@ -141,11 +141,11 @@ class Forward(Observed):
         outputs: dict[str, list[Array]] = {}
         for run in runs:
             before = time.monotonic_ns()
-            maps_asked = asked.of(run.maps)
+            maps_asked = asked.of(run.maps, jobs if run.session.cuts else ())
             names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *maps_asked.outputs]))
             feeds = run.feeds.batch(jobs) | maps_asked.feeds()
             between = time.monotonic_ns()
-            fetched = dict(zip(names, run.session.run(names, feeds, wide=wide), strict=True))
+            fetched = dict(zip(names, run.session.run(names, feeds, wide=wide, cuts=maps_asked.cuts), strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:
@@ -153,6 +153,9 @@ class Forward(Observed):
             for bound in maps_asked.whole:
                 for place, weights in maps_of_rows(bound, fetched, jobs).items():
                     found[place][bound.description.name, bound.quantity] = weights
+            for cut in maps_asked.cut:
+                for place, weights in cut.of_rows(fetched).items():
+                    found[place][cut.bound.description.name, cut.bound.quantity] = weights
             for probed in maps_asked.probed:
                 for place, weights in probed.of_rows(fetched, jobs).items():
                     found[place][probed.bound.description.name, probed.bound.quantity] = weights

@@ -218,8 +218,9 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
         max_rows=settings.max_batch_rows or rows,
         max_tokens=settings.max_batch_tokens or tokens,
         max_padding=padding,
-        concurrent=provider.concurrent,
-        spread=provider.concurrent,
+        # Two pools would share a device's one stream, each step of them half as large.
+        concurrent=1 if generates and provider.staged else provider.concurrent,
+        spread=1 if provider.staged else provider.concurrent,
     )
 
 

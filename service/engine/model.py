@@ -221,6 +221,7 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
         # Two pools would share a device's one stream, each step of them half as large.
         concurrent=1 if generates and provider.staged else provider.concurrent,
         spread=1 if provider.staged else provider.concurrent,
+        staged=provider.staged,
     )
 
 

@@ -29,6 +29,9 @@ _CALM_SECONDS = 0.05
 # Seconds of a step from which two pools do more than one: below, most of it holds the interpreter's lock, which the
 # event loop needs to send the tokens (16 rows in 4 ms are as many tokens as it sends).
 _LONG_STEP = 4e-3
+# The batch after the one that computes is put together when this part of its time is over: later, it would not be ready
+# in time; sooner, it would be smaller.
+_AHEAD = 0.5
 # After memory ran out, each batch lets the next be so much larger: twice as large after 70.
 _GROWTH = 1.01
 
@@ -39,6 +42,7 @@ class _Line:
 
     waiting_places: of all rows that wait. cost: of a batch, by places; of a generating model, of the rows that join.
     batch_rows: of its batches. most: places in a batch that there seems to be memory for; None while it never ran out.
+    began, expected: of the batch that computes where they are staged, since when (None for since now) and how long.
     steps: of a generating model, the cost of a step by the rows that take it. seats: its pools.
     """
 
@@ -54,6 +58,8 @@ class _Line:
     row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
     seats: list[Seat] = field(default_factory=list)
     most: float | None = None
+    began: float | None = None
+    expected: float = 0.0
 
     @property
     def live(self) -> int:
@@ -105,6 +111,15 @@ class _Line:
         if self.model.pool is not None or len(self.waiting) >= min(self.batch_rows.value, self.model.policy.max_rows):
             return 0.0
         return next(iter(self.waiting.values())).admitted / 1e9 + min(_LONGEST_WAIT, self.cost.fixed / 2)
+
+    def staged_until(self, now: float) -> float:
+        """Tell until when the batch after the one that computes is left to grow; 0 where it is not."""
+        policy = self.model.policy
+        if not (policy.staged and self.running) or self.model.pool is not None or len(self.waiting) >= policy.max_rows:
+            return 0.0
+        if self.began is None:
+            self.began = now
+        return self.began + _AHEAD * self.expected
 
     def window(self) -> list[Job]:
         """Give the oldest rows that wait."""
@@ -222,6 +237,7 @@ class RowQueue:
         """
         line = self._lines[work.model]
         line.running -= 1
+        line.began = None
         self.running -= 1
         line.served += joining + stepping - work.expected
         for seat in line.seats:
@@ -260,7 +276,7 @@ class RowQueue:
 
     def _waits(self, line: _Line, now: float) -> bool:
         """Tell whether a model's next batch still waits for company, and note until when."""
-        until = line.company_until() if self.running else 0.0
+        until = max(line.company_until(), line.staged_until(now)) if self.running else 0.0
         if until <= now:
             return False
         self.due = until if self.due is None else min(self.due, until)
@@ -316,7 +332,10 @@ class RowQueue:
         expected = line.cost.seconds(planned.batch.tokens) if planned.batch is not None else 0.0
         if seat is not None:
             expected += line.steps.seconds(seat.pool.rows + len(planned.batch.rows if planned.batch else ()))
+        if not line.running:
+            line.began = now
         line.running += 1
+        line.expected = expected
         line.served += expected
         self.running += 1
         if self.running > 1 or self.rows:

@@ -78,7 +78,8 @@ class Settings:
     )
     gpu_graphs: str = _setting(
         "auto",
-        "CUDA graphs, recorded while a model is loaded, for small batches of models that they suit.",
+        "CUDA graphs for small batches of models that they suit, recorded while a model is loaded; its weights are then "
+        "on the GPU twice.",
         choices=("auto", "off"),
     )
     workers: int = _setting(

@@ -21,7 +21,7 @@ from service.engine.jobs import AdmittedCall, Job, RowEvent
 from service.engine.observer import Observer
 from service.engine.plan import Policy
 from service.engine.providers import Provider
-from service.engine.sessions import Session, open_session
+from service.engine.sessions import Session, open_recorder, open_session
 from service.engine.shapes import Shape, shape_of
 from service.engine.types import GenerationSettings, MapKey, Query
 from service.engine.watch import RunLimit
@@ -100,6 +100,7 @@ class Model:
     wide: whether it can also run on every core.
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     limits: of the runs of each graph.
+    record: records runs of the shapes that are planned, from any row; None where none are.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Model:
     wide: bool = False
     pool: Callable[[], Pool] | None = None
     limits: tuple[RunLimit, ...] = ()
+    record: Callable[[Row], None] | None = None
 
     @property
     def generates(self) -> bool:
@@ -175,7 +177,7 @@ def open_model(
         graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
         for number, graph in enumerate(bundle.graphs)
     }
-    description, runner = bundle.description, _runner(folder, sessions, observer, policy)
+    description, runner = bundle.description, _runner(folder, sessions, observer, policy, provider)
     return Model(
         name=description.name,
         version=description.version,
@@ -193,6 +195,7 @@ def open_model(
         wide=any(each.is_wide for each in sessions.values()),
         pool=runner.pool if isinstance(runner, Generating) else None,
         limits=tuple(limits.values()),
+        record=runner.record if isinstance(runner, Forward) and runner.records else None,
     )
 
 
@@ -242,9 +245,12 @@ def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
     }
 
 
-def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy) -> Runner:
+def _runner(
+    folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy, provider: Provider
+) -> Runner:
     bundle = folder.bundle
     if not bundle.HasField("generation"):
-        return Forward(bundle, sessions, observer)
+        recorder = partial(open_recorder, folder, bundle.graphs[0], provider) if provider.records else None
+        return Forward(bundle, sessions, observer, recorder)
     detokenizer = Detokenizer(read_tokenizer(folder.file(bundle.generation.tokenizer)))
     return Generating(bundle, sessions, detokenizer, observer, rows=policy.max_rows)

@@ -130,8 +130,7 @@ class DeviceValues:
         binding = session.io_binding()
         for name, array in feeds.items():
             self._bind(binding, name, array)
-        for name in outputs:
-            binding.bind_output(name, self._device, self._number)
+        self.bind_outputs(binding, outputs)
         with turn:
             session.run_with_iobinding(binding, options)
         values = zip(outputs, binding.get_outputs(), strict=True)
@@ -146,6 +145,11 @@ class DeviceValues:
         return self._values.ortvalue_from_shape_and_type(
             value.shape(), value.element_type(), self._device, self._number
         )
+
+    def bind_outputs(self, binding: Any, outputs: Sequence[str]) -> None:
+        """Have outputs stay on the device, in memory that the runtime finds."""
+        for name in outputs:
+            binding.bind_output(name, self._device, self._number)
 
     def _bind(self, binding: Any, name: str, array: Array) -> None:
         if array.ndim:

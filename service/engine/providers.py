@@ -60,9 +60,13 @@ class Provider:
         """Name the arena that a session works in, as the runtime does."""
         return f"gpu:{self.options['device_id']}" if self.is_cuda else "cpu:0"
 
-    def requested(self) -> list[str | tuple[str, dict[str, str]]]:
-        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes."""
-        return [(self.name, self.options), CPU] if self.is_cuda else [CPU]
+    def requested(self, *, recording: bool = False) -> list[str | tuple[str, dict[str, str]]]:
+        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes.
+
+        recording: for a session whose runs are recorded.
+        """
+        own = self.options | ({"enable_cuda_graph": "1"} if recording else {})
+        return [(self.name, own), CPU] if self.is_cuda else [CPU]
 
 
 def cuda_of(settings: Settings) -> Cuda:

@@ -5,6 +5,7 @@ together.
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from service.errors import InferenceError
 def check_samples(model: Model, folder: BundleFolder) -> None:
     """Answer every sample alone, all in one batch, and on every core, with every map, on the provider that will serve.
 
-    Where maps are computed only as far as they are asked for, the same is answered again with some rows of each.
+    Where maps are computed only as far as they are asked for, the same is answered again with some rows of each; where
+    runs can be recorded, they are first, and it is answered again without maps, which is what recordings are of.
     Raises: BundleError naming the sample, what differs and by how much.
     """
     samples = read_samples(folder)
@@ -38,6 +40,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     queries = {"": Query(tuple(rows), maps)}
     if any(each.HasField("probe") for each in folder.bundle.maps):
         queries[" by parts"] = Query(tuple(rows), maps, parts=tuple(_parts(model.description, row) for row in rows))
+    if model.record is not None:
+        model.record(rows[0])
+        queries[" without maps"] = Query(tuple(rows))
     for how, query in queries.items():
         call = unheard(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())
@@ -49,7 +54,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
         for way, batches, wide in ways:
             for batch in batches:
                 for job, answer in _answers(runner, batch, wide):
-                    difference = compare(answer, samples[job.index], tolerances)
+                    sample = samples[job.index]
+                    expected = sample if query.maps else replace(sample, maps={})
+                    difference = compare(answer, expected, tolerances)
                     difference = difference or undescribed(answer, model.description, job.row)
                     if difference:
                         raise BundleError(

@@ -16,9 +16,10 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.arena import use_arena
 from service.engine.exhausted import is_exhausted, short_of_memory
-from service.engine.placement import Cut, Placement, placement_of
+from service.engine.placement import Cut, DeviceValues, Placement, placement_of
 from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
+from service.engine.recorded import Recorder
 from service.engine.watch import WATCH, Run, RunLimit
 from service.errors import InferenceError, OverrunError, ProviderError
 
@@ -180,6 +181,26 @@ def open_session(
         provider.arena,
         limit or unlimited(),
     )
+
+
+def open_recorder(
+    folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider, outputs: Sequence[str]
+) -> Recorder | None:
+    """Open a graph once more for runs that are recorded, which takes its weights once more; None where the runtime
+    cannot record it (with control flow, or with nodes that must run on the CPU).
+
+    outputs: those that a recording puts out.
+    """
+    ort = runtime()
+    options, wanted = _options(ort, 1), provider.requested(recording=True)
+    try:
+        session = ort.InferenceSession(folder.file(graph.file), options, providers=wanted, enable_fallback=0)
+    except Exception as error:
+        logger.info("%s: its runs are not recorded: %s", graph.file, error)
+        return None
+    if session.get_providers()[0] != provider.name:
+        return None
+    return Recorder(graph.name, session, DeviceValues(provider), outputs)
 
 
 def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:

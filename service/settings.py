@@ -78,7 +78,7 @@ class Settings:
     )
     gpu_graphs: str = _setting(
         "auto",
-        "CUDA graphs for small batches of models that they suit, recorded while a model is loaded; its weights are then "
+        "CUDA graphs for small batches of models that they suit, recorded while a model loads; its weights are then "
         "on the GPU twice.",
         choices=("auto", "off"),
     )

@@ -135,7 +135,7 @@ async def running_server(
         repository = Repository(settings, provider, checks, observer=metrics)
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
-        trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted))
+        trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted, repository.shrink))
         stack.callback(trimming.cancel)
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         arriving = settings.arriving_bytes

@@ -101,6 +101,7 @@ class Model:
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     limits: of the runs of each graph.
     record: records runs of the shapes that are planned, from any row; None where none are.
+    shrink: gives back what the runtime has kept of its largest batches.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Model:
     pool: Callable[[], Pool] | None = None
     limits: tuple[RunLimit, ...] = ()
     record: Callable[[Row], None] | None = None
+    shrink: Callable[[], None] = lambda: None
 
     @property
     def generates(self) -> bool:
@@ -195,6 +197,7 @@ def open_model(
         wide=any(each.is_wide for each in sessions.values()),
         pool=runner.pool if isinstance(runner, Generating) else None,
         limits=tuple(limits.values()),
+        shrink=partial(_shrink, tuple(sessions.values())),
         record=runner.record if isinstance(runner, Forward) and runner.records else None,
     )
 
@@ -226,6 +229,11 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
         spread=1 if provider.staged else provider.concurrent,
         staged=provider.staged,
     )
+
+
+def _shrink(sessions: Sequence[Session]) -> None:
+    for each in sessions:
+        each.shrink()
 
 
 def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:

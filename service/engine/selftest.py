@@ -66,10 +66,13 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
 
 def warm_up(model: Model) -> None:
     """Answer the first example, alone and on every core: sessions start their threads before anybody waits for them.
+    What is recorded of a model is recorded, too.
 
     Raises: InferenceError, or InputError, where it cannot be answered.
     """
     row = model.preprocessor.row(instance_from_wire(model.description.examples[0], "examples[0]"), field="examples[0]")
+    if model.record is not None:
+        model.record(row)
     jobs = model.jobs(unheard(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
     for wide in {False, model.wide}:
         for _ in model.runner.uncounted().run(jobs, wide):

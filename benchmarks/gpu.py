@@ -218,7 +218,7 @@ async def short_of_memory(repository: Path, provider: Provider) -> list[str]:
     """Give each graph 64 MiB of the GPU and a batch of 4,096 rows: all are to be answered, in parts."""
     limited = replace(provider, records=False, options=provider.options | {"gpu_mem_limit": str(SMALL_ARENA)})
     settings = Settings(repository=str(repository), max_batch_rows=MANY, max_batch_tokens=10**9, queue_rows=MANY)
-    models, engine, found = Repository(settings, limited), Engine(settings, limited), []
+    models, engine, found = Repository(settings, limited, Checker()), Engine(settings, limited), []
     await engine.start()
     await models.load()
     for status in models.statuses():

@@ -71,16 +71,11 @@ class Settings:
         minimum=0,
         maximum=2**60,
     )
-    gpu_tf32: str = _setting(
-        "off",
-        "TF32 on the GPU: faster, and often too coarse for what the bundles promise.",
-        choices=("off", "on"),
-    )
-    gpu_graphs: str = _setting(
-        "auto",
+    gpu_tf32: bool = _setting(False, "TF32 on the GPU: faster, and often too coarse for what the bundles promise.")
+    gpu_graphs: bool = _setting(
+        True,
         "CUDA graphs for small batches of models that they suit, recorded while a model loads; its weights are then "
         "on the GPU twice.",
-        choices=("auto", "off"),
     )
     workers: int = _setting(
         1,

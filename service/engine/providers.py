@@ -71,9 +71,7 @@ class Provider:
 
 def cuda_of(settings: Settings) -> Cuda:
     """Give what the settings choose of a GPU."""
-    return Cuda(
-        settings.gpu_device, settings.gpu_memory_bytes, settings.gpu_tf32 == "on", settings.gpu_graphs == "auto"
-    )
+    return Cuda(settings.gpu_device, settings.gpu_memory_bytes, settings.gpu_tf32, settings.gpu_graphs)
 
 
 def choose_provider(wanted: str, *, lanes: int = 0, cores: int = 0, cuda: Cuda = DEFAULT) -> Provider:

@@ -58,7 +58,7 @@ def test_what_is_chosen_of_a_gpu_is_what_the_provider_is_given() -> None:
     assert plain.requested() == [(CUDA, plain.options), CPU]
     assert (plain.options["device_id"], plain.options["use_tf32"]) == ("0", "0")
     assert "gpu_mem_limit" not in plain.options
-    chosen = on_cuda(cuda_of(Settings(gpu_device=1, gpu_memory_bytes=2**30, gpu_tf32="on", gpu_graphs="off")))
+    chosen = on_cuda(cuda_of(Settings(gpu_device=1, gpu_memory_bytes=2**30, gpu_tf32=True, gpu_graphs=False)))
     assert chosen.options["gpu_mem_limit"] == str(2**30)
     assert (chosen.options["device_id"], chosen.options["use_tf32"]) == ("1", "1")
     assert (chosen.device, chosen.arena, chosen.records) == (("cuda", 1), "gpu:1", False)

@@ -16,7 +16,8 @@ BURST = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from service.engine.providers import Provider
+from service.engine.arena import share_arena
+from service.engine.providers import Provider, runtime
 from service.engine.sessions import open_session
 from service.memory import give_back
 from tests.service import bundles
@@ -25,6 +26,8 @@ def held():
     give_back()
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
+if sys.argv[2] == "shared":
+    share_arena(runtime(), 2**30)
 folder = bundles.tiny(Path(sys.argv[1]))
 session = open_session(folder, folder.bundle.graphs[0], Provider("CPUExecutionProvider", 1, 1))
 before = held()
@@ -36,8 +39,9 @@ print(burst - before, held() - before)
 """
 
 
-def test_a_burst_is_given_back(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", BURST, str(tmp_path)]
+@pytest.mark.parametrize("arena", ["own", "shared"])
+def test_a_burst_is_given_back(arena: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BURST, str(tmp_path), arena]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     burst, left = map(int, result.stdout.split())
     assert burst > 2 * 3000**2 * 4  # the weights of a layer, at least

@@ -146,8 +146,8 @@ and the same row alone; *from float32*: of a row alone, in logits that are apart
 
 GPU = """## On a GPU
 
-`python -m benchmarks.gpu` proves the CUDA path, and prints parity and throughput of every bundle, on a machine that has
-a GPU. No figures are here yet: it has not run on one."""
+`python -m benchmarks.gpu` proves the CUDA path on a machine that has a GPU, and prints parity, throughput and the cost
+of maps of every bundle, with and without each thing that is done for one. None are here: it has not run on one."""
 
 
 if __name__ == "__main__":

@@ -25,11 +25,13 @@ class MapPart:
     """Heads and queries of a map that are enough for somebody: indices, ascending; None for all of an axis.
 
     projected: it is enough to know what the weights are made of, where the model tells that.
+    half: numbers rounded to float16 are enough, too.
     """
 
     heads: Array | None = None
     queries: Array | None = None
     projected: bool = False
+    half: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,11 @@ class BoundMap:
         return map_key(self.description.name, self.quantity)
 
     @property
+    def is_rectangle(self) -> bool:
+        """True where the graph gives [batch, head, query, key], and each instance has the first places of each axis."""
+        return self.axes == DENSE_AXES and self.description.form == model_pb2.MAP_FORM_DENSE
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Every output that it is read from, its own first."""
         return tuple(filter(None, (self.output, self.query_index, self.key_index)))
@@ -173,6 +180,10 @@ class BoundMap:
         """
         assert self.probe is not None
         weights = outputs[self.probe.output][place, :, :, : row.labels[self.description.key_labels].size]
+        return self.of_held(weights, held, wanted)
+
+    def of_held(self, weights: Array, held: tuple[Array, Array], wanted: tuple[Array, Array]) -> MapWeights:
+        """Take what one row wants of what there is for it [head, query, key]. held, wanted: as for `part`."""
         for axis, (ours, theirs) in enumerate(zip(held, wanted, strict=True)):
             if len(ours) != len(theirs):
                 weights = weights.take(np.searchsorted(ours, theirs), axis)

@@ -25,6 +25,7 @@ def halve(model: onnx.ModelProto) -> onnx.ModelProto:
         converted = convert_float_to_float16(
             copy, keep_io_types=True, disable_shape_infer=large, op_block_list=[*DEFAULT_OP_BLOCK_LIST, *_STAY]
         )
+        _drop_repeated(converted.graph)
         # It puts its casts at the end, where they stand behind what reads them.
         sorted_ = onnx_ir.from_proto(converted)
         sorted_.graph.sort()
@@ -35,3 +36,14 @@ def halve(model: onnx.ModelProto) -> onnx.ModelProto:
         raise ExportError(f"the graph cannot be turned into float16: {error}") from error
     del proto.graph.value_info[:]
     return proto
+
+
+def _drop_repeated(graph: onnx.GraphProto) -> None:
+    """Keep one of the casts that the converter writes for each time that a node in float32 reads the same value."""
+    made: set[str] = set()
+    nodes = list(graph.node)
+    del graph.node[:]
+    for node in nodes:
+        if made.isdisjoint(node.output):
+            graph.node.append(node)
+        made.update(filter(None, node.output))  # an output that is left out has no name

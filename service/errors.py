@@ -68,3 +68,7 @@ class InferenceError(LimelightError):
 
 class OverrunError(InferenceError):
     """The model took longer than a run may take, and was ended."""
+
+
+class MemoryShortError(InferenceError):
+    """A run needed more memory than there is."""

@@ -1,4 +1,4 @@
-"""Gives memory back to the system that the C library keeps after it was freed."""
+"""Gives memory back to the system that the runtime's arenas and the C library keep after it was freed."""
 
 import asyncio
 import contextlib
@@ -14,15 +14,22 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-async def give_back_when_quiet(admitted: Callable[[], int], *, quiet: float = _QUIET_SECONDS) -> None:
+async def give_back_when_quiet(
+    admitted: Callable[[], int], shrink: Callable[[], None], *, quiet: float = _QUIET_SECONDS
+) -> None:
     """Give memory back whenever nothing was asked for so many seconds, after something was; ends when cancelled.
 
-    admitted: counts what was asked for so far.
+    admitted: counts what was asked for so far. shrink: frees what is freed by asking somebody; it runs in a thread.
     """
+
+    def all_of_it() -> None:
+        shrink()
+        give_back()
+
     given = seen = admitted()
     while True:
         await asyncio.sleep(quiet)
         before, seen = seen, admitted()
         if seen == before and seen != given:
-            await asyncio.to_thread(give_back)
+            await asyncio.to_thread(all_of_it)
             given = seen

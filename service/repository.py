@@ -233,6 +233,13 @@ class Repository:
         ordered = (self._versions[name] for name in sorted(self._versions))
         return [versions[version] for versions in ordered for version in sorted(versions)]
 
+    def shrink(self) -> None:
+        """Give back what the runtime has kept of the models' largest batches; for any thread."""
+        for versions in list(self._versions.values()):
+            for status in list(versions.values()):
+                if status.model is not None:
+                    status.model.shrink()
+
     def _keep(self, status: VersionStatus) -> None:
         self._versions.setdefault(status.name, {})[status.version] = status
         self._settle(status.name)

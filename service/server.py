@@ -19,7 +19,7 @@ from service.checking.checker import Checks
 from service.descriptors import room_for
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
-from service.engine.providers import choose_provider, runtime
+from service.engine.providers import choose_provider, cuda_of, runtime
 from service.logs import count_dropped
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
@@ -131,7 +131,9 @@ async def running_server(
     """
     async with AsyncExitStack() as stack:
         cores = settings.core_count
-        provider = await asyncio.to_thread(choose_provider, settings.provider, lanes=settings.lanes, cores=cores)
+        provider = await asyncio.to_thread(
+            choose_provider, settings.provider, lanes=settings.lanes, cores=cores, cuda=cuda_of(settings)
+        )
         share_arena(runtime(), settings.run_bytes)
         metrics, health = metrics or Metrics(), Health((SERVICE,))
         access = await asyncio.to_thread(Access, settings, metrics)
@@ -148,7 +150,7 @@ async def running_server(
         repository = Repository(settings, provider, checks, observer=metrics)
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
-        trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted))
+        trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted, repository.shrink))
         stack.callback(trimming.cancel)
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         arriving = settings.arriving_bytes

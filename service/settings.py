@@ -64,6 +64,19 @@ class Settings:
     provider: str = _setting(
         "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
     )
+    gpu_device: int = _setting(0, "Number of the GPU to use, with CUDA.", minimum=0, maximum=255)
+    gpu_memory_bytes: int = _setting(
+        0,
+        "Bytes of the GPU that each graph of a model may hold, weights and work; 0 for no limit.",
+        minimum=0,
+        maximum=2**60,
+    )
+    gpu_tf32: bool = _setting(False, "TF32 on the GPU: faster, and often too coarse for what the bundles promise.")
+    gpu_graphs: bool = _setting(
+        True,
+        "CUDA graphs for small batches of models that they suit, recorded while a model loads; its weights are then "
+        "on the GPU twice.",
+    )
     workers: int = _setting(
         1,
         "Processes that answer on the one port, each with every model: small models on a CPU.",

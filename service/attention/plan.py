@@ -35,6 +35,21 @@ class AttentionPlan:
         """The maps to compute, by name and quantity."""
         return frozenset((each.description.name, self.options.quantity) for each in self.selected)
 
+    def sends_halves_of(self, selected: SelectedMap) -> bool:
+        """Tell whether a map's weights are sent as FLOAT16 with nothing computed from them: whoever has them may round
+        them before. (Whether a row attends to anything is computed, where keys are left out.)
+        """
+        options = self.options
+        computed = (
+            options.reduce_heads is not HeadReduction.NONE
+            or options.rollout
+            or options.pool is not None
+            or options.top_k > 0
+            or any(self.groups_of(selected.description))
+            or selected.keys is not None
+        )
+        return options.encoding is Encoding.FLOAT16 and options.quantity == WEIGHTS and not computed
+
     def groups_of(self, description: model_pb2.MapDescription) -> tuple[AxisGroups | None, AxisGroups | None]:
         """Give the groups of a map's queries and keys; None where an axis stays."""
         return self.query_groups.get(description.query_labels), self.key_groups.get(description.key_labels)
@@ -99,16 +114,19 @@ def check_instance(plan: AttentionPlan, labels: Mapping[str, Labels]) -> None:
 
 
 def parts_of(plan: AttentionPlan, labels: Mapping[str, Labels]) -> dict[tuple[str, int], MapPart]:
-    """Give the heads and queries that are enough of those maps of which not all is needed, for one checked instance."""
+    """Give what is enough of those maps of which not all is needed, for one checked instance."""
     found = {}
     for each in plan.selected:
         description = each.description
+        key, half = (description.name, plan.options.quantity), plan.sends_halves_of(each)
         some = len(each.heads) != description.heads
         if description.query_labels in labels and (some or each.queries is not None):
             size = labels[description.query_labels].size
             queries = indices(each.queries, size, f"queries of {description.name}")
             heads = np.array(each.heads) if some else None
-            found[description.name, plan.options.quantity] = MapPart(heads, queries)
+            found[key] = MapPart(heads, queries, half)
+        elif half:
+            found[key] = MapPart(half=True)
     return found
 
 

@@ -15,6 +15,7 @@ from service.engine.model import open_model
 from service.engine.observer import NullObserver
 from service.engine.providers import runtime
 from service.engine.selftest import check_samples
+from service.errors import MemoryShortError
 from service.memory import give_back
 
 BEGUN = b"begun"
@@ -53,12 +54,12 @@ def _check(request: Request) -> Verdict:
         model = open_model(folder, request.provider, settings, NullObserver(), saved=request.saves)
         check_samples(model, folder)
         return Passed.of(folder)
-    except LimelightError as error:
-        return Refused(error.message, _detail(_foreign(error)))
-    except MemoryError as error:
+    except (MemoryError, MemoryShortError) as error:
         return Refused(
             f"its check takes more than the {settings.check_bytes} bytes of memory that it may", _detail(error)
         )
+    except LimelightError as error:
+        return Refused(error.message, _detail(_foreign(error)))
     except BaseException as error:
         return Refused("it could not be loaded; the server's log says why", _detail(error))
 

@@ -9,9 +9,11 @@ from bundle.maps import BoundMap, MapPart, MapWeights, worth_probing
 from bundle.rows import Row
 from bundle.values import Array
 from service.engine.jobs import Job
+from service.engine.placement import Cut
 from service.engine.types import MapKey
 
 _OPEN = np.array(True)
+_ALL = MapPart()
 
 # Heads and queries, ascending.
 Rows = tuple[Array, Array]
@@ -36,6 +38,35 @@ class ProbedMap:
         }
 
 
+class CutMap:
+    """A map that is computed whole for a batch, and cut before it is brought back: to the rows that want it, every head
+    and query that any of them wants, and the keys of the longest.
+    """
+
+    def __init__(self, bound: BoundMap, jobs: Sequence[Job]) -> None:
+        self.bound, self.output = bound, bound.output
+        key = (bound.description.name, bound.quantity)
+        parts = {
+            place: job.call.query.parts_of(job.index).get(key, _ALL)
+            for place, job in enumerate(jobs)
+            if key in job.call.query.maps
+        }
+        self._rows = {place: wanted_of(bound, part, jobs[place].row) for place, part in parts.items()}
+        self._sizes = {place: jobs[place].row.labels[bound.description.key_labels].size for place in parts}
+        heads, queries = (_union(each) for each in zip(*self._rows.values(), strict=True))
+        self._held = heads, queries
+        half = all(part.half for part in parts.values())
+        self.cut = Cut(np.array(list(parts)), heads, queries, np.arange(max(self._sizes.values())), half)
+
+    def of_rows(self, outputs: Mapping[str, Array]) -> dict[int, MapWeights]:
+        """Give each row what it wants, by its place in the batch."""
+        found = {}
+        for number, (place, wanted) in enumerate(self._rows.items()):
+            weights = outputs[self.bound.output][number, :, :, : self._sizes[place]]
+            found[place] = self.bound.of_held(weights, self._held, wanted)
+        return found
+
+
 @dataclass(frozen=True)
 class OfGraph:
     """What a batch asks of the maps of one graph."""
@@ -43,21 +74,28 @@ class OfGraph:
     whole: Sequence[BoundMap]
     probed: Sequence[ProbedMap]
     projected: Sequence[BoundMap]
+    cut: Sequence[CutMap] = ()
 
     @property
     def outputs(self) -> Iterator[str]:
         """Name what is fetched for it."""
         for bound in self.whole:
             yield from bound.outputs
-        for each in self.probed:
-            yield each.output
+        yield from (each.output for each in self.probed)
         for bound in self.projected:
             assert bound.projections is not None
             yield from bound.projections.outputs
+        yield from (each.output for each in self.cut)
+
+    @property
+    def cuts(self) -> dict[str, Cut]:
+        """Give what is enough of some outputs."""
+        return {each.output: each.cut for each in self.cut}
 
     def feeds(self) -> dict[str, Array]:
         """Give what is fed for it: nothing where the maps are plain outputs."""
-        feeds: dict[str, Array] = {bound.gate: _OPEN for bound in self.whole if bound.gate}
+        opened = (*self.whole, *(each.bound for each in self.cut))
+        feeds: dict[str, Array] = {bound.gate: _OPEN for bound in opened if bound.gate}
         for each in self.probed:
             feeds |= each.feeds
         return feeds | {bound.projections.gate: _OPEN for bound in self.projected if bound.projections}
@@ -74,12 +112,16 @@ class Asked:
     projected: frozenset[MapKey] = frozenset()
     rows: Mapping[MapKey, Mapping[int, Rows]] = field(default_factory=dict)
 
-    def of(self, maps: Mapping[MapKey, BoundMap]) -> "OfGraph":
-        """Give what is asked of one graph, by its maps."""
+    def of(self, maps: Mapping[MapKey, BoundMap], cutting: Sequence[Job] = ()) -> "OfGraph":
+        """Give what is asked of one graph, by its maps. cutting: the batch, where whole maps are cut before they are
+        brought back.
+        """
+        cut = [key for key, bound in maps.items() if cutting and key in self.whole and bound.is_rectangle]
         return OfGraph(
-            tuple([bound for key, bound in maps.items() if key in self.whole]),
+            tuple([bound for key, bound in maps.items() if key in self.whole and key not in cut]),
             tuple([ProbedMap(bound, self.rows[key]) for key, bound in maps.items() if key in self.rows]),
             tuple([bound for key, bound in maps.items() if key in self.projected]),
+            tuple([CutMap(maps[key], cutting) for key in cut]),
         )
 
 
@@ -112,12 +154,18 @@ def rows_of(bound: BoundMap, part: MapPart | None, row: Row) -> Rows | None:
     """Give the heads and queries to ask a map's probe for; None where it has none, or the whole map costs less."""
     if part is None or part.projected or bound.probe is None:
         return None
+    wanted = wanted_of(bound, part, row)
+    rows = bound.description.heads * row.labels[bound.description.query_labels].size
+    return wanted if worth_probing(len(wanted[0]) * len(wanted[1]), rows) else None
+
+
+def wanted_of(bound: BoundMap, part: MapPart, row: Row) -> Rows:
+    """Give the heads and queries that are enough of a map for a row."""
     heads, queries = bound.description.heads, row.labels[bound.description.query_labels].size
-    wanted = (
+    return (
         np.arange(heads) if part.heads is None else part.heads,
         np.arange(queries) if part.queries is None else part.queries,
     )
-    return wanted if worth_probing(len(wanted[0]) * len(wanted[1]), heads * queries) else None
 
 
 def _union(indices: Sequence[Array]) -> Array:

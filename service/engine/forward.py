@@ -1,7 +1,7 @@
 """Models that answer in one pass: a batch of rows through a graph, and each row's part of what comes out."""
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -17,6 +17,7 @@ from service.engine.asked import asked_of, is_projected, rows_of
 from service.engine.jobs import Job, RowEvent
 from service.engine.noise import Noise
 from service.engine.observer import Observed, Observer, Stage
+from service.engine.recorded import Bucket, Recorder, bucket_of, buckets, lengths_up_to
 from service.engine.sessions import Session
 from service.engine.types import Answer, GenerationSettings, MapKey, Timing
 
@@ -61,6 +62,35 @@ class Feeds:
         batch = collate([job.row for job in jobs], self._tensors)
         return {name: array for name, array in batch.items() if name in self._names}
 
+    @property
+    def varying(self) -> Mapping[str, int] | None:
+        """The axes that vary, and the most entries of each (0 for no limit), where a batch can be padded along them to
+        any size; None where it cannot be padded.
+        """
+        axes: dict[str, int] = {}
+        for each in self._tensors:
+            own = {one.name: one.maximum for one in each.description.dimensions if not one.size}
+            if each.joined or (own and not each.mask):
+                return None
+            axes |= own
+        return None if self._noise.tensors else axes
+
+    def fitted(self, rows: Sequence[Row], bucket: Bucket) -> dict[str, Array]:
+        """Put rows together as a batch of a fixed shape: the first row stands for those that are missing, and what is
+        longer is cut. Only where `varying` has one axis at most.
+        """
+        batch: dict[str, Array] = {}
+        for each in self._tensors:
+            shape = [bucket.rows, *(dimension.size or bucket.length for dimension in each.description.dimensions)]
+            for name, pad in ((each.name, each.pad_value), (each.mask, 0.0)):
+                if name in self._names and name in rows[0].tensors:
+                    batch[name] = np.full(shape, pad, rows[0].tensors[name].dtype)
+                    for place, filled in enumerate(batch[name]):
+                        array = rows[place if place < len(rows) else 0].tensors[name]
+                        inside = tuple(slice(min(sizes)) for sizes in zip(array.shape, filled.shape, strict=True))
+                        filled[inside] = array[inside]
+        return batch
+
     def noise(self, jobs: Sequence[Job]) -> dict[str, Array]:
         """Draw the noise inputs."""
         if not self._noise.tensors:
@@ -93,10 +123,17 @@ class _Run:
 class Forward(Observed):
     """A model that answers in one pass. Where its first graph lacks a map, the graph that has it runs too, or instead.
 
+    recorder: opens what records runs of the first graph, with these outputs, where that is wanted and can be.
     Raises: BundleError where an output is in no graph.
     """
 
-    def __init__(self, bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session], observer: Observer) -> None:
+    def __init__(
+        self,
+        bundle: bundle_pb2.Bundle,
+        sessions: Mapping[str, Session],
+        observer: Observer,
+        recorder: Callable[[Sequence[str]], Recorder | None] | None = None,
+    ) -> None:
         self._model = bundle.description.name
         self._observer = observer
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
@@ -108,6 +145,12 @@ class Forward(Observed):
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
             raise BundleError(f"the graph {bundle.graphs[0].name} does not put out {sorted(missing)}")
+        varying = graphs[0][1].varying
+        # What a graph packs has another size for other masks, which no recording has.
+        recordable = varying is not None and len(varying) <= 1 and not bundle.graphs[0].packed
+        self._recorder = recorder([each.name for each in self._outputs]) if recorder and recordable else None
+        self._varying, longest = next(iter(varying.items()), ("", 0)) if varying else ("", 0)
+        self._lengths = lengths_up_to(longest) if varying else (0,)
         # Bounded: which maps are asked for is up to callers. A cache of a method would be a cycle, and keep the weights
         # of a model that is unloaded until the next collection.
         self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
@@ -123,6 +166,18 @@ class Forward(Observed):
         bound = {key: each for run in runs for key, each in run.maps.items() if each.gate}
         whole = [key for key in bound if rows_of(bound[key], parts.get(key), row) is None]
         return tuple(found), frozenset([(key, is_projected(bound[key], parts.get(key))) for key in whole])
+
+    @property
+    def records(self) -> bool:
+        """True where runs can be recorded."""
+        return self._recorder is not None
+
+    def record(self, row: Row) -> None:
+        """Record runs of every shape that is planned. row: any one of the model."""
+        (run,) = self._runs(frozenset())
+        if self._recorder is not None:
+            for bucket in buckets(self._lengths):
+                self._recorder.record(bucket, run.feeds.fitted([row], bucket))
 
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Nothing is generated."""
@@ -143,11 +198,14 @@ class Forward(Observed):
         outputs: dict[str, list[Array]] = {}
         for run in runs:
             before = time.monotonic_ns()
-            maps_asked = asked.of(run.maps)
+            maps_asked = asked.of(run.maps, jobs if run.session.cuts else ())
             names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *maps_asked.outputs]))
-            feeds = run.feeds.batch(jobs) | maps_asked.feeds()
+            bucket = None if maps or wide else self._bucket(rows)
+            feeds = run.feeds.fitted(rows, bucket) if bucket else run.feeds.batch(jobs) | maps_asked.feeds()
             between = time.monotonic_ns()
-            fetched = dict(zip(names, run.session.run(names, feeds, wide=wide), strict=True))
+            values = self._recorder.play(bucket, feeds) if self._recorder and bucket else None
+            values = values or run.session.run(names, feeds, wide=wide, cuts=maps_asked.cuts)
+            fetched = dict(zip(names, values, strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:
@@ -155,6 +213,9 @@ class Forward(Observed):
             for bound in maps_asked.whole:
                 for place, weights in maps_of_rows(bound, fetched, jobs).items():
                     found[place][bound.description.name, bound.quantity] = weights
+            for cut in maps_asked.cut:
+                for place, weights in cut.of_rows(fetched).items():
+                    found[place][cut.bound.description.name, cut.bound.quantity] = weights
             for probed in maps_asked.probed:
                 for place, weights in probed.of_rows(fetched, jobs).items():
                     found[place][probed.bound.description.name, probed.bound.quantity] = weights
@@ -182,6 +243,14 @@ class Forward(Observed):
             )
             for place, job in enumerate(jobs)
         ]
+
+    def _bucket(self, rows: Sequence[Row]) -> Bucket | None:
+        """Give the recorded shape that a batch which asks for no map fits into, where there is one."""
+        if self._recorder is None:
+            return None
+        length = max(row.sizes[self._varying] for row in rows) if self._varying else 0
+        bucket = bucket_of(len(rows), length, self._lengths)
+        return bucket if bucket in self._recorder.recorded else None
 
 
 def _choose(

@@ -7,6 +7,7 @@ from typing import Any
 
 from bundle.errors import LimelightError
 from bundle.rows import Row
+from service.engine.exhausted import is_exhausted, short_of_memory
 from service.engine.shapes import Shape
 from service.engine.types import Answer, Query, Step
 from service.errors import InferenceError
@@ -103,5 +104,8 @@ def failure(error: BaseException) -> LimelightError:
     """Give what the caller is told of a row that failed: never what the runtime or NumPy said."""
     if isinstance(error, InferenceError):
         return error
+    if is_exhausted(error):
+        logger.error("the model ran out of memory: %s", error)
+        return short_of_memory()
     logger.error("the model failed", exc_info=error)
     return InferenceError("the model failed on this input")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakSet
 
+from service.engine.exhausted import is_exhausted
 from service.engine.jobs import AdmittedCall, Job, RowEvent, failure
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
@@ -315,6 +316,9 @@ class Lanes:
                     del left[job.ticket]
                 self._telling.tell(happened)
         except BaseException as error:  # whatever a library throws: panics are no Exception
+            if is_exhausted(error):
+                with self._changed:
+                    self._queue.exhausted(model, jobs)
             if len(jobs) == 1 or isinstance(error, OverrunError):
                 return self._telling.tell([(job, failure(error)) for job in left.values()])
             rows, middle = list(left.values()), len(left) // 2

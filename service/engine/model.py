@@ -23,7 +23,7 @@ from service.engine.jobs import AdmittedCall, Job, RowEvent
 from service.engine.observer import Observer
 from service.engine.plan import Policy
 from service.engine.providers import Provider
-from service.engine.sessions import Session, open_session
+from service.engine.sessions import Session, open_recorder, open_session
 from service.engine.shapes import Shape, shape_of
 from service.engine.types import GenerationSettings, MapKey, Query
 from service.engine.watch import RunLimit
@@ -104,6 +104,8 @@ class Model:
     pool: for a model whose rows take steps, makes a pool of them; None for one that answers in one pass.
     limits: of the runs of each graph.
     chunks: what computes its maps chunk by chunk, as if it were a model too; None in that one itself.
+    record: records runs of the shapes that are planned, from any row; None where none are.
+    shrink: gives back what the runtime has kept of its largest batches.
     """
 
     name: str
@@ -124,6 +126,8 @@ class Model:
     pool: Callable[[], Pool] | None = None
     limits: tuple[RunLimit, ...] = ()
     chunks: "Model | None" = None
+    record: Callable[[Row], None] | None = None
+    shrink: Callable[[], None] = lambda: None
 
     @property
     def generates(self) -> bool:
@@ -181,7 +185,7 @@ def open_model(
         graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
         for number, graph in enumerate(bundle.graphs)
     }
-    description, runner = bundle.description, _runner(folder, sessions, observer, policy)
+    description, runner = bundle.description, _runner(folder, sessions, observer, policy, provider)
     model = Model(
         name=description.name,
         version=description.version,
@@ -200,6 +204,8 @@ def open_model(
         wide=any(each.is_wide for each in sessions.values()),
         pool=runner.pool if isinstance(runner, Generating) else None,
         limits=tuple(limits.values()),
+        shrink=partial(_shrink, tuple(sessions.values())),
+        record=runner.record if isinstance(runner, Forward) and runner.records else None,
     )
     chunks = replace(
         model,
@@ -210,6 +216,8 @@ def open_model(
         wide=False,
         pool=None,
         limits=(),
+        record=None,
+        shrink=lambda: None,
     )
     return replace(model, chunks=chunks)
 
@@ -236,8 +244,10 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
         max_rows=settings.max_batch_rows or rows,
         max_tokens=settings.max_batch_tokens or tokens,
         max_padding=padding,
-        concurrent=provider.concurrent,
-        spread=provider.concurrent,
+        # Two pools would share a device's one stream, each step of them half as large.
+        concurrent=1 if generates and provider.staged else provider.concurrent,
+        spread=1 if provider.staged else provider.concurrent,
+        staged=provider.staged,
     )
 
 
@@ -254,6 +264,11 @@ def _projected(bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session]) -> di
             bias_heads = 0 if of_queries == 1 else 1 if of_heads == 1 else heads
             found[each.map] = ProjectedSize(heads * size, made_of.bias_output, bias_heads)
     return found
+
+
+def _shrink(sessions: Sequence[Session]) -> None:
+    for each in sessions:
+        each.shrink()
 
 
 def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
@@ -273,9 +288,12 @@ def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
     }
 
 
-def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy) -> Runner:
+def _runner(
+    folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy, provider: Provider
+) -> Runner:
     bundle = folder.bundle
     if not bundle.HasField("generation"):
-        return Forward(bundle, sessions, observer)
+        recorder = partial(open_recorder, folder, bundle.graphs[0], provider) if provider.records else None
+        return Forward(bundle, sessions, observer, recorder)
     detokenizer = Detokenizer(read_tokenizer(folder.file(bundle.generation.tokenizer)))
     return Generating(bundle, sessions, detokenizer, observer, rows=policy.max_rows)

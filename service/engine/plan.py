@@ -46,6 +46,7 @@ class Policy:
     concurrent: batches of the model that may run at the same time.
     spread: lanes that share the model's queue: a batch takes at most this part of what waits, so that the others get
     theirs.
+    staged: of its batches, one computes; the next is put together meanwhile.
     window: how many of the oldest rows a batch is chosen from.
     """
 
@@ -54,6 +55,7 @@ class Policy:
     max_padding: float
     concurrent: int
     spread: int
+    staged: bool = False
     window: int = 128
 
 

@@ -6,13 +6,16 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+from service.engine.cuda import DEFAULT, Cuda
 from service.errors import ProviderError
-from service.settings import available_cores
+from service.settings import Settings, available_cores
 
 logger = logging.getLogger(__name__)
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
+# A batch that computes, and one that is put together, or whose answers are made.
+STAGES = 2
 _DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
 
 # An ONNX graph of one node, y = x + x. ONNX Runtime lists CUDA as available when its wheel was built with it, and only
@@ -28,8 +31,14 @@ class Provider:
     """An execution provider that works here, and how it is used.
 
     lanes: batches that run at the same time, over all models.
-    concurrent: the same, for one session (a CUDA session runs its batches one after the other on its stream).
+    concurrent: the same, for one model.
     cores: threads of a session that has the machine to itself.
+    options: the provider's own.
+    staged: a session runs one batch at a time, and beside it the next is put together and the last one's answers are
+    made: as on a GPU, whose one stream runs them one after the other in any case.
+    device: where what runs take and put out lives, as the runtime names it, and its number; maps are cut there, before
+    they travel. None for arrays of NumPy: on a CPU a value of the runtime's own wins nothing, and NumPy cuts by a view.
+    records: whether runs of small batches may be recorded and played back (CUDA graphs).
     """
 
     name: str
@@ -37,18 +46,35 @@ class Provider:
     concurrent: int
     cores: int = 1
     options: dict[str, str] = field(default_factory=dict)
+    staged: bool = False
+    device: tuple[str, int] | None = None
+    records: bool = False
 
     @property
     def is_cuda(self) -> bool:
         """True on a GPU."""
         return self.name == CUDA
 
-    def requested(self) -> list[str | tuple[str, dict[str, str]]]:
-        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes."""
-        return [(self.name, self.options), CPU] if self.is_cuda else [CPU]
+    @property
+    def arena(self) -> str:
+        """Name the arena that a session works in, as the runtime does."""
+        return f"gpu:{self.options['device_id']}" if self.is_cuda else "cpu:0"
+
+    def requested(self, *, recording: bool = False) -> list[str | tuple[str, dict[str, str]]]:
+        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes.
+
+        recording: for a session whose runs are recorded.
+        """
+        own = self.options | ({"enable_cuda_graph": "1"} if recording else {})
+        return [(self.name, own), CPU] if self.is_cuda else [CPU]
 
 
-def choose_provider(wanted: str, *, lanes: int = 0, cores: int = 0) -> Provider:
+def cuda_of(settings: Settings) -> Cuda:
+    """Give what the settings choose of a GPU."""
+    return Cuda(settings.gpu_device, settings.gpu_memory_bytes, settings.gpu_tf32, settings.gpu_graphs)
+
+
+def choose_provider(wanted: str, *, lanes: int = 0, cores: int = 0, cuda: Cuda = DEFAULT) -> Provider:
     """Choose the provider that `--provider` asks for; `auto` is CUDA where a session on it can be made.
 
     lanes: 0 for one a core on the CPU, and two on CUDA, so that one batch is put together while another runs.
@@ -56,11 +82,10 @@ def choose_provider(wanted: str, *, lanes: int = 0, cores: int = 0) -> Provider:
     Raises: ProviderError where CUDA is asked for and cannot be had, or the runtime is not installed exactly once.
     """
     if wanted != "cpu":
-        problem = _cuda_problem(runtime())
+        problem = _cuda_problem(runtime(), cuda)
         if not problem:
             logger.info("provider: %s", CUDA)
-            # TF32 rounds float32 products to 10 bits, past what the bundles' tolerances allow.
-            return Provider(CUDA, lanes or 2, 1, options={"use_tf32": "0"})
+            return on_cuda(cuda, lanes)
         if wanted == "cuda":
             raise ProviderError(f"CUDA was asked for and cannot be had: {problem}")
         logger.info("provider: %s (no CUDA: %s)", CPU, problem)
@@ -70,6 +95,20 @@ def choose_provider(wanted: str, *, lanes: int = 0, cores: int = 0) -> Provider:
     cores = cores or available_cores()
     lanes = lanes or cores
     return Provider(CPU, lanes, lanes, cores)
+
+
+def on_cuda(cuda: Cuda, lanes: int = 0) -> Provider:
+    """Use a GPU: two batches of a model at a time, of which one computes. lanes: 0 for as many."""
+    lanes = lanes or STAGES
+    return Provider(
+        CUDA,
+        lanes,
+        min(lanes, STAGES),
+        options=cuda.options(),
+        staged=True,
+        device=("cuda", cuda.device),
+        records=cuda.graphs,
+    )
 
 
 def runtime() -> ModuleType:
@@ -101,7 +140,7 @@ def _installed(distribution: str) -> bool:
     return True
 
 
-def _cuda_problem(ort: Any) -> str:
+def _cuda_problem(ort: Any, cuda: Cuda) -> str:
     """Say why CUDA cannot be used; empty where it can."""
     if CUDA not in ort.get_available_providers():
         return "this ONNX Runtime is built without it (onnxruntime-gpu has it)"
@@ -109,10 +148,10 @@ def _cuda_problem(ort: Any) -> str:
     options = ort.SessionOptions()
     options.log_severity_level = 4
     try:
-        session = ort.InferenceSession(_PROBE, options, providers=[CUDA, CPU])
+        session = ort.InferenceSession(_PROBE, options, providers=on_cuda(cuda).requested())
     except Exception as error:
         logger.debug("the CUDA probe failed", exc_info=error)
         return "the runtime failed to start it"
     if session.get_providers()[0] != CUDA:
-        return "its libraries or a device are missing (see ONNX Runtime's requirements for CUDA and cuDNN)"
+        return f"its libraries or device {cuda.device} are missing (see ONNX Runtime's requirements for CUDA and cuDNN)"
     return ""

@@ -6,109 +6,17 @@ with the number of rows that wait.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 
-from service.engine.cost import LearnedCost, LearnedMean
 from service.engine.jobs import Job
+from service.engine.line import Line
 from service.engine.model import Model, Pool
 from service.engine.plan import Batch, joined, plan_batch
 from service.engine.pool import PATIENCE
-from service.engine.seat import Seat
 from service.engine.shapes import places
 
-# A row is given up when even this part of its expected time is more than its deadline leaves.
-_HOPELESS = 0.5
-_TYPICAL_STEPS = 16.0
-# While other lanes work, a batch that is smaller than usual waits for company: half as long as what one more row would
-# save, and no longer than this.
-_LONGEST_WAIT = 0.002
 # Two callers who take turns are served best by a lane each, though one of them is alone now and then.
 _CALM_SECONDS = 0.05
-# Seconds of a step from which two pools do more than one: below, most of it holds the interpreter's lock, which the
-# event loop needs to send the tokens (16 rows in 4 ms are as many tokens as it sends).
-_LONG_STEP = 4e-3
-
-
-@dataclass(eq=False)
-class _Line:
-    """The queue of one model.
-
-    waiting_places: of all rows that wait. cost: of a batch, by places; of a generating model, of the rows that join.
-    batch_rows: of its batches.
-    steps: of a generating model, the cost of a step by the rows that take it. seats: its pools.
-    """
-
-    model: Model
-    waiting: dict[int, Job] = field(default_factory=dict)
-    waiting_places: int = 0
-    running: int = 0
-    served: float = 0.0
-    cost: LearnedCost = field(default_factory=LearnedCost)
-    row_places: LearnedMean = field(default_factory=lambda: LearnedMean(32.0))
-    batch_rows: LearnedMean = field(default_factory=lambda: LearnedMean(1.0))
-    steps: LearnedCost = field(default_factory=lambda: LearnedCost(1e-3))
-    row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
-    seats: list[Seat] = field(default_factory=list)
-
-    @property
-    def live(self) -> int:
-        """Rows that are being generated."""
-        return sum(seat.pool.rows for seat in self.seats)
-
-    @property
-    def is_busy(self) -> bool:
-        """True where something waits or runs."""
-        return bool(self.waiting or self.running or any(seat.pool.rows for seat in self.seats))
-
-    @property
-    def pools(self) -> int:
-        """How many pools its rows are spread over: several where a step takes long enough to win by it."""
-        policy, rows = self.model.policy, self.live + len(self.waiting)
-        worth = rows > policy.max_rows or self.steps.seconds(rows) > _LONG_STEP
-        return policy.concurrent if worth else 1
-
-    def is_ready(self, now: float) -> bool:
-        """Tell whether a lane could start something now, unless what waits turns out to be late."""
-        if self.model.pool is None:
-            return bool(self.waiting) and self.running < self.model.policy.concurrent
-        return any(not seat.taken and seat.pool.is_due(now) for seat in self.seats) or bool(
-            self.waiting and self.seat()
-        )
-
-    @property
-    def oldest(self) -> int:
-        """The ticket of the oldest row; rows that are being generated count as older than any."""
-        return next(iter(self.waiting)) if self.waiting and not self.live else -1
-
-    def seat(self) -> Seat | None:
-        """Give the pool that the oldest row may join now: the emptiest that no lane has of the fullest ones, so many as
-        there should be; a new one where there may be more.
-        """
-        oldest = next(iter(self.waiting.values()))
-        pools, fitting = self.pools, [seat for seat in self.seats if seat.pool.room and seat.fits(oldest)]
-        fullest = sorted(fitting, key=lambda seat: seat.pool.rows, reverse=True)[:pools]
-        best = min((seat for seat in fullest if not seat.taken), key=lambda seat: seat.pool.rows, default=None)
-        make = self.model.pool
-        most = pools if fitting else self.model.policy.concurrent
-        if make is not None and (best is None or best.pool.rows) and len(self.seats) < most:
-            best = Seat(make())
-            self.seats.append(best)
-        return best
-
-    def company_until(self) -> float:
-        """Tell until when a batch waits for company, on `time.monotonic`'s clock; 0 where it does not."""
-        if self.model.pool is not None or len(self.waiting) >= min(self.batch_rows.value, self.model.policy.max_rows):
-            return 0.0
-        return next(iter(self.waiting.values())).admitted / 1e9 + min(_LONGEST_WAIT, self.cost.fixed / 2)
-
-    def window(self) -> list[Job]:
-        """Give the oldest rows that wait."""
-        return list(islice(self.waiting.values(), self.model.policy.window))
-
-    def least_seconds(self, job: Job) -> float:
-        """Give what a row takes at least."""
-        return _HOPELESS * self.cost.seconds(places(job.shape)) if self.cost.is_known else 0.0
 
 
 @dataclass(frozen=True)
@@ -143,8 +51,8 @@ class RowQueue:
         self._lanes = lanes
         self.due: float | None = None
         self._crowded = -math.inf
-        self._lines: dict[Model, _Line] = {}
-        self._busy: dict[Model, _Line] = {}
+        self._lines: dict[Model, Line] = {}
+        self._busy: dict[Model, Line] = {}
         self.running = 0
         self.rows = 0
 
@@ -154,7 +62,7 @@ class RowQueue:
 
     def add(self, model: Model, jobs: Sequence[Job]) -> None:
         """Let rows wait."""
-        line = self._lines.setdefault(model, _Line(model))
+        line = self._lines.setdefault(model, Line(model))
         if model not in self._busy:
             line.served = joined(line.served, [each.served for each in self._busy.values()])
             self._busy[model] = line
@@ -195,6 +103,10 @@ class RowQueue:
             self.due = min(now + PATIENCE, self.due or math.inf)
         return None, dropped
 
+    def exhausted(self, model: Model, jobs: Sequence[Job]) -> None:
+        """Take account of a batch that there was not enough memory for."""
+        self._lines[model].exhausted(jobs)
+
     def finished(
         self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
     ) -> None:
@@ -205,6 +117,7 @@ class RowQueue:
         """
         line = self._lines[work.model]
         line.running -= 1
+        line.began = None
         self.running -= 1
         line.served += joining + stepping - work.expected
         for seat in line.seats:
@@ -214,6 +127,7 @@ class RowQueue:
             line.row_steps.learn(steps)
         if work.batch is not None and work.pool is None:
             line.batch_rows.learn(len(work.rows))
+            line.grow()
         # A batch on every core tells nothing of the time that it takes on one, but it is better than no figure.
         if work.batch is not None and not (work.wide and line.cost.is_known):
             line.cost.learn(work.batch.tokens, joining)
@@ -236,13 +150,13 @@ class RowQueue:
         ahead = line.cost.seconds(line.waiting_places + total)
         ahead += max(0, len(line.waiting) + rows - 1) * line.cost.seconds(0)
         # Other models get as much of the lanes as this one does, as long as they have work.
-        shared = ahead + sum(min(ahead, _backlog(other)) for other in self._busy.values() if other is not line)
+        shared = ahead + sum(min(ahead, other.backlog) for other in self._busy.values() if other is not line)
         shared += line.running * line.cost.seconds(line.row_places.value) / 2
         return shared / self._lanes
 
-    def _waits(self, line: _Line, now: float) -> bool:
+    def _waits(self, line: Line, now: float) -> bool:
         """Tell whether a model's next batch still waits for company, and note until when."""
-        until = line.company_until() if self.running else 0.0
+        until = max(line.company_until(), line.staged_until(now)) if self.running else 0.0
         if until <= now:
             return False
         self.due = until if self.due is None else min(self.due, until)
@@ -250,9 +164,9 @@ class RowQueue:
 
     def waiting_seconds(self) -> float:
         """Expect how long one lane alone would take for all that waits."""
-        return sum(_backlog(line) for line in self._busy.values())
+        return sum(line.backlog for line in self._busy.values())
 
-    def _expected_generation(self, line: _Line, rows: int) -> float:
+    def _expected_generation(self, line: Line, rows: int) -> float:
         """Steps of pools as full as they would be, and before them those of the rows that must end first."""
         pools = line.model.policy.concurrent
         most = pools * line.model.policy.max_rows
@@ -262,12 +176,16 @@ class RowQueue:
         others = sum(1 for other in self._busy.values() if other is not line)
         return own * (1 + max(0, wanted - most) / most) * (1 + others)
 
-    def _take(self, line: _Line, now: float, dropped: list[tuple[Model, Job]]) -> Work | None:
+    def _take(self, line: Line, now: float, dropped: list[tuple[Model, Job]]) -> Work | None:
         model = line.model
         seat = None
         window = line.window()
         # Busy lanes need none of what waits: by the time they are free, more has come.
-        policy = replace(model.policy, spread=max(1, min(model.policy.spread, self._lanes - self.running)))
+        policy = replace(
+            model.policy,
+            spread=max(1, min(model.policy.spread, self._lanes - self.running)),
+            max_tokens=min(model.policy.max_tokens, int(line.most or model.policy.max_tokens)),
+        )
         if model.pool is not None:
             seat = line.seat() if line.waiting else None
             if seat is None:  # nobody can join: the pool that has rows steps
@@ -294,7 +212,10 @@ class RowQueue:
         expected = line.cost.seconds(planned.batch.tokens) if planned.batch is not None else 0.0
         if seat is not None:
             expected += line.steps.seconds(seat.pool.rows + len(planned.batch.rows if planned.batch else ()))
+        if not line.running:
+            line.began = now
         line.running += 1
+        line.expected = expected
         line.served += expected
         self.running += 1
         if self.running > 1 or self.rows:
@@ -302,7 +223,7 @@ class RowQueue:
         wide = now - self._crowded > _CALM_SECONDS and (seat is None or line.live <= 1)
         return Work(model, planned.batch, seat.pool if seat else None, wide, expected)
 
-    def _take_out(self, line: _Line, jobs: Sequence[Job]) -> None:
+    def _take_out(self, line: Line, jobs: Sequence[Job]) -> None:
         """Let rows wait no longer."""
         for job in jobs:
             del line.waiting[job.ticket]
@@ -310,18 +231,9 @@ class RowQueue:
         self.rows -= len(jobs)
         self._settle(line)
 
-    def _settle(self, line: _Line) -> None:
+    def _settle(self, line: Line) -> None:
         """Note whether a line has work."""
         if line.is_busy:
             self._busy[line.model] = line
         else:
             self._busy.pop(line.model, None)
-
-
-def _backlog(line: _Line) -> float:
-    """Expect the lane seconds of all that waits for a model, and of what it generates."""
-    seconds = line.cost.seconds(line.waiting_places) if line.waiting else 0.0
-    if line.model.pool is not None:
-        rows = len(line.waiting) + line.live
-        seconds += line.row_steps.value * line.steps.seconds(rows) / 2
-    return seconds

@@ -5,6 +5,7 @@ together.
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,7 +29,8 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     """Answer every sample alone, all in one batch, and on every core, with every map, on the provider that will serve.
 
     Where maps are computed only as far as they are asked for, the same is answered again with some rows of each, and
-    with maps computed of what they are made of.
+    with maps computed of what they are made of; where runs can be recorded, they are first, and it is answered again
+    without maps, which is what recordings are of.
     Raises: BundleError naming the sample, what differs and by how much.
     """
     samples = read_samples(folder)
@@ -43,6 +45,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     if model.projected:
         made_of: dict[MapKey, MapPart] = dict.fromkeys(maps, MapPart(projected=True))
         queries[" from projections"] = Query(tuple(rows), maps, parts=(made_of,) * len(rows))
+    if model.record is not None:
+        model.record(rows[0])
+        queries[" without maps"] = Query(tuple(rows))
     for how, query in queries.items():
         call = unheard(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())
@@ -54,7 +59,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
         for way, batches, wide in ways:
             for batch in batches:
                 for job, answer in _answers(runner, batch, wide):
-                    difference = compare(answer, samples[job.index], tolerances)
+                    sample = samples[job.index]
+                    expected = sample if query.maps else replace(sample, maps={})
+                    difference = compare(answer, expected, tolerances)
                     difference = difference or undescribed(answer, model.description, job.row)
                     if difference:
                         raise BundleError(
@@ -64,10 +71,13 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
 
 def warm_up(model: Model) -> None:
     """Answer the first example, alone and on every core: sessions start their threads before anybody waits for them.
+    What is recorded of a model is recorded, too.
 
     Raises: InferenceError, or InputError, where it cannot be answered.
     """
     row = model.preprocessor.row(instance_from_wire(model.description.examples[0], "examples[0]"), field="examples[0]")
+    if model.record is not None:
+        model.record(row)
     jobs = model.jobs(unheard(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
     for wide in {False, model.wide}:
         for _ in model.runner.uncounted().run(jobs, wide):

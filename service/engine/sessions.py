@@ -1,20 +1,29 @@
 """A graph of a bundle in ONNX Runtime: a session of one thread, shared by every lane, and one of all cores."""
 
+import contextlib
 import logging
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from bundle.errors import BundleError
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.arena import use_arena
+from service.engine.exhausted import is_exhausted, short_of_memory
+from service.engine.placement import Cut, DeviceValues, Placement, placement_of
 from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
-from service.engine.watch import WATCH, RunLimit
+from service.engine.recorded import Recorder
+from service.engine.watch import WATCH, Run, RunLimit
 from service.errors import InferenceError, OverrunError, ProviderError
 
 logger = logging.getLogger(__name__)
@@ -22,6 +31,10 @@ logger = logging.getLogger(__name__)
 # A smaller graph is done before its parts are handed out (measured on four of 0.01 to 0.6 MB: all cores took 1 to 8 %
 # longer than one), and every session of several threads keeps threads of its own: 500 such models had thousands.
 SMALLEST_WIDE = 2**20
+_DTYPES = {
+    f"tensor({name})": np.dtype(name.replace("double", "float64")) if name != "float" else np.dtype(np.float32)
+    for name in ("float", "double", "float16", "bool", "int8", "uint8", "int16", "int32", "int64")
+}
 
 
 def unlimited() -> RunLimit:
@@ -29,7 +42,29 @@ def unlimited() -> RunLimit:
     return RunLimit(math.inf)
 
 
-@dataclass(frozen=True)
+class _Turn:
+    """A run's turn to compute: it waits for those before it, where they take turns, and is watched from then on."""
+
+    def __init__(self, turn: AbstractContextManager[Any], options: Any, seconds: float) -> None:
+        self._turn, self._options, self._seconds = turn, options, seconds
+        self._run: Run | None = None
+
+    @property
+    def overdue(self) -> bool:
+        """True where it was told to end."""
+        return self._run is not None and self._run.overdue
+
+    def __enter__(self) -> None:
+        self._turn.__enter__()
+        self._run = WATCH.begin(self._options, self._seconds)
+
+    def __exit__(self, *error: Any) -> None:
+        assert self._run is not None
+        WATCH.end(self._run)
+        self._turn.__exit__(*error)
+
+
+@dataclass(frozen=True, eq=False)
 class Session:
     """A graph ready to run. `run` is thread-safe and lets other threads go on.
 
@@ -43,12 +78,22 @@ class Session:
     _session: Any
     _wide: Any
     _run_options: Callable[[], Any]
+    _placement: Placement
+    _turn: AbstractContextManager[Any]
+    _arena: str
     limit: RunLimit = field(default_factory=unlimited)
+    _short: threading.Event = field(default_factory=threading.Event)
+    _used: set[bool] = field(default_factory=set)
 
     @property
     def is_wide(self) -> bool:
         """True where running it on every core is another way of running it."""
         return self._wide is not self._session
+
+    @property
+    def cuts(self) -> bool:
+        """True where a map is better cut before it is brought back."""
+        return self._placement.cuts
 
     def declared(self, name: str) -> tuple[int | str | None, ...]:
         """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
@@ -58,30 +103,70 @@ class Session:
         """Give the shape of an output, in the same way."""
         return next(tuple(each.shape) for each in self._session.get_outputs() if each.name == name)
 
-    def run(self, outputs: Sequence[str], feeds: Mapping[str, Array], *, wide: bool = False) -> list[Array]:
+    def run(
+        self,
+        outputs: Sequence[str],
+        feeds: Mapping[str, Array],
+        *,
+        wide: bool = False,
+        cuts: Mapping[str, Cut] = MappingProxyType({}),
+    ) -> list[Array]:
         """Run the graph once and fetch these outputs, in this order.
 
-        wide: on every core, instead of the calling thread alone.
+        wide: on every core, instead of the calling thread alone. cuts: what is enough of some outputs.
         Raises: InferenceError; what the runtime said is in the log only, since it can quote paths. OverrunError where
-        it took longer than it may.
+        it took longer than it may. MemoryShortError where there was not enough memory; the next run gives back what its
+        arena does not need.
         """
-        options = self._run_options()
-        run = WATCH.begin(options, self.limit.seconds)
+        short = self._short.is_set()
+        options = self._shrinking() if short else self._run_options()
+        turn = _Turn(self._turn, options, self.limit.seconds)
         try:
-            session = self._wide if wide else self._session
-            found: list[Array] = session.run(outputs, feeds, options)
+            self._used.add(wide)
+            found = self._placement.run(self._wide if wide else self._session, outputs, feeds, cuts, options, turn)
         except Exception as error:
-            if run.overdue:
+            if turn.overdue:
                 self.limit.broken()
                 logger.error("the graph %s was ended: it ran for more than %g s", self.name, self.limit.seconds)
                 raise OverrunError(f"the model took longer than the {self.limit.seconds:g} s that it may") from error
             shapes = {name: list(array.shape) for name, array in feeds.items()}
             logger.error("the graph %s failed on inputs of shapes %s: %s", self.name, shapes, error)
+            if is_exhausted(error):
+                self._short.set()
+                raise short_of_memory() from error
             raise InferenceError("the model failed on this input") from error
-        finally:
-            WATCH.end(run)
+        if short:
+            self._short.clear()
         self.limit.kept()
         return found
+
+    def _shrinking(self) -> Any:
+        options = self._run_options()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", self._arena)
+        return options
+
+    def shrink(self) -> None:
+        """Give back what the arenas have kept of the largest runs since the last time.
+
+        An arena shrinks at the end of a run: one of a single place, on zeros. Whether these mean anything to the graph
+        does not matter, and neither does whether it can compute them.
+        """
+        for wide in tuple(self._used):
+            self._used.discard(wide)
+            session = self._wide if wide else self._session
+            options = self._shrinking()
+            options.log_severity_level = 4
+            with contextlib.suppress(Exception):
+                turn = _Turn(self._turn, options, self.limit.seconds)
+                self._placement.run(session, self.outputs[:1], _zeros(session), {}, options, turn)
+
+
+def _zeros(session: Any) -> dict[str, Array]:
+    """Make inputs of one place along every axis that varies."""
+    return {
+        each.name: np.zeros([size if isinstance(size, int) else 1 for size in each.shape], _DTYPES[each.type])
+        for each in session.get_inputs()
+    }
 
 
 def open_session(
@@ -125,8 +210,33 @@ def open_session(
         session,
         wide,
         ort.RunOptions,
+        placement_of(provider),
+        # On a stream of its own, a session runs one batch after the other; told to wait here, the others do not wait
+        # there with all that they have put on the device.
+        threading.Lock() if provider.staged else nullcontext(),
+        provider.arena,
         limit or unlimited(),
     )
+
+
+def open_recorder(
+    folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider, outputs: Sequence[str]
+) -> Recorder | None:
+    """Open a graph once more for runs that are recorded, which takes its weights once more; None where the runtime
+    cannot record it (with control flow, or with nodes that must run on the CPU).
+
+    outputs: those that a recording puts out.
+    """
+    ort = runtime()
+    options, wanted = _options(ort, 1), provider.requested(recording=True)
+    try:
+        session = ort.InferenceSession(folder.file(graph.file), options, providers=wanted, enable_fallback=0)
+    except Exception as error:
+        logger.info("%s: its runs are not recorded: %s", graph.file, error)
+        return None
+    if session.get_providers()[0] != provider.name:
+        return None
+    return Recorder(graph.name, session, DeviceValues(provider), outputs)
 
 
 def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from service.errors import (
     DeadlineError,
     ForbiddenError,
     InferenceError,
+    MemoryShortError,
     ModelNotFoundError,
     ModelRefusedError,
     ModelUnavailableError,
@@ -46,6 +47,7 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
     (UnauthenticatedError, grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
     (ForbiddenError, grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN"),
     (DeadlineError, grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE"),
+    (MemoryShortError, grpc.StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_MEMORY"),
     (InferenceError, grpc.StatusCode.INTERNAL, "INFERENCE_FAILED"),
 )
 

@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
+import onnx
+import onnxruntime
 import pytest
 import torch
 
 import limelight
 from bundle.values import Instance
+from export.float16 import halve
 from export.pipeline import export_model
 from export.samples import make_samples
 from export.together import MOST, graphs_together
@@ -81,7 +84,15 @@ def export_all(names: list[str], repository: Path) -> None:
     graphs = graphs_together({name: (each.model, each.card) for name, each in models.items()})
     for name, each in models.items():
         export_model(each, repository, graphs=[graphs[name]])
+        open_in_float16(graphs[name].model)
     gc.collect()
+
+
+def open_in_float16(model: onnx.ModelProto) -> None:
+    """Convert a graph, and have the runtime take it: how near its answers are is each export's to measure."""
+    halved = halve(model)
+    assert onnx.TensorProto.FLOAT16 in {each.data_type for each in halved.graph.initializer}
+    onnxruntime.InferenceSession(halved.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
 @pytest.mark.parametrize("share", range(len(SHARES)))

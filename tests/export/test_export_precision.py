@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +22,7 @@ from bundle.tolerance import Tolerances
 from bundle.writer import write_bundle
 from export import converted, int8, torch_side
 from export.errors import ExportError
+from export.float16 import halve
 from export.graphs import build_graphs
 from export.int8 import quantise
 from export.pipeline import export_model
@@ -188,6 +190,22 @@ def test_every_kind_of_model_is_exported_in_float16(make: Callable[[], TrainedMo
     torch.manual_seed(0)
     folder = export_model(replace(make(), metrics=()), tmp_path, precision="float16")
     assert read_bundle(folder.path).bundle.description.precision == model_pb2.PRECISION_FLOAT16
+
+
+def test_a_value_that_is_read_twice_by_what_stays_in_float32_is_cast_once() -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 20]>
+        counted (float[n] x) => (float[m] y) <float one = {1}> {
+            last = ReduceMax <keepdims = 0> (x)
+            last_next = Add (last, one)
+            whole = Floor (last_next)
+            steps = Range (whole, last_next, last_next)
+            all = Range (one, whole, one)
+            y = Add (all, one)
+        }""")
+    session = onnxruntime.InferenceSession(halve(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(["y"], {"x": np.array([3.5], np.float32)})
+    assert found.tolist() == [2, 3, 4]
 
 
 def test_figures_that_cannot_be_measured_again_are_not_repeated(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def cannot_be_read(folder: Path) -> None:
 
 ATTACKS = {
     loops: "its check takes more than the 2 s of a core",
-    inflates_in_the_graph: "failed on this input",
+    inflates_in_the_graph: "bytes of memory that it may",
     nests_functions: "more than 1000000 nodes once its functions are written out",
     unpacks: "samples.npz unpacks to 3355",
     pretends_to_be_large: "its files have 8589",

@@ -10,12 +10,13 @@ from service import memory
 
 def test_it_is_given_back_once_after_each_time_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
+    shrunk: list[int] = []
     asked = 0
     monkeypatch.setattr(memory, "give_back", lambda: given.append(asked))
 
     async def test() -> None:
         nonlocal asked
-        task = asyncio.create_task(memory.give_back_when_quiet(lambda: asked, quiet=0.02))
+        task = asyncio.create_task(memory.give_back_when_quiet(lambda: asked, lambda: shrunk.append(asked), quiet=0.02))
         await asyncio.sleep(0.1)
         assert given == []  # nothing was asked yet
         for _ in range(2):
@@ -28,7 +29,7 @@ def test_it_is_given_back_once_after_each_time_of_work(monkeypatch: pytest.Monke
         task.cancel()
 
     asyncio.run(test())
-    assert given == [1, 2]
+    assert given == shrunk == [1, 2]
 
 
 def test_giving_back_fails_nowhere() -> None:

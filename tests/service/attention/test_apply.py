@@ -1,5 +1,7 @@
 """A plan carried out on weights: what comes out, in which order, and how large it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from limelight.v1 import attention_pb2, model_pb2
 from service.attention.apply import apply
 from service.attention.options import Encoding, HeadReduction, Options, Selection
 from service.attention.part import Finished
-from service.attention.plan import AttentionPlan, check_instance, plan_attention
+from service.attention.plan import AttentionPlan, check_instance, parts_of, plan_attention
 from service.attention.size import AxisSizes, attention_bytes, fitting
 from service.rpc.maps import frame_map
 from tests.service.attention.descriptions import encoder, keyed, labels_of, map_of
@@ -198,6 +200,28 @@ def test_the_size_known_beforehand_is_never_too_small_and_tight_for_rectangles(
     assert size <= bound
     if not options.top_k:
         assert bound <= 1.05 * size + 130 * len(finished)
+
+
+@given(some_options, st.sampled_from(list(Encoding)))
+def test_where_a_plan_says_that_halves_are_enough_it_makes_the_same_of_them(
+    options: Options, encoding: Encoding
+) -> None:
+    options = replace(options, encoding=encoding)
+    descriptions, labels = encoder(), labels_of({"tokens": 5, "output": 4})
+    plan = plan_attention(descriptions, options)
+    maps = softmax_maps(descriptions, {"tokens": 5, "output": 4})
+    enough = [key[0] for key, part in parts_of(plan, labels).items() if part.half]
+    if not any(selection.keys for selection in options.selections):
+        plain = options.reduce_heads is HeadReduction.NONE and not options.top_k
+        assert bool(enough) == (plain and encoding is Encoding.FLOAT16)
+    rounded = {
+        name: replace(each, weights=each.weights.astype(np.float16)) if name in enough else each
+        for name, each in maps.items()
+    }
+    for found, expected in zip(
+        apply(plan, keyed(rounded), labels).maps, apply(plan, keyed(maps), labels).maps, strict=True
+    ):
+        np.testing.assert_array_equal(found.weights, expected.weights)
 
 
 def test_the_size_of_edges_is_bounded_too() -> None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
@@ -23,11 +24,13 @@ from service.engine.types import Answer, GenerationSettings, MapKey, Query, Step
 from service.errors import (
     DeadlineError,
     InferenceError,
+    MemoryShortError,
     ModelUnavailableError,
     OverrunError,
     QueueFullError,
     WrongModelError,
 )
+from service.rpc.status import status_of
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.conftest import weights_of
@@ -321,6 +324,21 @@ async def test_a_batch_that_is_too_much_together_runs_in_halves(
         assert await answers == [EMPTY] * 5
         assert await held == [EMPTY]
     assert runner.ran == [[first], [1, 2, 3, 4, 5], [1, 2], [3, 4, 5], [3], [4, 5]]
+
+
+@on_loop
+async def test_an_instance_that_is_too_much_alone_is_told_what_to_do(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    def limited(jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
+        raise RuntimeError("/secret: Failed to allocate memory for requested buffer of size 14400000000")
+
+    runner.run = limited  # type: ignore[method-assign]
+    async with running(1) as engine:
+        with pytest.raises(MemoryShortError, match="make it shorter") as failed:
+            await answered(engine, fake, Query((row_of(folders, 3),)))
+        assert "secret" not in failed.value.message
+        assert status_of(failed.value, "").code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @on_loop

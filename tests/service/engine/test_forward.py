@@ -1,6 +1,7 @@
 """One-pass models: what a row gets is NumPy's answer for it, whatever else is in the batch."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,10 +88,10 @@ def test_only_what_is_wanted_is_fetched_from_the_runtime(
     run = sessions.Session.run
 
     def spy(
-        self: sessions.Session, outputs: tuple[str, ...], feeds: dict[str, np.ndarray], *, wide: bool
+        self: sessions.Session, outputs: tuple[str, ...], feeds: dict[str, np.ndarray], **how: Any
     ) -> list[np.ndarray]:
         fetched.append(tuple(outputs))
-        return run(self, outputs, feeds, wide=wide)
+        return run(self, outputs, feeds, **how)
 
     monkeypatch.setattr(sessions.Session, "run", spy)
     row = bundles.row(folders["tiny"], ids=[3, 4])

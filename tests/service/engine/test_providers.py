@@ -4,8 +4,10 @@ import onnx
 import pytest
 
 from service.engine import providers
-from service.engine.providers import CPU, CUDA, choose_provider
+from service.engine.cuda import Cuda
+from service.engine.providers import CPU, CUDA, choose_provider, cuda_of, on_cuda
 from service.errors import ProviderError
+from service.settings import Settings
 
 
 def test_the_probe_is_a_valid_graph() -> None:
@@ -49,3 +51,20 @@ def test_both_runtimes_or_none_refuse_to_start(
     for wanted in ("auto", "cpu", "cuda"):
         with pytest.raises(ProviderError, match=message):
             choose_provider(wanted)
+
+
+def test_what_is_chosen_of_a_gpu_is_what_the_provider_is_given() -> None:
+    plain = on_cuda(Cuda())
+    assert plain.requested() == [(CUDA, plain.options), CPU]
+    assert (plain.options["device_id"], plain.options["use_tf32"]) == ("0", "0")
+    assert "gpu_mem_limit" not in plain.options
+    chosen = on_cuda(cuda_of(Settings(gpu_device=1, gpu_memory_bytes=2**30, gpu_tf32=True, gpu_graphs=False)))
+    assert chosen.options["gpu_mem_limit"] == str(2**30)
+    assert (chosen.options["device_id"], chosen.options["use_tf32"]) == ("1", "1")
+    assert (chosen.device, chosen.arena, chosen.records) == (("cuda", 1), "gpu:1", False)
+
+
+def test_on_a_gpu_one_batch_is_put_together_while_another_computes() -> None:
+    assert (on_cuda(Cuda()).lanes, on_cuda(Cuda()).concurrent, on_cuda(Cuda()).staged) == (2, 2, True)
+    assert (on_cuda(Cuda(), lanes=1).lanes, on_cuda(Cuda(), lanes=1).concurrent) == (1, 1)
+    assert on_cuda(Cuda(), lanes=4).concurrent == 2

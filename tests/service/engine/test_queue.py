@@ -23,7 +23,7 @@ def tickets() -> Iterator[int]:
     return itertools.count()
 
 
-def a_model(models: dict[str, Model], name: str = "a", **policy: int) -> Model:
+def a_model(models: dict[str, Model], name: str = "a", **policy: float) -> Model:
     """A model of its own, whose batches hold one row unless a policy says otherwise."""
     rules = {"max_rows": 1, "max_tokens": 1000, "max_padding": 1.0, "concurrent": 2, "spread": 1, **policy}
     return replace(models["tiny"], name=name, policy=Policy(**rules))  # type: ignore[arg-type]
@@ -309,3 +309,63 @@ def test_pools_take_turns_with_other_models_and_share_their_rows(
             a_turn(queue, work)
     assert len(made) == 2
     assert names[:6].count("generating") == 3
+
+
+def test_batches_are_halved_where_memory_ran_out_and_grow_again(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(1), a_model(models, max_rows=64, max_tokens=1000, concurrent=1)
+    forty = model.seeded(Query((bundles.row(folders["tiny"], ids=[3] * 10),) * 40))
+
+    def batch() -> Work:
+        waiting = model.jobs(unheard(forty), tickets, 0)
+        queue.add(model, waiting)
+        work = taken(queue)
+        queue.remove(model, waiting)
+        return work
+
+    def rows() -> int:
+        work = batch()
+        queue.finished(work, 0.1)
+        return len(work.rows)
+
+    assert rows() == 40
+    work = batch()
+    queue.exhausted(model, work.rows)
+    queue.exhausted(model, work.rows[:20])
+    queue.finished(work, 0.1)
+    assert rows() == 10
+    sizes = [rows() for _ in range(250)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 40
+
+
+def test_where_batches_are_staged_the_next_grows_until_it_is_full_or_almost_due(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(2), a_model(models, max_rows=4, max_tokens=1000, concurrent=2, staged=True)
+
+    def come(count: int) -> None:
+        queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * count))
+
+    come(1)
+    first = taken(queue)
+    queue.finished(first, 0.1)  # so a batch takes 0.1 s
+    come(1)
+    first = taken(queue, 10.0)
+    come(1)
+    assert queue.take(10.01) == (None, [])
+    assert queue.due == pytest.approx(10.05)
+    second = taken(queue, 10.06)
+    come(3)
+    assert queue.take(10.07)[0] is None  # two at a time
+    queue.finished(first, 0.1)  # so the second one begins
+    assert queue.take(10.1)[0] is None
+    assert queue.due == pytest.approx(10.15)
+    come(1)
+    third = taken(queue, 10.11)  # full
+    assert [len(work.rows) for work in (first, second, third)] == [1, 1, 4]
+    queue.finished(second, 0.1)
+    queue.finished(third, 0.1)
+    come(1)
+    assert len(taken(queue, 10.3).rows) == 1  # nothing computes: nothing waits

@@ -64,7 +64,7 @@ class Preparation:
         self._waiting: list[tuple[float, int, _Task]] = []
         self._order = itertools.count()
         self._costs: WeakKeyDictionary[Hashable, LearnedCost] = WeakKeyDictionary()
-        self._backlog = 0.0
+        self._unfinished: set[_Task] = set()
         self._ending = False
         self._count = threads
         self._threads = [
@@ -74,12 +74,18 @@ class Preparation:
             thread.start()
 
     def expected_seconds(self, kind: Hashable, size: int) -> float:
-        """Expect how long from now a request of so many bytes takes to be prepared, all calls before it included.
+        """Expect how long from now a request of so many bytes takes to be prepared. 0 where nothing waits.
 
-        0 where nothing waits.
+        A large call before it does not hold it up for all of its own time: each has what this one takes, and an
+        instance that is under way.
         """
         with self._changed:
-            return self._backlog / self._count + self._cost(kind).seconds(size) if self._backlog else 0.0
+            if not self._unfinished:
+                return 0.0
+            own = self._cost(kind).seconds(size)
+            others = sum(min(each.expected, own) for each in self._unfinished)
+            under_way = max(each.expected / each.instances.count for each in self._unfinished)
+            return others / self._count + own + under_way
 
     async def run(self, instances: Instances[_One, _All]) -> _All:
         """Prepare all instances of a call. Cancelling the awaiting task ends the work after the instance under way.
@@ -92,7 +98,7 @@ class Preparation:
             if self._ending:
                 raise ModelUnavailableError("the server is stopping")
             task = _Task(instances, future, self._cost(instances.kind).seconds(instances.size))
-            self._backlog += task.expected
+            self._unfinished.add(task)
             self._push(task)
         try:
             return await future
@@ -117,9 +123,8 @@ class Preparation:
         self._changed.notify()
 
     def _end(self, task: _Task) -> None:
-        if not task.over:
-            task.over = True
-            self._backlog = max(0.0, self._backlog - task.expected)
+        task.over = True
+        self._unfinished.discard(task)
 
     def _take(self) -> tuple[_Task, int] | None:
         """Wait for an instance of the call that has had least; None when the threads end."""

@@ -176,7 +176,22 @@ def test_what_waits_is_expected_to_take_what_such_calls_have_taken() -> None:
             for _ in range(4):
                 gate.opened.release()
             await waiting
-            assert 0.3 <= expected < 3
+            assert 0.2 <= expected < 3
+
+    asyncio.run(test())
+
+
+def test_a_small_call_is_not_expected_to_wait_for_all_of_a_large_one() -> None:
+    async def test() -> None:
+        gate = Gate()
+        async with running() as preparation:
+            await preparation.run(Instances(KIND, 1, 100, lambda _: time.sleep(0.05), len))
+            large = asyncio.ensure_future(preparation.run(gate.call("large", 1000)))
+            await asyncio.sleep(0)
+            alike, small = (preparation.expected_seconds(KIND, 100 * count) for count in (1000, 1))
+            large.cancel()
+            gate.opened.release()
+            assert small < alike / 20
 
     asyncio.run(test())
 

@@ -1,0 +1,286 @@
+"""Requests that ask for much more work than they are long: refused before the work, or answered with no more of it than
+the answer needs, while health and the next good call are answered.
+"""
+
+import io
+import os
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from PIL import Image
+
+from bundle.wire import to_tensor
+from limelight.v1 import attention_pb2, service_pb2, values_pb2
+from tests.hostile.capped import Capped, capped, health_of
+from tests.service import bundles
+from tests.service.processes import ROOT
+from tests.service.serving import attend, predict, refusal, text
+
+Group, Grouping, Selection = attention_pb2.Group, attention_pb2.Grouping, attention_pb2.MapSelection
+MEBIBYTE = 2**20
+# Generous: other programs share the machine. What these requests took before was ten times as much, or had no end.
+MOST_CPU_SECONDS = 8.0
+MOST_GROWTH = 512 * MEBIBYTE
+MOST_LATE = 10.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capped]:
+    folder = tmp_path_factory.mktemp("repository")
+    for make in (bundles.tiny, bundles.paper, bundles.echo, bundles.web):
+        make(folder)
+    shutil.copytree(ROOT / "deploy/demo/vit", folder / "vit")
+    with capped(folder, "--preprocess-threads", "1") as running:
+        yield running
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What is sent. field: of the refusal, and what it says; empty where the call is answered."""
+
+    method: str
+    make: Callable[[], Any]
+    code: str = "INVALID_ARGUMENT"
+    field: str = ""
+    says: str = ""
+
+
+def document(*sentences: str) -> values_pb2.Instance:
+    content = values_pb2.Document(sentences=values_pb2.Sentences(texts=sentences))
+    return values_pb2.Instance(inputs={"text": values_pb2.Value(document=content)})
+
+
+def raw(words: str) -> values_pb2.Instance:
+    return values_pb2.Instance(inputs={"text": values_pb2.Value(document=values_pb2.Document(text=words))})
+
+
+def image(data: bytes) -> values_pb2.Instance:
+    return values_pb2.Instance(inputs={"image": values_pb2.Value(image=data)})
+
+
+def png(pixels: int) -> bytes:
+    """A black square: a few kilobytes, whatever its size."""
+    file = io.BytesIO()
+    Image.new("L", (pixels, pixels)).save(file, "PNG")
+    return file.getvalue()
+
+
+def png_that_says(columns: int, rows: int) -> bytes:
+    """A file whose header promises so many pixels, and that holds none."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", columns, rows, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", 13)
+        + header
+        + struct.pack(">I", zlib.crc32(header))
+        + bytes(4)
+        + b"IDAT"
+    )
+
+
+def looking(words: str, instances: int = 1, **options: Any) -> service_pb2.AttendRequest:
+    return attend("tiny", *[text(words)] * instances, **options)
+
+
+def generating(**options: Any) -> service_pb2.GenerateRequest:
+    return service_pb2.GenerateRequest(
+        model=values_pb2.Model(name="echo"),
+        instance=text("the cat sat on the mat"),
+        attention=attention_pb2.AttentionOptions(**options),
+    )
+
+
+def graph(nodes: int, edges: int) -> values_pb2.Instance:
+    """A graph in which each edge stands twice."""
+    ends = np.random.default_rng(0).integers(0, nodes, (2, edges // 2))
+    sent = values_pb2.Graph(
+        nodes=to_tensor(np.zeros((nodes, bundles.WIDTH), np.float32)),
+        edges=to_tensor(np.concatenate([ends, ends], axis=1)),
+    )
+    return values_pb2.Instance(inputs={"graph": values_pb2.Value(graph=sent)})
+
+
+ONE = "instances[0].inputs"
+SELECTIONS = "attention.selections"
+ATTACKS = {
+    "empty sentences": Attack(
+        "Predict", lambda: predict("paper", document(*[""] * 99_000)), field=f'{ONE}["text"].sentences.texts[0]'
+    ),
+    "sentences": Attack(
+        "Predict",
+        lambda: predict("paper", document(*["a"] * 99_000)),
+        field=f'{ONE}["text"]',
+        says="has 99000 sentences; at most 16 are allowed",
+    ),
+    "sentences that are cut": Attack(
+        "Predict", lambda: predict("paper", *[document(*["a"] * 5_000)] * 19, truncate=True)
+    ),
+    "sentences of one text": Attack(
+        "Predict", lambda: predict("paper", raw("a. " * 300_000)), field=f'{ONE}["text"]', says="more than 16 sentences"
+    ),
+    "sentences of texts that are cut": Attack(
+        "Predict", lambda: predict("paper", *[raw("a. " * 300_000)] * 16, truncate=True)
+    ),
+    "long sentences that are cut": Attack(
+        "Predict", lambda: predict("paper", *[raw("a " * 400_000)] * 16, truncate=True)
+    ),
+    "tokens that are cut": Attack("Predict", lambda: predict("echo", *[text("a " * 400_000)] * 16, truncate=True)),
+    "characters": Attack(
+        "Predict",
+        lambda: predict("echo", text("a" * 15_000_000), truncate=True),
+        field=f'{ONE}["text"]',
+        says="at most 1000000 are allowed",
+    ),
+    "a name": Attack(
+        "Attend",
+        lambda: looking("a", selections=[Selection(names=["*" * 15_000_000])]),
+        field=f"{SELECTIONS}[0].names[0]",
+        says="at most 256",
+    ),
+    "names": Attack(
+        "Attend",
+        lambda: looking("a", selections=[Selection(names=["*"] * 95_000)]),
+        field=SELECTIONS,
+        says="at most 1000",
+    ),
+    "patterns": Attack("Attend", lambda: looking("a", selections=[Selection(names=["*" * 255 + "f"] * 15)] * 64)),
+    "indices": Attack(
+        "Attend",
+        lambda: looking("a", selections=[Selection(queries=[0] * 1_000_000)]),
+        field=SELECTIONS,
+        says="at most 100000",
+    ),
+    "indices of many instances": Attack(
+        "Attend", lambda: looking("a", 256, selections=[Selection(names=["e*"], queries=[0, -1] * 700)] * 64)
+    ),
+    "layers": Attack("Attend", lambda: looking("a", selections=[Selection(layers=[0] * 100_000)])),
+    "heads": Attack("Attend", lambda: looking("a", selections=[Selection(heads=[0, -1] * 50_000)])),
+    "groups": Attack(
+        "Attend",
+        lambda: looking("a", key_groups=[Grouping(groups=[Group()] * 90_000)]),
+        field="attention.key_groups[0].groups",
+        says="1 to 1024",
+    ),
+    "keys of a stream": Attack(
+        "Generate",
+        lambda: generating(selections=[Selection(names=["*"], keys=[0] * 100_000)]),
+        field=f"{SELECTIONS}[0].keys",
+        says="use Attend",
+    ),
+    "outputs": Attack(
+        "Predict", lambda: predict("tiny", text("a"), outputs=["logits"] * 90_000), field="outputs", says="at most 1000"
+    ),
+    "stops": Attack(
+        "Predict",
+        lambda: predict("echo", text("a"), generation=service_pb2.GenerationOptions(stop=["a"] * 90_000)),
+        field="generation.stop",
+        says="at most 16",
+    ),
+    "an answer that cannot fit": Attack(
+        "Attend", lambda: looking("a", 256, max_response_bytes=1), "RESOURCE_EXHAUSTED", "instances", "at most 1 are"
+    ),
+    "a name of a model": Attack("Predict", lambda: predict("é" * 7_000_000, text("a")), "NOT_FOUND"),
+    "a name of an input": Attack(
+        "Predict",
+        lambda: predict("tiny", values_pb2.Instance(inputs={"é" * 7_000_000: values_pb2.Value(text="a")})),
+        says="is no input of the model",
+    ),
+    "axes": Attack(
+        "Predict",
+        lambda: predict(
+            "tiny",
+            values_pb2.Instance(
+                inputs={"ids": values_pb2.Value(tensor=values_pb2.Tensor(data_type=5, shape=[1] * 10**6))}
+            ),
+        ),
+        field=f'{ONE}["ids"].tensor.shape',
+        says="at most 8",
+    ),
+    "edges": Attack("Predict", lambda: predict("web", graph(100, 900_000)), field=f'{ONE}["graph"].graph.edges.data'),
+    "pixels": Attack(
+        "Predict",
+        lambda: predict("vit", image(png_that_says(60_000, 60_000))),
+        "RESOURCE_EXHAUSTED",
+        f'{ONE}["image"]',
+        "at most 16777216 in all",
+    ),
+}
+
+
+def cpu_seconds(server: Capped) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def good(server: Capped) -> None:
+    """Call as an honest client does."""
+    assert server.stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_request_costs_no_more_than_it_is_worth(server: Capped, name: str) -> None:
+    attack = ATTACKS[name]
+    request = attack.make()
+    good(server)
+    before, resident = cpu_seconds(server), server.resident()
+    server.forget_peak()
+    with health_of(server.address) as health:
+        call = getattr(server.stub, attack.method)
+        try:
+            answer = call(request, timeout=120)
+            assert list(answer) if attack.method == "Generate" else answer
+            assert not attack.says and not attack.field and attack.code != "NOT_FOUND"
+        except grpc.RpcError as error:
+            refused = refusal(error)
+            assert refused.code == attack.code, refused
+            assert attack.field in refused.field and attack.says in refused.message, refused
+        good(server)
+    assert not health.failures
+    assert max(health.seconds, default=0.0) < MOST_LATE
+    assert cpu_seconds(server) - before < MOST_CPU_SECONDS
+    assert server.peak() - resident < MOST_GROWTH
+
+
+def test_what_is_cut_is_answered_as_what_is_kept(server: Capped) -> None:
+    kept = server.stub.Predict(predict("paper", document(*["the cat"] * 16)), timeout=60).predictions[0]
+    cut = server.stub.Predict(predict("paper", document(*["the cat"] * 9_000), truncate=True), timeout=60).predictions[
+        0
+    ]
+    assert (cut.results, cut.truncated, kept.truncated) == (kept.results, True, False)
+
+
+def test_an_honest_image_does_not_wait_for_calls_of_many(server: Capped) -> None:
+    large = predict("vit", *[image(png(4096))] * 256)
+    resident = server.resident()
+    server.forget_peak()
+    others = [server.stub.Predict.future(large, timeout=300) for _ in range(2)]
+    try:
+        for _ in range(3):
+            answer = server.stub.Predict(predict("vit", image(png(8))), timeout=60)
+            assert answer.predictions and not any(each.done() for each in others), [
+                each.done() and each.exception() for each in others
+            ]
+    finally:
+        for each in others:
+            each.cancel()
+    assert server.peak() - resident < MOST_GROWTH
+
+
+def test_images_whose_caller_has_gone_are_not_decoded(server: Capped) -> None:
+    abandoned = [server.stub.Predict.future(predict("vit", *[image(png(4096))] * 256)) for _ in range(2)]
+    assert server.stub.Predict(predict("vit", image(png(8))), timeout=60).predictions
+    for each in abandoned:
+        each.cancel()
+    assert server.stub.Predict(predict("vit", image(png(8))), timeout=60).predictions
+    before = cpu_seconds(server)
+    time.sleep(2.0)
+    assert cpu_seconds(server) - before < 1.0  # decoding takes all of a core

@@ -184,8 +184,8 @@ def test_a_run_that_takes_more_memory_than_it_may_fails_and_no_other(
     for _ in range(3):
         with pytest.raises(grpc.RpcError) as failed:
             stub.Predict(predict("inflates", text(LONG)), timeout=60)
-        assert failed.value.code() is grpc.StatusCode.INTERNAL
-        assert failed.value.details() == "the model failed on this input"
+        assert failed.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "make it shorter" in failed.value.details()
         for name in ("inflates", "tiny"):
             assert stub.Predict(predict(name, text("the cat sat")), timeout=60).predictions
 

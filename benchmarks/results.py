@@ -74,6 +74,14 @@ TABLE = (
         for model in (*(f"rnn-capsule{control}" for control in _CONTROLS), "rnn-capsule-probability")
     ),
     *(
+        Run(f"sst2-{model}-{seed}", model, *_SST2, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (
+            *(f"dme{control}" for control in _CONTROLS),
+            *(f"dme-{other}" for other in ("contextualised", "neighbours", "spelling", "learned")),
+        )
+    ),
+    *(
         Run(f"snli-{model}-{seed}", model, *_SNLI, ("--seed", str(seed)))
         for seed in range(3)
         for model in (*(f"disan{control}" for control in _CONTROLS), "disan-bilstm")

@@ -16,11 +16,20 @@ TITLES = {
     "vit": "Vision Transformer",
     "rnn-capsule": "RNN-Capsule",
     "rnn-capsule-probability": "the same without reconstruction in the loss",
+    "dme": "dynamic meta-embeddings",
+    "dme-contextualised": "the same, contextualised",
+    "dme-neighbours": "embeddings counted from neighbours alone",
+    "dme-spelling": "embeddings counted from spelling alone",
+    "dme-learned": "learned embeddings alone",
     "disan": "directional self-attention",
     "disan-bilstm": "a bidirectional LSTM of about the same size, averaged",
 }
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
-ABLATIONS = {"rnn-capsule": ("rnn-capsule-probability",), "disan": ("disan-bilstm",)}
+ABLATIONS = {
+    "rnn-capsule": ("rnn-capsule-probability",),
+    "dme": ("dme-neighbours", "dme-spelling", "dme-learned", "dme-contextualised"),
+    "disan": ("disan-bilstm",),
+}
 CONTROLS = {"uniform": "uniform weights", "frozen": "frozen random attention"}
 # Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -49,9 +58,10 @@ READING = """
   settings of Veličković et al. (2018), but for a learning rate that rises and falls; they report 83.0 ± 0.7 % over 100
   runs. How long and how high was decided after a few runs of seeds 0 to 2, whose held-out figures were seen.
 - Nodes of made-up citations are held out by whole graphs; a quarter of the nodes say nothing and are cited by all.
-- Controls: *uniform weights* is the same network with the same weight for every key; *frozen random attention* keeps the
-  parameters that decide weights as they were drawn, and everything else learns. A difference is that of two runs with the
-  same seed, its interval Student's over the seeds: with three of them it is wide, and where it holds 0 nothing was shown.
+- Controls: *uniform weights* is the same network with the same weight for every key; *frozen random attention* keeps
+  the parameters that decide weights as they were drawn, and everything else learns. A difference is that of two runs
+  with the same seed, its interval Student's over the seeds: with three it is wide, and where it holds 0 nothing was
+  shown.
 - Time is what training took on a shared machine at low priority: an upper bound.
 """
 

@@ -19,23 +19,22 @@ def uniform(network: Network) -> Network:
 
     Raises: ValueError where no part of the network has scores.
     """
-    scores = [
-        (module, name, child.uniform())
-        for module in outermost(network)
-        for name, child in module.named_children()
-        if hasattr(child, "uniform")
-    ]
-    if not scores:
+    if not equalised(network):
         raise ValueError(f"{type(network).__name__} has no scores that could be the same for every key")
-    for module, name, same in scores:
-        setattr(module, name, same)
     return network
 
 
-def outermost(module: nn.Module) -> list[nn.Module]:
-    """The module and its parts, but nothing that is inside of a score: what holds the whole score is enough."""
-    parts = [child for child in module.children() if not hasattr(child, "uniform")]
-    return [module, *(inner for part in parts for inner in outermost(part))]
+def equalised(module: nn.Module) -> int:
+    """Replace every score below a module, but none inside of another: how many there were."""
+    count = 0
+    for name, child in module.named_children():
+        same: Callable[[], nn.Module] | None = getattr(child, "uniform", None)
+        if same is None:
+            count += equalised(child)
+        else:
+            setattr(module, name, same())
+            count += 1
+    return count
 
 
 def frozen(network: Network) -> Network:

@@ -25,6 +25,11 @@ MODELS = {
     "rnn-capsule-probability": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE_PROBABILITY",
     "disan": "models.zoo.disan.disan:DISAN",
     "disan-bilstm": "models.zoo.disan.disan:DISAN_BILSTM",
+    "dme": "models.zoo.meta_embeddings.dme:DME",
+    "dme-contextualised": "models.zoo.meta_embeddings.dme:DME_CONTEXTUALISED",
+    "dme-neighbours": "models.zoo.meta_embeddings.dme:DME_NEIGHBOURS",
+    "dme-spelling": "models.zoo.meta_embeddings.dme:DME_SPELLING",
+    "dme-learned": "models.zoo.meta_embeddings.dme:DME_LEARNED",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

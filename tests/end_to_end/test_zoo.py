@@ -24,7 +24,17 @@ from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
 from tests.export import tiny
-from tests.export.test_export_zoo import a_bahdanau, a_disan, a_gat, a_gpt, a_han, a_transformer, a_vit, an_rnn_capsule
+from tests.export.test_export_zoo import (
+    a_bahdanau,
+    a_disan,
+    a_dme,
+    a_gat,
+    a_gpt,
+    a_han,
+    a_transformer,
+    a_vit,
+    an_rnn_capsule,
+)
 from tests.service.serving import serving
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {
@@ -36,6 +46,7 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "vit": a_vit,
     "rnn-capsule": an_rnn_capsule,
     "disan": a_disan,
+    "dme": a_dme,
 }
 
 
@@ -94,6 +105,7 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "gpt": sentences.map(lambda text: {"text": Text(text)}),
     "transformer": sentences.map(lambda text: {"text": Text(text)}),
     "rnn-capsule": sentences.map(lambda text: {"text": Text(text)}),
+    "dme": sentences.map(lambda text: {"text": Text(text)}),
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),

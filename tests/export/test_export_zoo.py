@@ -19,6 +19,7 @@ from models.zoo.disan import disan
 from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
+from models.zoo.meta_embeddings import dme
 from models.zoo.rnn_search import bahdanau
 from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
@@ -71,6 +72,11 @@ def a_disan() -> TrainedModel:
     return trained("disan", config, {"pair": Pair("the cat sat", "a dog ran on")})
 
 
+def a_dme() -> TrainedModel:
+    config = dme.DmeConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d=5, d_hidden=4, contextualised=True)
+    return trained("dme", config, {"text": Text("the cat sat")})
+
+
 def a_gpt() -> TrainedModel:
     sizes = {"d_model": 8, "layers": 2, "heads": 2, "d_hidden": 12}
     config = gpt.GptConfig(vocabulary=tiny.VOCABULARY, begin=2, end=3, max_new_tokens=6, **sizes)
@@ -102,6 +108,7 @@ def a_gat() -> TrainedModel:
     [
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
         (an_rnn_capsule, {"capsule": (1, 2, 3)}),
+        (a_dme, {"meta": (1, 3, 3)}),
         (
             a_disan,
             {

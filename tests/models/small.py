@@ -10,6 +10,7 @@ from models.zoo.disan.disan import DisanConfig
 from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
+from models.zoo.meta_embeddings.dme import DmeConfig
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.transformer.gpt import GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
@@ -40,11 +41,12 @@ GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
 
 
+DME = DmeConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, d_hidden=3)
 DISAN = DisanConfig(vocabulary=VOCABULARY, classes=3, d=4, d_compare=6)
 RNN_CAPSULE = RnnCapsuleConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=4)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
-    "rnn-capsule": RNN_CAPSULE, "disan": DISAN,
+    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source"}

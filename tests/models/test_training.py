@@ -32,11 +32,12 @@ def test_a_document_classifier_learns(documents: Path, tmp_path: Path) -> None:
     assert metrics[0].baseline_name == "majority class" and 0 < (metrics[0].baseline or 0) < 1
 
 
-READING = ("han-mean", "rnn-capsule", "rnn-capsule-frozen")
+READING = ("han-mean", "rnn-capsule", "rnn-capsule-frozen", "dme")
 
 
 @pytest.mark.parametrize(
-    "model", ["bahdanau", "bahdanau-last", "transformer", "gpt", "han-mean", "rnn-capsule", "rnn-capsule-frozen"]
+    "model",
+    ["bahdanau", "bahdanau-last", "transformer", "gpt", "han-mean", "rnn-capsule", "rnn-capsule-frozen", "dme"],
 )
 def test_the_other_models_learn(model: str, documents: Path, pairs: Path, tmp_path: Path) -> None:
     metrics = run(

@@ -40,6 +40,7 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "han": [{"document": Text(each)} for each in TEXT],
         "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
         "rnn-capsule": [{"text": Text(each)} for each in TEXT],
+        "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
@@ -49,7 +50,7 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     return card, instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "vit", "rnn-capsule"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "vit", "rnn-capsule", "dme"])
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -101,7 +102,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "gat", "vit", "rnn-capsule", "disan"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "gat", "vit", "rnn-capsule", "disan", "dme"])
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]

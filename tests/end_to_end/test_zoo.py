@@ -250,6 +250,16 @@ def test_the_comparison_sees_a_sabotaged_model(
         assert difference(answer, expected) != ""
 
 
+def test_a_capsules_probability_is_told_beside_that_of_its_class(served: Served) -> None:
+    """The second is softmax over the log-odds of the first."""
+    (answer,) = ask(served.client, "rnn-capsule", [{"text": Text("the cat sat")}])
+    odds = answer.prediction.outputs["logits"]
+    expected = {"class": np.exp(odds) / np.exp(odds).sum(), "capsules": 1 / (1 + np.exp(-odds))}
+    for name, wanted in expected.items():
+        told = {each.label: each.probability for each in answer.prediction.results[name].classes}
+        np.testing.assert_allclose([told["a"], told["b"]], wanted, atol=1e-5)
+
+
 def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:
     words = "the cat sat on"
     forced = served.client.attend("bahdanau", {"text": "a dog ran", "target": words})

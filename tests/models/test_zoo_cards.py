@@ -121,3 +121,12 @@ def test_the_states_of_the_decoder_are_those_of_its_card() -> None:
     encoded = model.float().encode(**{key: torch.from_numpy(array)[None] for key, array in row.tensors.items()})
     assert {state.encoder_output for state in generation.states} <= set(encoded)
     assert row.tensors["target_ids"][-1] == generation.end_token
+
+
+def test_two_results_can_be_read_from_one_output() -> None:
+    description = case("rnn-capsule")[0].description
+    assert [each.name for each in description.outputs] == ["logits"]
+    assert [(each.name, each.classes.output) for each in description.results] == [
+        ("class", "logits"),
+        ("capsules", "logits"),
+    ]

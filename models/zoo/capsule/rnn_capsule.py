@@ -80,12 +80,14 @@ class RnnCapsule(Network):
         return Answer({"logits": torch.logit(capsules.probability, eps=1e-6)}, {"capsule": weights}, signals)
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
-        """The joint loss in place of cross-entropy, or that of the probabilities alone (paper eq. 6–8)."""
+        """The joint loss in place of cross-entropy, or that of the probabilities alone (paper eq. 6–8), balanced."""
         signals = answer.signals
         reconstruction = signals["reconstruction"]
         if not self.config.reconstruct:
             reconstruction = torch.zeros_like(reconstruction)  # adds a constant
-        return len(losses) * capsule_loss(signals["probability"], reconstruction, signals["average"], target)
+        return len(losses) * capsule_loss(
+            signals["probability"], reconstruction, signals["average"], target, balanced=True
+        )
 
 
 def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
@@ -129,8 +131,8 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[RnnCapsuleConfig]:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=6, batch_size=16, learning_rate=4e-3, patience=3),
-        sizes={"d_embedding": 32, "d_hidden": 24, "max_tokens": 128},
+        settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
+        sizes={"d_embedding": 32, "d_hidden": 24, "dropout": 0.5, "max_tokens": 128},
         vocabulary=3000,
     ),
     "full": Preset(

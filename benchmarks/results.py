@@ -44,6 +44,9 @@ class Run:
         return ["train", self.model, *where, *self.options]
 
 
+_SST2 = ("sst2", "none stated")
+_SNLI = ("snli_small", "CC-BY-SA-4.0")
+_CONTROLS = ("", "-uniform", "-frozen")
 _REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
 _TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"))
 TABLE = (
@@ -64,6 +67,24 @@ TABLE = (
         Run(f"cora-{model}-{seed}", model, "citation_graphs/cora.npz", "MIT", ("--seed", str(seed)))
         for seed in range(3)
         for model in ("gat", "gat-mean")
+    ),
+    *(
+        Run(f"sst2-{model}-{seed}", model, *_SST2, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (*(f"rnn-capsule{control}" for control in _CONTROLS), "rnn-capsule-probability")
+    ),
+    *(
+        Run(f"sst2-{model}-{seed}", model, *_SST2, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (
+            *(f"dme{control}" for control in _CONTROLS),
+            *(f"dme-{other}" for other in ("contextualised", "neighbours", "spelling", "learned")),
+        )
+    ),
+    *(
+        Run(f"snli-{model}-{seed}", model, *_SNLI, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (*(f"disan{control}" for control in _CONTROLS), "disan-bilstm")
     ),
     Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
 )

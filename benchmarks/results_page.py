@@ -14,7 +14,25 @@ TITLES = {
     "gat": "graph attention",
     "gat-mean": "the same network, plain averages",
     "vit": "Vision Transformer",
+    "rnn-capsule": "RNN-Capsule",
+    "rnn-capsule-probability": "the same without reconstruction in the loss",
+    "dme": "dynamic meta-embeddings",
+    "dme-contextualised": "the same, contextualised",
+    "dme-neighbours": "embeddings counted from neighbours alone",
+    "dme-spelling": "embeddings counted from spelling alone",
+    "dme-learned": "learned embeddings alone",
+    "disan": "directional self-attention",
+    "disan-bilstm": "a bidirectional LSTM of about the same size, averaged",
 }
+# What a model is compared with, where more than attention is left out, and what every model's controls are called.
+ABLATIONS = {
+    "rnn-capsule": ("rnn-capsule-probability",),
+    "dme": ("dme-neighbours", "dme-spelling", "dme-learned", "dme-contextualised"),
+    "disan": ("disan-bilstm",),
+}
+CONTROLS = {"uniform": "uniform weights", "frozen": "frozen random attention"}
+# Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 HEAD = """# Results
 
 What the models of the zoo reach on held-out data, beside what is reached without their attention. Written by
@@ -40,6 +58,10 @@ READING = """
   settings of Veličković et al. (2018), but for a learning rate that rises and falls; they report 83.0 ± 0.7 % over 100
   runs. How long and how high was decided after a few runs of seeds 0 to 2, whose held-out figures were seen.
 - Nodes of made-up citations are held out by whole graphs; a quarter of the nodes say nothing and are cited by all.
+- Controls: *uniform weights* is the same network with the same weight for every key; *frozen random attention* keeps
+  the parameters that decide weights as they were drawn, and everything else learns. A difference is that of two runs
+  with the same seed, its interval Student's over the seeds: with three it is wide, and where it holds 0 nothing was
+  shown.
 - Time is what training took on a shared machine at low priority: an upper bound.
 """
 
@@ -52,6 +74,7 @@ def page(record: Record) -> str:
     if others:
         parts += ["\n## Plain files\n", *table(others.values())]
     parts += ["\n## With attention and without\n\n", *comparisons(record)]
+    parts += ["\n## Beside controls and ablations of equal size\n", *claims(record)]
     parts += [READING, "\n## Commands\n\n"]
     parts += ["`python benchmarks/results.py train` runs these, one after another:\n\n"]
     parts += [f"- `{run['command']}`{unfinished(run)}\n" for run in record.values()]
@@ -66,7 +89,7 @@ def table(runs: Iterable[Record]) -> list[str]:
         data = run["data"]
         cells = (
             f"{data['name']} ({data['licence']})",
-            TITLES[run["model"]] + (f", seed {run['settings']['seed']}" if run["settings"]["seed"] else ""),
+            title(run["model"]) + (f", seed {run['settings']['seed']}" if run["settings"]["seed"] else ""),
             f"{run['parameters']:,}",
             f"{data['training_examples']:,} / {data['held_out_examples']:,}",
             f"{run['epochs']} (best {run['best_epoch']})",
@@ -76,6 +99,50 @@ def table(runs: Iterable[Record]) -> list[str]:
         )
         rows.append("| " + " | ".join(cells) + " |\n")
     return rows
+
+
+def title(model: str) -> str:
+    """What a model is called on the page; a control after the model that it is of."""
+    base, _, control = model.rpartition("-")
+    return f"{TITLES[base]}, {CONTROLS[control]}" if control in CONTROLS else TITLES[model]
+
+
+def claims(record: Record) -> list[str]:
+    """Models beside their controls and ablations: means over the seeds that all have, and differences by pairs."""
+    rows = [
+        "\n| data | model | beside | seeds | model, % | other, % | difference (95 %) |\n",
+        "|" + "---|" * 7 + "\n",
+    ]
+    for base in TITLES:
+        for other in (*(f"{base}-{control}" for control in CONTROLS), *ABLATIONS.get(base, ())):
+            for data, values in sorted(paired(record, base, other).items()):
+                ours, theirs = (sum(column) / len(values) for column in zip(*values, strict=True))
+                cells = (data, title(base), title(other), str(len(values)), f"{100 * ours:.1f}", f"{100 * theirs:.1f}")
+                rows.append("| " + " | ".join((*cells, difference([a - b for a, b in values]))) + " |\n")
+    return rows
+
+
+def paired(record: Record, base: str, other: str) -> dict[str, list[tuple[float, float]]]:
+    """The first figure of two models for each seed that both have, by data."""
+    found: dict[str, dict[tuple[str, int], float]] = {base: {}, other: {}}
+    for run in record.values():
+        if run["model"] in found:
+            found[run["model"]][run["data"]["name"], run["settings"]["seed"]] = run["metrics"][0].get("value", 0.0)
+    values: dict[str, list[tuple[float, float]]] = {}
+    for (data, seed), figure_ in found[base].items():
+        if (data, seed) in found[other]:
+            values.setdefault(data, []).append((figure_, found[other][data, seed]))
+    return values
+
+
+def difference(values: list[float]) -> str:
+    """The mean of differences in points, with Student's interval over the seeds; what one seed says, it says alone."""
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return f"{100 * mean:+.1f} (one seed)"
+    deviation = math.sqrt(sum((each - mean) ** 2 for each in values) / (len(values) - 1))
+    spread = STUDENT[min(len(values), len(STUDENT) + 1) - 2] * deviation / math.sqrt(len(values))
+    return f"{100 * mean:+.1f} ({100 * (mean - spread):+.1f} to {100 * (mean + spread):+.1f})"
 
 
 def comparisons(record: Record) -> list[str]:

@@ -1,5 +1,7 @@
 """Recurrent encoders that never read padding, in a form that exports."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -16,17 +18,25 @@ class BiGru(nn.Module):
         -> states [batch, position, 2 d_hidden], zeros at padding; an empty sequence gives zeros.
     """
 
+    cell: ClassVar[type[nn.GRU] | type[nn.LSTM]] = nn.GRU
+
     def __init__(self, *, d_in: int, d_hidden: int) -> None:
         super().__init__()
         self.d_out = 2 * d_hidden
-        self.onward = nn.GRU(d_in, d_hidden, batch_first=True)
-        self.reverse = nn.GRU(d_in, d_hidden, batch_first=True)
+        self.onward = self.cell(d_in, d_hidden, batch_first=True)
+        self.reverse = self.cell(d_in, d_hidden, batch_first=True)
 
     def forward(self, features: Tensor, mask: Tensor) -> Tensor:
         turned = turning(mask)
         onward, _ = self.onward(features)
         backward, _ = self.reverse(pick(features, turned))
         return torch.cat([onward, pick(backward, turned)], dim=-1) * mask.unsqueeze(-1)
+
+
+class BiLstm(BiGru):
+    """The same with LSTMs (Hochreiter & Schmidhuber 1997; Graves & Schmidhuber 2005)."""
+
+    cell = nn.LSTM
 
 
 def turning(mask: Tensor) -> Tensor:

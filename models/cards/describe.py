@@ -45,7 +45,8 @@ def describe(
         summary=summary,
         task=results[0].task,
         inputs=[each.describe() for each in inputs],
-        outputs=[each.output for each in results],
+        # Two results can be read from one output: the first one says what it is.
+        outputs=list({output.name: output for output in [each.output for each in results][::-1]}.values())[::-1],
         results=[each.describe() for each in results],
         maps=[each.describe(map_name) for map_name, each in maps.items()],
         label_sets=[each.describe() for each in label_sets(inputs, results, maps)],

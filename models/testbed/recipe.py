@@ -1,14 +1,13 @@
 """Any mechanism of the registry, trained in its small task model: `limelight train mechanism --mechanism …`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-from bundle.values import Text
 from models.cards.card import Card
 from models.catalogue.mechanism import Mechanism
 from models.catalogue.registry import MECHANISMS
 from models.data import docstrings, rows, tokenizers
-from models.data.dataset import DataError, Dataset, Example, classes
+from models.data.dataset import DataError, Dataset, classes
 from models.network import Network
 from models.tasks.classify import Classify
 from models.testbed.text import Texts
@@ -40,7 +39,7 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
     if mechanism.served is None:
         raise DataError(f"{name!r} is there to train other mechanisms with; it is no model of its own")
     task = mechanism.served.task
-    builtin = {"sentence": sentences, "document": docstrings.dataset}.get(task)
+    builtin = {"sentence": docstrings.texts, "document": docstrings.dataset}.get(task)
     return Recipe(
         config=MechanismConfig,
         prepare=prepare,
@@ -51,19 +50,6 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
         presets=PRESETS,
         builtin=builtin,
     )
-
-
-def sentences(*, seed: int = 0) -> Dataset:
-    """Docstrings as texts: the first words of each say enough of what it is about."""
-    whole = docstrings.dataset(seed=seed)
-
-    def text(example: Example) -> Example:
-        (value,) = example.instance.values()
-        assert isinstance(value, Text)
-        return Example({"text": value}, example.label)
-
-    train, dev, test = (tuple(map(text, part)) for part in (whole.train, whole.dev, whole.test))
-    return replace(whole, train=train, dev=dev, test=test)
 
 
 def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MechanismConfig]:

@@ -13,7 +13,10 @@ from models.zoo.index import MODELS
 def train(
     model: Annotated[
         str,
-        typer.Argument(help=f"{', '.join(MODELS)}; those after a dash are there for comparison."),
+        typer.Argument(
+            help=f"{', '.join(MODELS)}; those after a dash are there for comparison, "
+            "as are NAME-uniform and NAME-frozen of each."
+        ),
     ],
     mechanism: Annotated[
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")

@@ -30,7 +30,8 @@ class Recipe(Generic[C]):
     config: the dataclass of its sizes. prepare: decides by the training part (vocabulary, classes, sizes). build: the
     network, untrained. card: describes it, whatever the model is called. data: what its files hold. builtin: data that
     need no download, where there are some. presets: settings and sizes by name: `demo` for builtin data, small enough
-    for a repository, `full` for data of one's own.
+    for a repository, `full` for data of one's own. start: puts what is made of the training part
+    (embeddings counted from it) into a new network, before it learns.
     """
 
     config: type[C]
@@ -40,6 +41,7 @@ class Recipe(Generic[C]):
     task: Task
     data: Kind
     presets: Mapping[str, Preset]
+    start: Callable[[Any, Dataset, Blueprint[C]], None] | None = None
     builtin: Callable[..., Dataset] | None = None
 
     def but(self, **changes: Any) -> "Recipe[C]":

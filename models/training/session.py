@@ -104,6 +104,9 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         )
         for name in ("train", "dev", "test")
     }
+    begun = order.resume and (order.out / RESUME).exists()
+    if chosen.start and not begun:
+        chosen.start(model, dataset, run.blueprint)
     said(f"{run.name}: {sum(p.numel() for p in model.parameters()):,} parameters")
     trainer = Trainer(
         task=chosen.task,
@@ -114,7 +117,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         folder=order.out,
         told=told,
     )
-    if order.resume and (order.out / RESUME).exists():
+    if begun:
         trainer.resume()
         said(f"going on at epoch {trainer.progress.epoch + 1}, batch {trainer.progress.batch + 1}")
     with stop:

@@ -1,7 +1,8 @@
 """Every model that can be trained, by name -> where its recipe is: no module is imported before its model is wanted.
 
-Those after a dash are what attention is compared with. `mechanism` is made for a mechanism of the registry. Light to
-import, so that the command line can list the names.
+Those after a dash are what attention is compared with. Every model has two controls besides, which need no line here:
+NAME-uniform, with the same weight for every key, and NAME-frozen, whose attention keeps the random parameters it began
+with. `mechanism` is made for a mechanism of the registry. Light to import, so that the command line can list the names.
 """
 
 from importlib import import_module
@@ -20,8 +21,20 @@ MODELS = {
     "vit": "models.zoo.vision.vit:VIT",
     "transformer": "models.zoo.transformer.transformer:TRANSFORMER",
     "gpt": "models.zoo.transformer.gpt:GPT",
+    "rnn-capsule": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE",
+    "rnn-capsule-probability": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE_PROBABILITY",
+    "disan": "models.zoo.disan.disan:DISAN",
+    "disan-bilstm": "models.zoo.disan.disan:DISAN_BILSTM",
+    "dme": "models.zoo.meta_embeddings.dme:DME",
+    "dme-contextualised": "models.zoo.meta_embeddings.dme:DME_CONTEXTUALISED",
+    "dme-neighbours": "models.zoo.meta_embeddings.dme:DME_NEIGHBOURS",
+    "dme-spelling": "models.zoo.meta_embeddings.dme:DME_SPELLING",
+    "dme-learned": "models.zoo.meta_embeddings.dme:DME_LEARNED",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
+
+
+CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them
 
 
 def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":
@@ -29,8 +42,15 @@ def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":
     from models.data.dataset import DataError
     from models.training.recipe import Recipe
 
+    model, _, control = name.rpartition("-")
+    if name not in MODELS and model in MODELS and control in CONTROLS:
+        from models.zoo.controls import controlled
+
+        return controlled(recipe(model, mechanism), control)
     if name not in MODELS:
-        raise DataError(f"there is no model {name!r}; there are {', '.join(MODELS)}")
+        raise DataError(
+            f"there is no model {name!r}; there are {', '.join(MODELS)}, each with -{' and -'.join(CONTROLS)} as well"
+        )
     module, _, attribute = MODELS[name].partition(":")
     found: Any = getattr(import_module(module), attribute)
     if isinstance(found, Recipe):

@@ -335,6 +335,16 @@ def test_disagreement_is_between_its_bounds() -> None:
     torch.testing.assert_close(signals.position_agreement(apart), torch.tensor(0.5))
 
 
+def test_capsules_in_balance_weigh_the_right_class_as_much_as_all_others() -> None:
+    """J of (0.5, 0.2, 0.4), the first right: 1 - 0.5 + 0.6 as in the paper, 1 - 0.5 + 0.3 in balance; U is 1."""
+    probability, none, target = torch.tensor([[0.5, 0.2, 0.4]]), torch.zeros(1, 3, 2), torch.tensor([0])
+    features = torch.ones(1, 4, 2)
+    found = [float(signals.capsule_loss(probability, none, features, target, balanced=each)) for each in (False, True)]
+    assert found == [pytest.approx(2.1), pytest.approx(1.8)]
+    two = probability[:, :2], none[:, :2], features, target
+    assert signals.capsule_loss(*two, balanced=True) == signals.capsule_loss(*two)
+
+
 def test_capsules_learn_their_class() -> None:
     module = CapsuleAttention(attention=Attention(score=Dot()), classes=2, d_q=4, d_v=4)
     features, target = torch.randn(32, 5, 4), torch.arange(32) % 2

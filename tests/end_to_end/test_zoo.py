@@ -18,13 +18,23 @@ from PIL import Image as Picture
 import limelight
 from bundle.samples import Sample
 from bundle.tolerance import Tolerances, default_tolerances
-from bundle.values import Graph, Image, Instance, Text, Value
+from bundle.values import Graph, Image, Instance, Pair, Text, Value
 from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
 from tests.export import tiny
-from tests.export.test_export_zoo import a_bahdanau, a_gat, a_gpt, a_han, a_transformer, a_vit
+from tests.export.test_export_zoo import (
+    a_bahdanau,
+    a_disan,
+    a_dme,
+    a_gat,
+    a_gpt,
+    a_han,
+    a_transformer,
+    a_vit,
+    an_rnn_capsule,
+)
 from tests.service.serving import serving
 
 MODELS: dict[str, Callable[[], TrainedModel]] = {
@@ -34,6 +44,9 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "transformer": a_transformer,
     "gat": a_gat,
     "vit": a_vit,
+    "rnn-capsule": an_rnn_capsule,
+    "disan": a_disan,
+    "dme": a_dme,
 }
 
 
@@ -91,6 +104,9 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "bahdanau": sentences.map(lambda text: {"text": Text(text)}),
     "gpt": sentences.map(lambda text: {"text": Text(text)}),
     "transformer": sentences.map(lambda text: {"text": Text(text)}),
+    "rnn-capsule": sentences.map(lambda text: {"text": Text(text)}),
+    "dme": sentences.map(lambda text: {"text": Text(text)}),
+    "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
 }
@@ -107,13 +123,15 @@ def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> l
     return client.attend(name, [{key: plain(value) for key, value in each.items()} for each in instances])
 
 
-def plain(value: Value) -> str | bytes | limelight.Graph:
+def plain(value: Value) -> str | bytes | limelight.Pair | limelight.Graph:
     """A value as a caller of the client writes it."""
     match value:
         case Text(text):
             return text
         case Image(data):
             return data
+        case Pair(first, second):
+            return limelight.Pair(first, second)
         case Graph(nodes, edges, _, names):
             return limelight.Graph(nodes, edges, node_names=names)
     raise TypeError(f"no model here takes a {type(value).__name__}")
@@ -158,7 +176,12 @@ def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_
 def test_rows_sum_to_one(name: str, served: Served) -> None:
     for answer in ask(served.client, name, served.trained[name].examples):
         for each in answer:
-            sums = each.dense().sum(axis=-1)
+            sums = each.dense().sum(axis=2)
+            if name == "disan" and each.name.endswith("ward"):
+                # A direction leaves one token with nothing to attend to.
+                alone = 0 if each.name.endswith("forward") else -1
+                np.testing.assert_array_equal(sums[:, alone], 0)
+                sums = np.delete(sums, alone, axis=1)
             np.testing.assert_allclose(sums, 1, atol=1e-5)
 
 
@@ -225,6 +248,16 @@ def test_the_comparison_sees_a_sabotaged_model(
         assert "sum to 1" in error.message
     else:
         assert difference(answer, expected) != ""
+
+
+def test_a_capsules_probability_is_told_beside_that_of_its_class(served: Served) -> None:
+    """The second is softmax over the log-odds of the first."""
+    (answer,) = ask(served.client, "rnn-capsule", [{"text": Text("the cat sat")}])
+    odds = answer.prediction.outputs["logits"]
+    expected = {"class": np.exp(odds) / np.exp(odds).sum(), "capsules": 1 / (1 + np.exp(-odds))}
+    for name, wanted in expected.items():
+        told = {each.label: each.probability for each in answer.prediction.results[name].classes}
+        np.testing.assert_allclose([told["a"], told["b"]], wanted, atol=1e-5)
 
 
 def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:

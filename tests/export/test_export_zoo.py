@@ -10,13 +10,16 @@ import torch
 from PIL import Image as Picture
 
 from bundle.samples import read_samples
-from bundle.values import Graph, Image, Instance, Text
+from bundle.values import Graph, Image, Instance, Pair, Text
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
+from models.zoo.capsule import rnn_capsule
+from models.zoo.disan import disan
 from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
+from models.zoo.meta_embeddings import dme
 from models.zoo.rnn_search import bahdanau
 from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
@@ -59,6 +62,21 @@ def a_bahdanau() -> TrainedModel:
     return trained("bahdanau", config, {"text": Text("the cat sat")})
 
 
+def an_rnn_capsule() -> TrainedModel:
+    config = rnn_capsule.RnnCapsuleConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d_hidden=4)
+    return trained("rnn-capsule", config, {"text": Text("the cat sat")})
+
+
+def a_disan() -> TrainedModel:
+    config = disan.DisanConfig(vocabulary=tiny.VOCABULARY, classes=2, d=4, d_compare=6)
+    return trained("disan", config, {"pair": Pair("the cat sat", "a dog ran on")})
+
+
+def a_dme() -> TrainedModel:
+    config = dme.DmeConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d=5, d_hidden=4, contextualised=True)
+    return trained("dme", config, {"text": Text("the cat sat")})
+
+
 def a_gpt() -> TrainedModel:
     sizes = {"d_model": 8, "layers": 2, "heads": 2, "d_hidden": 12}
     config = gpt.GptConfig(vocabulary=tiny.VOCABULARY, begin=2, end=3, max_new_tokens=6, **sizes)
@@ -89,6 +107,16 @@ def a_gat() -> TrainedModel:
     ("make", "shapes"),
     [
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
+        (an_rnn_capsule, {"capsule": (1, 2, 3)}),
+        (a_dme, {"meta": (1, 3, 3)}),
+        (
+            a_disan,
+            {
+                f"{side}.{name}": (1, queries or keys, keys, features)
+                for side, keys in (("first", 3), ("second", 4))
+                for name, queries, features in (("forward", 0, 4), ("backward", 0, 4), ("source", 1, 8))
+            },
+        ),
         (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides
         # The begin token, the prompt's three words, and what was put out but for the last.
         (a_gpt, {f"decoder.{layer}.self": (2, itself, lambda steps: 3 + steps) for layer in range(2)}),

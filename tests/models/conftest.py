@@ -22,6 +22,9 @@ TINY = {
     "transformer": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
     "gpt": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
     "gat": {"heads": 2, "d_head": 4, "dropout": 0.1},
+    "rnn-capsule": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.1},
+    "disan": {"d": 8, "d_compare": 8, "dropout": 0.0},
+    "dme": {"d_embedding": 8, "d": 8, "d_hidden": 6, "dropout": 0.1},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

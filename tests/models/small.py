@@ -5,9 +5,12 @@ from torch import Tensor
 
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
+from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
+from models.zoo.disan.disan import DisanConfig
 from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
+from models.zoo.meta_embeddings.dme import DmeConfig
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.transformer.gpt import GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
@@ -38,16 +41,27 @@ GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
 
 
-CONFIGS = {"han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT}
+DME = DmeConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, d_hidden=3)
+DISAN = DisanConfig(vocabulary=VOCABULARY, classes=3, d=4, d_compare=6)
+RNN_CAPSULE = RnnCapsuleConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=4)
+CONFIGS = {
+    "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
+    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME,
+}  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source"}
+
+
+def build(name: str) -> Network:
+    """A model as its recipe builds it; what comes behind a dash of its name is a variant of it."""
+    base = next(each for each in CONFIGS if name == each or name.startswith(f"{each}-"))
+    return recipe(name).build(Blueprint(CONFIGS[base], ("a", "b", "c"), {}))
 
 
 def make(name: str) -> Network:
     """A model in evaluation mode, its weights drawn from seed 0 (and larger than usual, so that differences show)."""
     torch.manual_seed(0)
-    config = CONFIGS[name.split("-")[0]]
-    made = recipe(name).build(Blueprint(config, ("a", "b", "c"), {}))
+    made = build(name)
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.mul_(2)

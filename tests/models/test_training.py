@@ -32,10 +32,16 @@ def test_a_document_classifier_learns(documents: Path, tmp_path: Path) -> None:
     assert metrics[0].baseline_name == "majority class" and 0 < (metrics[0].baseline or 0) < 1
 
 
-@pytest.mark.parametrize("model", ["bahdanau", "bahdanau-last", "transformer", "gpt", "han-mean"])
+READING = ("han-mean", "rnn-capsule", "rnn-capsule-frozen", "dme")
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["bahdanau", "bahdanau-last", "transformer", "gpt", "han-mean", "rnn-capsule", "rnn-capsule-frozen", "dme"],
+)
 def test_the_other_models_learn(model: str, documents: Path, pairs: Path, tmp_path: Path) -> None:
     metrics = run(
-        order(model, documents if model == "han-mean" else pairs, tmp_path / "run", epochs=8, batch_size=4, patience=8)
+        order(model, documents if model in READING else pairs, tmp_path / "run", epochs=8, batch_size=4, patience=8)
     )
     assert losses(tmp_path / "run")[-1] < 0.9 * losses(tmp_path / "run")[0]
     assert all(0 <= metric.value <= 1 for metric in metrics)

@@ -9,7 +9,7 @@ from PIL import Image as Picture
 
 from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
 from bundle.v1 import bundle_pb2
-from bundle.values import Graph, Image, Instance, Text
+from bundle.values import Graph, Image, Instance, Pair, Text
 from export.interface import map_binding
 from models.cards.card import Card
 from models.data import tokenizers
@@ -39,16 +39,18 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     instances: dict[str, list[Instance]] = {
         "han": [{"document": Text(each)} for each in TEXT],
         "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
+        "rnn-capsule": [{"text": Text(each)} for each in TEXT],
+        "dme": [{"text": Text(each)} for each in TEXT],
+        "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
     }
-    config = {"han": small.HAN, "bahdanau": small.BAHDANAU, "gat": small.GAT, "vit": small.VIT}[name]
     files = {"tokenizer.json": words, "source.json": source, "target.json": target}
-    card = recipe(name).card(small.make(name), Blueprint(config, ("a", "b", "c"), files))
+    card = recipe(name).card(small.make(name), Blueprint(small.CONFIGS[name], ("a", "b", "c"), files))
     return card, instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "vit"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "vit", "rnn-capsule", "dme"])
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -100,7 +102,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "gat", "vit"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "gat", "vit", "rnn-capsule", "disan", "dme"])
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]
@@ -119,3 +121,12 @@ def test_the_states_of_the_decoder_are_those_of_its_card() -> None:
     encoded = model.float().encode(**{key: torch.from_numpy(array)[None] for key, array in row.tensors.items()})
     assert {state.encoder_output for state in generation.states} <= set(encoded)
     assert row.tensors["target_ids"][-1] == generation.end_token
+
+
+def test_two_results_can_be_read_from_one_output() -> None:
+    description = case("rnn-capsule")[0].description
+    assert [each.name for each in description.outputs] == ["logits"]
+    assert [(each.name, each.classes.output) for each in description.results] == [
+        ("class", "logits"),
+        ("capsules", "logits"),
+    ]

@@ -59,6 +59,45 @@ def test_a_prompt_is_continued_the_same_in_any_company(prompts: list[int], targe
 
 
 @quick
+@pytest.mark.parametrize("name", ["rnn-capsule", "rnn-capsule-uniform", "dme", "dme-contextualised"])
+@given(sizes=st.lists(lengths, min_size=1, max_size=4), extra=st.integers(0, 3))
+def test_a_sentence_is_classified_the_same_in_any_company(name: str, sizes: list[int], extra: int) -> None:
+    model = small.make(name)
+    ids = [small.text(length, seed) for seed, length in enumerate(sizes)]
+    stacked = small.stack(ids, extra)
+    batched = model(token_ids=stacked, token_mask=stacked != 0)
+    for row, each in enumerate(ids):
+        small.same(model(token_ids=each[None], token_mask=each[None] != 0), batched, row)
+    for weights in batched.maps.values():
+        asked = torch.ones(()) if name.startswith("rnn") else (stacked != 0)[:, None]  # padding asks for nothing
+        assert torch.allclose(weights.sum(3), asked.double().expand(weights.shape[:3]), atol=1e-12)
+
+
+@quick
+@pytest.mark.parametrize("name", ["disan", "disan-bilstm"])
+@given(sizes=st.lists(st.tuples(lengths, lengths), min_size=1, max_size=4), extra=st.integers(0, 3))
+def test_a_pair_is_compared_the_same_in_any_company(name: str, sizes: list[tuple[int, int]], extra: int) -> None:
+    model = small.make(name)
+    first, second = ([small.text(size[side], 2 * seed + side) for seed, size in enumerate(sizes)] for side in range(2))
+    both = small.stack(first, extra), small.stack(second, extra)
+    batched = model(first_ids=both[0], first_mask=both[0] != 0, second_ids=both[1], second_mask=both[1] != 0)
+    for row, (one, other) in enumerate(zip(first, second, strict=True)):
+        tensors = {"first_ids": one[None], "second_ids": other[None]}
+        masks = {name.replace("ids", "mask"): ids != 0 for name, ids in tensors.items()}
+        small.same(model(**tensors, **masks), batched, row)
+
+
+def test_the_directions_of_disan_look_back_and_ahead_and_never_at_the_token_itself() -> None:
+    ids = small.text(4, 1)[None]
+    maps = small.make("disan")(first_ids=ids, first_mask=ids != 0, second_ids=ids, second_mask=ids != 0).maps
+    before, after = (maps[f"first.{name}"][0, 0].sum(-1) > 0 for name in ("forward", "backward"))
+    assert torch.equal(before, torch.ones(4, 4).tril(-1).bool())
+    assert torch.equal(after, torch.ones(4, 4).triu(1).bool())
+    sums = maps["first.source"][0, 0, 0].sum(0)
+    assert torch.allclose(sums, torch.ones_like(sums))
+
+
+@quick
 @given(count=st.integers(1, 5))
 def test_an_image_is_answered_the_same_in_any_company(count: int) -> None:
     model = small.make("vit")

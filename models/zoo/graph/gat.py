@@ -67,6 +67,8 @@ class NeighbourScore(nn.Module):
     Shapes: transformed [node, head, feature], sources (j) and targets (i) int64 [edge] -> scores [edge, head].
     """
 
+    deciding = ("",)  # parts whose parameters decide weights: all of it
+
     def __init__(self, *, heads: int, d_head: int, slope: float) -> None:
         super().__init__()
         self.slope = slope
@@ -74,6 +76,10 @@ class NeighbourScore(nn.Module):
         self.source = nn.Parameter(torch.empty(heads, d_head))
         nn.init.xavier_uniform_(self.target)
         nn.init.xavier_uniform_(self.source)
+
+    def uniform(self) -> "SameScore":
+        """What puts the same score for every neighbour in its place."""
+        return SameScore()
 
     def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
         of_target, of_source = (transformed * self.target).sum(-1), (transformed * self.source).sum(-1)

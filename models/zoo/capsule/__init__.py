@@ -1,0 +1,1 @@
+"""Capsules: a class is an attention, a probability and a reconstruction."""

@@ -1,0 +1,158 @@
+"""RNN-Capsule, J17 (Wang, Sun, Han, Liu & Zhu 2018): a capsule a sentiment, and no other classifier.
+
+Fig. 1 and 2 of the paper, from the bottom: words, a recurrent network, a capsule a class with its attention, its
+probability and its reconstruction of the instance. The class is that of the capsule which is most probable, and its
+words are those that its attention weighs most.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import Attention
+from models.attention.queries.capsule import CapsuleAttention
+from models.attention.queries.specialised import average
+from models.attention.score import Dot
+from models.attention.signals.capsule import capsule_loss
+from models.blocks.recurrent import BiGru
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import TextInput, Tokenizer
+from models.cards.labels import LabelSet
+from models.cards.maps import map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import docstrings, rows, tokenizers
+from models.data.dataset import Dataset, classes
+from models.network import Answer, Network
+from models.tasks.classify import Classify
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class RnnCapsuleConfig:
+    """Sizes. The paper has d_embedding 300 (GloVe) and d_hidden 256 in each direction.
+
+    reconstruct: whether capsules learn to reconstruct the instance as well (the paper's joint loss, eq. 8).
+    """
+
+    vocabulary: int
+    classes: int
+    d_embedding: int = 64
+    d_hidden: int = 48
+    dropout: float = 0.3
+    reconstruct: bool = True
+    max_tokens: int = 512
+    max_characters: int = 20_000
+
+
+class RnnCapsule(Network):
+    """Text -> classes, with the weights of each class's capsule over the words.
+
+    H = RNN(x);  a_c = softmax(H w_c);  v_c = Σ_t a_ct h_t;  p_c = sigmoid(u_cᵀ v_c + b_c);  r_c = p_c v_c
+
+    Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class], the log-odds of p,
+        map `capsule` [batch, 1, class, token].
+    """
+
+    def __init__(self, config: RnnCapsuleConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.1)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = BiGru(d_in=config.d_embedding, d_hidden=config.d_hidden)
+        d = self.encoder.d_out
+        self.capsules = CapsuleAttention(attention=Attention(score=Dot()), classes=config.classes, d_q=d, d_v=d)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        mask = tensors["token_mask"]
+        words = self.dropout(self.embedding(tensors["token_ids"]))
+        states = self.dropout(self.encoder(words, mask))
+        capsules, weights = self.capsules(states, mask=mask)
+        signals = {
+            "probability": capsules.probability,
+            "reconstruction": capsules.reconstruction,
+            "average": average(states, mask),
+        }
+        return Answer({"logits": torch.logit(capsules.probability, eps=1e-6)}, {"capsule": weights}, signals)
+
+    def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
+        """The joint loss in place of cross-entropy, or that of the probabilities alone (paper eq. 6–8), balanced."""
+        signals = answer.signals
+        reconstruction = signals["reconstruction"]
+        if not self.config.reconstruct:
+            reconstruction = torch.zeros_like(reconstruction)  # adds a constant
+        return len(losses) * capsule_loss(
+            signals["probability"], reconstruction, signals["average"], target, balanced=True
+        )
+
+
+def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    text = TextInput(
+        summary="A text, such as a sentence or a review.",
+        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        max_tokens=config.max_tokens,
+    )
+    words = map_of(
+        network.capsules,
+        "pool",
+        queries=LabelSet(name="classes", kind="classes", names=blueprint.labels),
+        keys=text.tokens(),
+        summary="How much each word counts in the capsule of each class.",
+    )
+    return describe(
+        title="RNN-Capsule",
+        summary="Classifies a text by one capsule a class, each with its own weights of the words and its probability.",
+        inputs=[text],
+        results=[
+            Classes(labels=blueprint.labels),
+            Classes(labels=blueprint.labels, name="capsules", activation="sigmoid"),
+        ],
+        maps={"capsule": words},
+        taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive", multiplicity="capsule"),
+        citation=Citation("Wang, Sun, Han, Liu, Zhu", "Sentiment Analysis by Capsules", 2018, "WWW"),
+        max_characters=config.max_characters,
+    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[RnnCapsuleConfig]:
+    """The training part's words and classes."""
+    texts = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
+    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
+    labels = classes(dataset)
+    config = RnnCapsuleConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
+    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
+        sizes={"d_embedding": 32, "d_hidden": 24, "dropout": 0.5, "max_tokens": 128},
+        vocabulary=3000,
+    ),
+    "full": Preset(
+        settings=Settings(epochs=8, batch_size=32, learning_rate=3e-3, patience=3),
+        sizes={"dropout": 0.4},
+        vocabulary=8000,
+    ),
+}
+
+RNN_CAPSULE = Recipe(
+    config=RnnCapsuleConfig,
+    build=lambda blueprint: RnnCapsule(blueprint.config),
+    card=card,
+    task=Classify(),
+    data=rows.TEXTS,
+    builtin=docstrings.texts,
+    prepare=prepare,
+    presets=PRESETS,
+)
+# The same with the loss of the probabilities alone: what learning to reconstruct is compared with.
+RNN_CAPSULE_PROBABILITY = RNN_CAPSULE.but(
+    build=lambda blueprint: RnnCapsule(replace(blueprint.config, reconstruct=False))
+)

@@ -1,0 +1,1 @@
+"""Sentences encoded by attention alone, by directions and feature by feature."""

@@ -1,0 +1,1 @@
+"""Several embeddings of each word, and attention that chooses between them."""

@@ -1,0 +1,184 @@
+"""Dynamic meta-embeddings, J9 (Kiela, Wang & Cho 2018): which embedding of a word counts is for attention to choose.
+
+§3 of the paper, from the bottom: several embeddings of each word, maps to a common size, attention over the
+embeddings, a bidirectional LSTM with the largest of each feature, classes. Contextualised, a small LSTM that has read
+the sentence decides the attention.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from tokenizers import Tokenizer as Loaded
+from torch import Tensor, nn
+
+from models.attention import Attention
+from models.attention.align.base import fill
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.representations import MetaEmbedding
+from models.attention.score import Dot
+from models.blocks.recurrent import BiLstm
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import TextInput, Tokenizer
+from models.cards.labels import LabelSet
+from models.cards.maps import map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import docstrings, embeddings, rows, tokenizers
+from models.data.dataset import Dataset, classes
+from models.network import Answer, Network
+from models.tasks.classify import Classify
+from models.tasks.heads import Scores
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+
+NEIGHBOURS, SPELLING, LEARNED = "neighbours", "spelling", "learned"
+_ALL = (NEIGHBOURS, SPELLING, LEARNED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DmeConfig:
+    """Sizes. The paper has d 256 (of embeddings with 300 each) and d_hidden 512 in each direction.
+
+    embeddings: which ones there are: `neighbours` are counted from what words stand beside, `spelling` from their
+    character n-grams, and stay as they are; `learned` ones learn. contextualised: whether attention reads the sentence.
+    """
+
+    vocabulary: int
+    classes: int
+    embeddings: tuple[str, ...] = _ALL
+    contextualised: bool = False
+    d_embedding: int = 64
+    d: int = 64
+    d_hidden: int = 48
+    dropout: float = 0.4
+    max_tokens: int = 256
+    max_characters: int = 20_000
+
+
+class Dme(Network):
+    """Text -> classes, with how much each embedding of each word counts.
+
+    x_ij = P_i w_ij + b_i;  x_j = Σ_i a_ij x_ij, a_j = softmax_i(aᵀ x_ij) (eq. 1–3);  h = BiLSTM(x);  s = max_j h_j
+    Contextualised: a_j = softmax_i(aᵀ h_ij), h_i = BiLSTM(x_i) of one unit in each direction
+
+    Shapes: token_ids int64 [batch, token], token_mask bool of the same -> logits [batch, class],
+        map `meta` [batch, 1, token, embedding].
+    """
+
+    def __init__(self, config: DmeConfig) -> None:
+        super().__init__()
+        self.config, d = config, config.d
+        self.tables = nn.ModuleDict(
+            {name: nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0) for name in config.embeddings}
+        )
+        for name, table in self.tables.items():
+            table.requires_grad_(name == LEARNED)
+        # The score of the paper is linear, with a bias that softmax does not see: a trained query's dot product.
+        d_k = 2 if config.contextualised else d
+        self.meta = MetaEmbedding(
+            pool=SelfAttentivePool(attention=Attention(score=Dot()), d_q=d_k),
+            sizes=[config.d_embedding] * len(config.embeddings),
+            d=d,
+            encode=BiLstm(d_in=d, d_hidden=1) if config.contextualised else None,
+        )
+        self.encoder = BiLstm(d_in=d, d_hidden=config.d_hidden)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classify = Scores(d_in=self.encoder.d_out, d_out=config.classes, dropout=config.dropout)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        ids, mask = tensors["token_ids"], tensors["token_mask"]
+        words, weights = self.meta([self.dropout(table(ids)) for table in self.tables.values()], mask.unsqueeze(-1))
+        states = self.encoder(words, mask)
+        largest = fill(states, mask.unsqueeze(-1)).amax(1)
+        return Answer({"logits": self.classify(largest)}, {"meta": weights})
+
+
+def start(network: Dme, dataset: Dataset, blueprint: Blueprint[DmeConfig]) -> None:
+    """Count the embeddings that do not learn from the words of the training part."""
+    text = blueprint.files["tokenizer.json"]
+    tokenizer, config = Loaded.from_str(text), network.config
+    sizes = {"vocabulary": config.vocabulary, "d": config.d_embedding}
+    texts = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
+    with torch.no_grad():
+        if NEIGHBOURS in network.tables:
+            ids = (encoded.ids for encoded in tokenizer.encode_batch(texts))
+            set_table(network.tables[NEIGHBOURS], embeddings.of_neighbours(ids, **sizes))
+        if SPELLING in network.tables:
+            set_table(network.tables[SPELLING], embeddings.of_spelling(tokenizers.vocabulary(text), **sizes))
+
+
+def set_table(table: nn.Module, vectors: Tensor) -> None:
+    """Put vectors in the place of what was drawn."""
+    assert isinstance(table, nn.Embedding)
+    table.weight.copy_(vectors)
+
+
+def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    text = TextInput(
+        summary="A sentence or a short text.",
+        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        max_tokens=config.max_tokens,
+    )
+    chosen = map_of(
+        network.meta,
+        "pool",
+        queries=text.tokens(),
+        keys=LabelSet(name="embeddings", kind="representations", names=config.embeddings),
+        summary="How much each embedding counts for each word.",
+    )
+    return describe(
+        title="Contextualised dynamic meta-embeddings" if config.contextualised else "Dynamic meta-embeddings",
+        summary="Classifies a text whose words have several embeddings each; attention chooses between them.",
+        inputs=[text],
+        results=[Classes(labels=blueprint.labels)],
+        maps={"meta": chosen},
+        taxonomy=Taxonomy(scoring="additive", representations="multi-representational", query="self-attentive"),
+        citation=Citation(
+            "Kiela, Wang, Cho", "Dynamic Meta-Embeddings for Improved Sentence Representations", 2018, "EMNLP"
+        ),
+        max_characters=config.max_characters,
+    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[DmeConfig]:
+    """The training part's words and classes."""
+    texts = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
+    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
+    labels = classes(dataset)
+    config = DmeConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
+    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=5, batch_size=16, learning_rate=3e-3, patience=3),
+        sizes={"d_embedding": 32, "d": 32, "d_hidden": 24, "max_tokens": 128},
+        vocabulary=3000,
+    ),
+    "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=2), vocabulary=12_000),
+}
+
+DME = Recipe(
+    config=DmeConfig,
+    build=lambda blueprint: Dme(blueprint.config),
+    card=card,
+    task=Classify(),
+    data=rows.TEXTS,
+    start=start,
+    builtin=docstrings.texts,
+    prepare=prepare,
+    presets=PRESETS,
+)
+DME_CONTEXTUALISED = DME.but(build=lambda blueprint: Dme(replace(blueprint.config, contextualised=True)))
+
+
+def alone(name: str) -> Recipe[DmeConfig]:
+    """The same with one embedding alone."""
+    return DME.but(build=lambda blueprint: Dme(replace(blueprint.config, embeddings=(name,))))
+
+
+# What choosing is compared with: each embedding alone.
+DME_NEIGHBOURS, DME_SPELLING, DME_LEARNED = map(alone, _ALL)

@@ -1,0 +1,114 @@
+"""The controls of the published models: what they hold fixed, and that the rest learns."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from models.attention.align import KernelRatio, Softmax
+from models.attention.core import Attention
+from models.attention.queries.multi_head import MultiHead
+from models.attention.score import GaussianKernel, ScaledDot, SelfAttentive
+from models.data.dataset import DataError
+from models.network import Answer, Network
+from models.training.runs import read_run
+from models.training.trainer import WEIGHTS
+from models.zoo import controls, index
+from models.zoo.index import MODELS, recipe
+from tests.models import small
+from tests.models.runs import order, run
+
+IDS = small.stack([small.text(6, 1), small.text(3, 2)])
+PUBLISHED = [name for name in MODELS if name in small.CONFIGS]
+
+
+def test_the_index_and_the_module_name_the_same_controls() -> None:
+    assert set(index.CONTROLS) == set(controls.CONTROLS)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_model_has_its_controls_of_equal_size(name: str) -> None:
+    model, frozen, uniform = (small.build(each) for each in (name, f"{name}-frozen", f"{name}-uniform"))
+    assert set(frozen_names(model)) < set(frozen_names(frozen)) < {name for name, _ in frozen.named_parameters()}
+    sizes = [sum(each.numel() for each in one.parameters()) for one in (model, frozen, uniform)]
+    assert sizes[0] == sizes[1]
+    assert sizes[2] == sizes[0] or name == "gat"
+
+
+def frozen_names(network: Network) -> list[str]:
+    """Parameters that do not learn, in a network as its recipe builds it."""
+    return [name for name, parameter in network.named_parameters() if not parameter.requires_grad]
+
+
+def test_uniform_weights_are_averages_over_what_the_mask_allows() -> None:
+    ids = small.document([4, 1, 2], 3)[None]
+    maps = small.make("han-uniform")(token_ids=ids, token_mask=ids != 0).maps
+    assert torch.allclose(maps["sentence"], torch.full((1, 1, 1, 3), 1 / 3, dtype=torch.float64))
+    assert torch.allclose(maps["word"][0, 0, 2], torch.tensor([0.5, 0.5, 0, 0], dtype=torch.float64))
+    target = torch.stack([small.text(2, 3), small.text(2, 4)])
+    cross = small.make("bahdanau-uniform")(source_ids=IDS, source_mask=IDS != 0, target_ids=target).maps
+    assert torch.allclose(cross["decoder.cross"][1, 0, :, :3], torch.full((2, 3), 1 / 3, dtype=torch.float64))
+    assert not cross["decoder.cross"][1, 0, :, 3:].any()
+
+
+def test_uniform_scores_of_a_kernel_are_divided_by_their_sum() -> None:
+    attention = Attention(score=GaussianKernel(bandwidth=1.0).uniform(), align=KernelRatio())
+    _, weights = attention(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3))
+    assert torch.allclose(weights, torch.full((1, 1, 2, 4), 0.25))
+
+
+class Heads(Network):
+    """Several heads, and a pool: one of each kind of what decides weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = MultiHead(attention=Attention(score=ScaledDot(), align=Softmax()), d_model=4, heads=2)
+        self.pool = Attention(score=SelfAttentive(d_k=4, d_w=3))
+
+    def forward(self, **tensors: torch.Tensor) -> Answer:
+        read, weights = self.attention(tensors["x"], tensors["x"])
+        pooled, pool = self.pool(None, read.unsqueeze(1))
+        return Answer({"y": pooled}, {"self": weights, "pool": pool})
+
+
+def test_frozen_are_the_parameters_that_decide_weights_and_no_others() -> None:
+    network = controls.frozen(Heads())
+    assert frozen_names(network) == [
+        "attention.query_map.weight", "attention.query_map.bias", "attention.key_map.weight", "attention.key_map.bias",
+        "pool.score.key_map.weight", "pool.score.key_map.bias", "pool.score.importance.weight",
+    ]  # fmt: skip
+
+
+class Plain(Network):
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(2, 2)
+
+    def forward(self, **tensors: torch.Tensor) -> Answer:
+        return Answer({"y": self.map(tensors["x"])}, {})
+
+
+@pytest.mark.parametrize("control", controls.CONTROLS.values())
+def test_a_network_without_attention_has_no_controls(control: controls.Control) -> None:
+    with pytest.raises(ValueError, match="Plain has no"):
+        control(Plain())
+
+
+def test_only_models_have_controls() -> None:
+    with pytest.raises(DataError, match="there is no model 'bert-frozen'"):
+        recipe("bert-frozen")
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize("control", index.CONTROLS)
+def test_a_control_trains_and_what_is_frozen_stays(control: str, documents: Path, tmp_path: Path) -> None:
+    wanted = order(f"han-{control}", documents, tmp_path / "run", epochs=2, seed=0)
+    run(wanted)
+    weights = load_file(tmp_path / "run" / WEIGHTS)
+    torch.manual_seed(0)
+    begun = read_run(tmp_path / "run").build().state_dict()
+    score = {name for name in weights if ".attention.score." in name}
+    assert score and all(torch.equal(weights[name], begun[name]) for name in score)
+    assert not torch.equal(weights["classify.linear.weight"], begun["classify.linear.weight"])

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ class Gate:
         with self._lock:
             return list(self._held)
 
-    def run(self, session: Session, outputs: Sequence[str], feeds: Mapping[str, Array], wide: bool) -> list[Array]:
+    def run(self, session: Session, outputs: Sequence[str], feeds: Mapping[str, Array], **how: Any) -> list[Array]:
         """Wait; then run, or fail as a library does."""
         one_pass = "mask" in feeds and "logits" in session.outputs
         run = HeldRun(one_pass, len(next(iter(feeds.values()))))
@@ -60,7 +61,7 @@ class Gate:
             assert run.released.wait(60), "nobody let this run go on"
         if run.fails:
             raise RuntimeError("/secret/path: the runtime fails, as it was told to")
-        return _run(session, outputs, feeds, wide=wide)
+        return _run(session, outputs, feeds, **how)
 
     def release(self, run: HeldRun, *, fails: bool) -> None:
         """Let a run go on, or fail."""
@@ -86,8 +87,8 @@ _run = Session.run
 def stand_before_sessions(patch: pytest.MonkeyPatch, gate: Gate) -> None:
     """Have every run of every session go through a gate."""
 
-    def run(self: Session, outputs: Sequence[str], feeds: Mapping[str, Array], *, wide: bool = False) -> list[Array]:
-        return gate.run(self, outputs, feeds, wide)
+    def run(self: Session, outputs: Sequence[str], feeds: Mapping[str, Array], **how: Any) -> list[Array]:
+        return gate.run(self, outputs, feeds, **how)
 
     patch.setattr(Session, "run", run)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import limelight
 from bundle.names import BUNDLE_FILE
-from service.settings import available_cores
+from service.machine import available_cores
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "deploy" / "demo" / "han" / "1"

@@ -3,23 +3,19 @@
 import asyncio
 import gc
 import logging
-import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import grpc
-
-from bundle.errors import LimelightError
 from service.access.access import Access
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
-from service.descriptors import room_for
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider, cuda_of, runtime
+from service.listening import address_of, listen, metrics_url_of
 from service.logs import count_dropped
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
@@ -42,22 +38,8 @@ from service.unsent import all_sent
 
 logger = logging.getLogger(__name__)
 
-_MINUTE = 60_000
 _SWITCH_SECONDS = 0.0005
 _ARRIVING = 5.0  # seconds that the last answers get at most on their way to slow readers
-_OPTIONS = (
-    ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
-    ("grpc.max_metadata_size", 16 * 1024),
-    # A call whose request nobody reads yet gets 64 KiB out of its caller, not what the connection could carry.
-    ("grpc.http2.bdp_probe", 0),
-    # Compressed, 16 KiB are a request of 16 MiB, and a connection's worth of them a second of the event loop's time.
-    ("grpc.compression_enabled_algorithms_bitset", 1),
-    ("grpc.server_handshake_timeout_ms", _MINUTE // 6),  # who connects and says nothing
-    ("grpc.keepalive_time_ms", 2 * _MINUTE),
-    ("grpc.keepalive_timeout_ms", _MINUTE // 3),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", _MINUTE // 6),
-)
 
 
 @dataclass(frozen=True)
@@ -177,7 +159,7 @@ async def running_server(
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()
-        port = await _listening(settings, services, access, interceptors, stack, shared=member is not None)
+        port = await listen(settings, services, access, interceptors, stack, shared=member is not None)
         stack.push_async_callback(door.finish, settings.grace_seconds)
         stack.callback(health.stop)
         if not late:
@@ -219,65 +201,3 @@ def settle_interpreter() -> None:
     gc.collect()
     gc.freeze()
     sys.setswitchinterval(_SWITCH_SECONDS)
-
-
-async def _listening(
-    settings: Settings,
-    services: Sequence[grpc.GenericRpcHandler],
-    access: Access,
-    interceptors: Sequence[grpc.aio.ServerInterceptor],
-    stack: AsyncExitStack,
-    *,
-    shared: bool,
-) -> int:
-    """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
-    server = grpc.aio.server(
-        interceptors=interceptors,
-        options=(
-            *_OPTIONS,
-            # Two servers on one port would each get a part of the calls, and neither would notice.
-            ("grpc.so_reuseport", int(shared)),
-            ("grpc.max_receive_message_length", settings.max_request_bytes),
-            ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
-            ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
-            ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
-            # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
-            ("grpc.server.max_pending_requests", settings.pending_calls),
-            ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),
-        ),
-    )
-    server.add_generic_rpc_handlers(services)
-    address = address_of(settings.host, settings.port)
-    if not shared:
-        check_free(settings.host, settings.port)
-    try:
-        port = access.add_port(server, address)
-    except RuntimeError as error:
-        raise LimelightError(f"cannot listen on {address}") from error
-    await server.start()
-    stack.push_async_callback(server.stop, None)
-    return port
-
-
-def check_free(host: str, port: int) -> None:
-    """Try the address first: gRPC's own failure is a page of C++ that says less.
-
-    Raises: LimelightError where it cannot be listened on.
-    """
-    try:
-        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as trial:
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(place)
-    except OSError as error:
-        raise LimelightError(f"cannot listen on {address_of(host, port)}: {error.strerror}") from error
-
-
-def address_of(host: str, port: int) -> str:
-    """Write an address as clients take it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def metrics_url_of(host: str, port: int) -> str:
-    """Write where metrics are; empty where none are served."""
-    return f"http://{address_of(host, port)}/metrics" if port else ""

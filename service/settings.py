@@ -2,7 +2,6 @@
 
 import math
 import os
-import resource
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -11,7 +10,7 @@ from typing import Any
 
 from bundle.errors import LimelightError
 from service.access.exposure import exposed
-from service.cgroup import cpu_quota, memory_limit
+from service.machine import available_cores, available_memory
 from service.toml import written
 
 PREFIX = "LIMELIGHT_"
@@ -227,7 +226,6 @@ class Settings:
         maximum=86400.0,
     )
     log_level: str = _setting("info", "Least severe line logged.", choices=("debug", "info", "warning", "error"))
-
     log_buffer_bytes: int = _setting(
         4 * _MEBIBYTE,
         "Bytes of log lines that may wait for who reads them; more are dropped and counted.",
@@ -318,26 +316,6 @@ def load_settings(
     if problem is not None:
         raise SettingsError(problem)
     return settings
-
-
-def available_cores() -> int:
-    """Count the cores that this process may use: its affinity, cut to the quota of its control group (rounded up)."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cpu_quota()
-    return cores if quota is None else max(1, min(cores, math.ceil(quota)))
-
-
-def available_memory() -> int:
-    """Count the bytes of memory that this process may have, used ones included.
-
-    The machine's memory, cut to the limits of the control group and of the process's address space and data.
-    """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    group = memory_limit()
-    limits += [] if group is None else [group]
-    of_process = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
-    limits += [each for each in of_process if each != resource.RLIM_INFINITY]
-    return min(limits)
 
 
 def _read_file(file: Path) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
 from service.exposition import Snapshot
+from service.listening import address_of, check_free, metrics_url_of
 from service.logs import count_dropped
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
-from service.server import address_of, check_free, metrics_url_of
 from service.settings import Settings
 from service.signals import leave, stop_signals
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from service.engine.cuda import DEFAULT, Cuda
 from service.errors import ProviderError
-from service.settings import Settings, available_cores
+from service.machine import available_cores
+from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 

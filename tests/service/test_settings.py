@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import settings as module
+from service import machine
 from service.settings import Settings, SettingsError, load_settings
 from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
@@ -139,20 +139,20 @@ def test_what_is_printed_reads_back(repository: str, grace: float, port: int) ->
 
 
 def test_cores_and_memory_are_cut_to_what_the_control_group_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores, memory = module.available_cores(), module.available_memory()
+    cores, memory = machine.available_cores(), machine.available_memory()
     assert cores >= 1 and memory > 2**28
-    monkeypatch.setattr(module, "cpu_quota", lambda: 0.5)
-    monkeypatch.setattr(module, "memory_limit", lambda: 2**28)
-    assert (module.available_cores(), module.available_memory()) == (1, 2**28)
-    monkeypatch.setattr(module, "cpu_quota", lambda: cores + 0.5)
-    monkeypatch.setattr(module, "memory_limit", lambda: 2**62)
-    assert (module.available_cores(), module.available_memory()) == (cores, memory)
+    monkeypatch.setattr(machine, "cpu_quota", lambda: 0.5)
+    monkeypatch.setattr(machine, "memory_limit", lambda: 2**28)
+    assert (machine.available_cores(), machine.available_memory()) == (1, 2**28)
+    monkeypatch.setattr(machine, "cpu_quota", lambda: cores + 0.5)
+    monkeypatch.setattr(machine, "memory_limit", lambda: 2**62)
+    assert (machine.available_cores(), machine.available_memory()) == (cores, memory)
 
 
 def test_memory_is_cut_to_the_limit_of_the_address_space() -> None:
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
-        "from service.settings import available_memory; print(available_memory())"
+        "from service.machine import available_memory; print(available_memory())"
     )
     root = Path(__file__).parents[2]
     run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
@@ -174,4 +174,4 @@ def test_workers_are_for_the_cpu_and_cores_can_be_fewer_than_there_are() -> None
     with pytest.raises(SettingsError, match=r"workers is 2 and provider is auto: .* give --provider cpu"):
         load_settings({"workers": 2}, environment={})
     assert load_settings({"workers": 2, "provider": "cpu", "cores": 3}, environment={}).core_count == 3
-    assert load_settings({}, environment={}).core_count == module.available_cores()
+    assert load_settings({}, environment={}).core_count == machine.available_cores()

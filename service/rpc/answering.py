@@ -46,8 +46,8 @@ _Request = (
     | service_pb2.GenerateRequest
 )
 # Handing work to a thread costs about as much as tokenizing a paragraph. Below this size the event loop does it itself,
-# well within a millisecond; images, whose bytes do not tell their size, never.
-_INLINE_REQUEST = 1024
+# well within a millisecond; images, whose bytes do not tell their size, never. Tensors are only copied and looked over.
+_INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
 # The same of what is asked of maps: a few selections of a few heads and queries.
 _INLINE_OPTIONS = 256
 _INLINE_MAPS = 256  # of all instances, each of which is measured
@@ -252,8 +252,8 @@ class Answering:
         self._engine.check(view.model, self._preparing[view.model] + len(instances), call.deadline, before)
         call.when_sent(self._quotas.take(call.caller, len(instances)))
         maps = 0 if options.plan is None else len(options.plan.selected) * len(instances)
-        light = size <= _INLINE_REQUEST and maps <= _INLINE_MAPS and not options.is_large and not options.has_groups
-        if light and not _has_image(instances):
+        light = maps <= _INLINE_MAPS and not options.is_large and not options.has_groups
+        if light and _is_small(instances, size):
             prepared = prepare(view, instances, options, field)
         else:
             prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)
@@ -305,5 +305,9 @@ def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Cal
     )
 
 
-def _has_image(instances: Sequence[values_pb2.Instance]) -> bool:
-    return any(value.HasField("image") for instance in instances for value in instance.inputs.values())
+def _is_small(instances: Sequence[values_pb2.Instance], size: int) -> bool:
+    """True for instances that are prepared in less time than it takes to hand them to a thread."""
+    if size > _INLINE_TENSORS:
+        return False
+    kinds = {value.WhichOneof("kind") for instance in instances for value in instance.inputs.values()}
+    return kinds <= {"tensor"} or (size <= _INLINE_REQUEST and "image" not in kinds)

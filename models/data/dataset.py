@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from bundle.errors import LimelightError
 from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
+from models.data.gold import Gold, describe
 
 T = TypeVar("T")
 
@@ -20,14 +21,15 @@ class DataError(LimelightError):
 class Example:
     """An instance as a caller would send it, and what is known of it.
 
-    label: its class. labels: classes of its parts (tokens, nodes), "" for a part of which none is known. numbers: what
-    a regression is to put out. What the task has not is empty.
+    label: its class. labels: classes of its parts (tokens, nodes, cells), "" for a part of which none is known.
+    numbers: what a regression is to put out. gold: where to look for each thing. What the task has not is empty.
     """
 
     instance: Instance
     label: str = ""
     labels: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    gold: tuple[Gold, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,8 @@ def parts(example: Example) -> Iterator[bytes]:
     yield example.label.encode()
     yield from (label.encode() for label in example.labels)
     yield from (repr(number).encode() for number in example.numbers)
+    for gold in example.gold:
+        yield from describe(gold)
     for name in sorted(example.instance):
         yield name.encode()
         match example.instance[name]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from bundle.values import Pair, Sentences, Text
 from models.data.dataset import DataError, Example
+from models.data.gold import Gold, word_spans
 
 SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -136,11 +137,43 @@ def text(content: Mapping[str, Any]) -> Example:
 
 
 def pair(content: Mapping[str, Any]) -> Example:
-    """A text and what it is to become. Raises: ValueError where one is empty."""
+    """A text and what it is to become; or words of both (`src`, `tgt`), and links between them that people made: `sure`
+    ones, and `possible` ones, [source word, target word]. Raises: ValueError where something is empty, or no link.
+    """
+    if "src" in content:
+        return _aligned(content)
     source, target = _string(content, "source"), _string(content, "target")
     if not source.strip() or not target.strip():
         raise ValueError("has an empty source or target")
     return Example({"text": Text(source), "target": Text(target)})
+
+
+def _aligned(content: Mapping[str, Any]) -> Example:
+    words = {name: content.get(name) for name in ("src", "tgt")}
+    for name, each in words.items():
+        if not isinstance(each, list) or not each or not all(isinstance(w, str) and w.split() == [w] for w in each):
+            raise ValueError(f'"{name}" is no list of words')
+    source, target = (" ".join(each) for each in words.values() if each)
+    sources, targets = word_spans("text", source), word_spans("target", target)
+    sure, possible = (_links(content.get(name, []), len(sources), len(targets)) for name in ("sure", "possible"))
+    gold = []
+    for place, of in enumerate(targets):
+        right = sorted(sure | possible)
+        keys, others = ([sources[a] for a, b in links if b == place] for links in (sorted(sure), right))
+        if others:
+            gold.append(Gold(tuple(keys), of=of, possible=tuple(others)))
+    return Example({"text": Text(source), "target": Text(target)}, gold=tuple(gold))
+
+
+def _links(links: object, sources: int, targets: int) -> set[tuple[int, int]]:
+    found = set()
+    for each in links if isinstance(links, list) else [links]:
+        match each:
+            case [int(source), int(target)] if 0 <= source < sources and 0 <= target < targets:
+                found.add((source, target))
+            case _:
+                raise ValueError(f"{each!r} is no link [source word, target word]")
+    return found
 
 
 def text_pair(content: Mapping[str, Any]) -> Example:

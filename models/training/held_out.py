@@ -6,6 +6,7 @@ from pathlib import Path
 from models.cards.card import Metric
 from models.network import Network
 from models.training.batches import Batches
+from models.training.figures import figures
 from models.training.runs import read_run
 from models.training.session import load_again
 
@@ -23,6 +24,6 @@ def judge_of(folder: Path) -> Callable[[Network], list[Metric]]:
         held_out = Batches(
             card, run.recipe.task, dataset.test, labels=run.blueprint.labels, batch_size=run.settings.batch_size
         )
-        return run.recipe.task.judge(network, card, held_out, dataset.train)
+        return figures(run.recipe.task, network, card, held_out, dataset.train)
 
     return judge

@@ -14,9 +14,11 @@ from bundle.preprocess import Preprocessor
 from bundle.values import Image, Instance, Pair, Sentences, Text, Value
 from models.cards.card import Card, Metric
 from models.data import folder as files
+from models.data import generated
 from models.data.dataset import DataError, Dataset, known
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
+from models.training.figures import figures
 from models.training.recipe import Recipe
 from models.training.runs import EXAMPLES, METRICS, Run, RunError, read_run, write_results, write_run
 from models.training.settings import Preset
@@ -24,7 +26,7 @@ from models.training.stop import Stop
 from models.training.trainer import RESUME, WEIGHTS, Trainer
 from models.zoo.index import recipe
 
-BUILTIN = "builtin"
+BUILTIN = "builtin"  # `builtin:NAME` is one of `models.data.generated`
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 600  # characters; examples are shown, and sent with every description
 
@@ -33,7 +35,8 @@ _EXAMPLE_LENGTH = 600  # characters; examples are shown, and sent with every des
 class Order:
     """What is to be trained, on what, how, and where to.
 
-    data: a path, or `builtin`. preset: empty for `demo` on builtin data, `full` on others. changes: settings that
+    data: a path, `builtin` for what comes with the model, or `builtin:NAME` for a set of `models.data.generated`.
+    preset: empty for `demo` on builtin data, `full` on others. changes: settings that
     differ from the preset's. mechanism: for the model `mechanism`. name: what the model is called in a repository;
     empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data.
     """
@@ -68,7 +71,7 @@ class Order:
     def chosen(self) -> Preset:
         """The preset, changed. Raises: DataError where there is none of the name."""
         presets = self.recipe.presets
-        name = self.preset or ("demo" if self.data == BUILTIN else "full")
+        name = self.preset or ("demo" if self.data.partition(":")[0] == BUILTIN else "full")
         if name not in presets:
             raise DataError(f"there is no preset {name!r} of {self.model}; there are {', '.join(presets)}")
         return replace(presets[name], settings=replace(presets[name].settings, **self.changes))
@@ -122,7 +125,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         said(f"going on at epoch {trainer.progress.epoch + 1}, batch {trainer.progress.batch + 1}")
     with stop:
         trainer.run(stop)
-    metrics = chosen.task.judge(model, card, parts["test"], dataset.train)
+    metrics = figures(chosen.task, model, card, parts["test"], dataset.train)
     write_results(order.out, metrics, examples(card, dataset), report(trainer))
     return metrics
 
@@ -179,6 +182,8 @@ def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> 
         if chosen.builtin is None:
             raise DataError(f"no data come with this model; give a file or folder of {chosen.data} with --data")
         return chosen.builtin(seed=seed)
+    if data.startswith(f"{BUILTIN}:"):
+        return generated.load(data.removeprefix(f"{BUILTIN}:"), chosen.data, seed)
     return files.load(Path(data), chosen.data, seed=seed, name=name, licence=licence)
 
 

@@ -1,0 +1,48 @@
+"""Every set of data that is made here, by the name that `--data` takes behind `builtin:`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from models.data import dates, digits, docstrings, recall, rows, transductions
+from models.data.dataset import DataError, Dataset
+from models.data.folder import IMAGES, Kind
+
+
+@dataclass(frozen=True)
+class Made:
+    """What its examples are, and what makes them of a seed."""
+
+    kind: Kind
+    make: Callable[..., Dataset]
+
+
+def _longer(name: str, made: Made, change: dict[str, object]) -> dict[str, Made]:
+    """A set, and the same with longer examples held out than any that are trained on."""
+    return {name: made, f"{name}-longer": Made(made.kind, partial(made.make, **change))}
+
+
+SETS: dict[str, Made] = {
+    "dates": Made(rows.PAIRS, dates.dataset),
+    "digits": Made(IMAGES, digits.dataset),
+    "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
+}
+for _rule in transductions.RULES:
+    SETS |= _longer(_rule, Made(rows.PAIRS, partial(transductions.dataset, _rule)), {"longer": True})
+for _form, _kind in {"recall": rows.PAIRS, "one": rows.TEXTS, "selective": rows.PAIRS, "induction": rows.TEXTS}.items():
+    for _tokens in (64, 256, 1024):
+        SETS |= _longer(
+            f"{_form}-{_tokens}",
+            Made(_kind, partial(recall.dataset, _form, tokens=_tokens)),
+            {"longer": 2 * _tokens},
+        )
+
+
+def load(name: str, kind: Kind, seed: int) -> Dataset:
+    """Make a set. Raises: DataError where there is none of the name, or its examples are of another kind."""
+    if name not in SETS:
+        raise DataError(f"there is no builtin data {name!r}; there are {', '.join(SETS)}")
+    made = SETS[name]
+    if made.kind != kind:
+        raise DataError(f"the builtin data {name!r} are {made.kind}; this model learns from {kind}")
+    return made.make(seed=seed)

@@ -1,0 +1,128 @@
+"""Where a model looks against where it should, with maps that are given, so that the figures are known."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bundle.values import Text
+from models.cards.card import Card
+from models.data import transductions
+from models.data.dataset import Dataset, Example
+from models.data.gold import Gold, Span, word_spans
+from models.network import Answer, Network
+from models.training.batches import Batches
+from models.training.correctness import Tally, add, correctness
+from models.training.settings import Preset, Settings
+from models.zoo.index import recipe
+from tests.models.conftest import TINY
+
+MAP = "decoder.cross"
+
+
+class Looks(Network):
+    """Looks where it is told: [batch, head, output, source] from the masks of both."""
+
+    def __init__(self, weights: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self._weights = weights
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        return Answer({}, {MAP: self._weights(tensors["target_mask"], tensors["source_mask"])})
+
+
+def straight(output: Tensor, source: Tensor) -> Tensor:
+    """Each output at the same place of the source; the end token at the last."""
+    eye = torch.eye(output.shape[1], source.shape[1])
+    return eye.expand(len(output), 1, -1, -1)
+
+
+def even(output: Tensor, source: Tensor) -> Tensor:
+    weights = source[:, None, None].double() / source.sum(1)[:, None, None, None]
+    return weights.expand(-1, 1, output.shape[1], -1)
+
+
+def halves(output: Tensor, source: Tensor) -> Tensor:
+    """Two heads: one looks straight, one everywhere."""
+    return torch.cat([straight(output, source), even(output, source)], 1)
+
+
+def card_and_parts(made: Dataset) -> tuple[Card, Batches]:
+    chosen = recipe("bahdanau")
+    blueprint = chosen.prepare(made, Preset(settings=Settings(), sizes=TINY["bahdanau"]))
+    card = chosen.card(chosen.build(blueprint), blueprint)
+    return card, Batches(card, chosen.task, made.test, labels=(), batch_size=4)
+
+
+@pytest.mark.parametrize(
+    ("rule", "looks", "share"),
+    [("copy", straight, 1.0), ("copy", even, None), ("reverse", straight, 0.0)],
+)
+def test_share_of_weight_through_tokens_and_padding(
+    rule: str, looks: Callable[[Tensor, Tensor], Tensor], share: float | None
+) -> None:
+    made = transductions.dataset(rule, training=20, held_out=10, lengths=(4, 8))
+    odd = [each for each in made.test if len(text(each)) % 2]  # reversed, one of these has its middle in place
+    made = replace(made, test=tuple(each for each in made.test if each not in odd))
+    assert len({len(text(each)) for each in made.test}) > 1
+    card, parts = card_and_parts(made)
+    weight, strongest = correctness(Looks(looks), card, parts)
+    assert weight.name == f"weight on the right place, {MAP}" and strongest.name.startswith("strongest")
+    equal = np.mean([1 / len(text(each)) for each in made.test for _ in each.gold])
+    assert weight.baseline == pytest.approx(equal)
+    assert weight.value == pytest.approx(equal if share is None else share)
+    if share is not None:
+        assert strongest.value == share
+
+
+def test_the_best_head_is_said_beside_the_mean() -> None:
+    made = transductions.dataset("copy", training=20, held_out=3, lengths=(4, 4))
+    card, parts = card_and_parts(made)
+    found = {each.name: each.value for each in correctness(Looks(halves), card, parts)}
+    assert found[f"weight on the right place, {MAP}"] == pytest.approx((1 + 0.25) / 2)
+    assert found[f"weight on the right place, {MAP}, best head"] == pytest.approx(1)
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    card, parts = card_and_parts(transductions.dataset("copy", training=20, held_out=3))
+    parts.examples = [Example(each.instance) for each in parts.examples]
+    assert correctness(Looks(straight), card, parts) == []
+
+
+def text(example: Example) -> str:
+    value = example.instance["text"]
+    assert isinstance(value, Text)
+    return value.text
+
+
+def test_the_alignment_error_rate_is_over_words() -> None:
+    # Words a b c -> x y; x is surely a, possibly b; y is surely c. Tokens are the letters of words of two.
+    source, target = word_spans("text", "aa bb cc"), word_spans("target", "xx yy")
+    gold = (
+        Gold((source[0],), of=target[0], possible=(source[0], source[1])),
+        Gold((source[2],), of=target[1], possible=(source[2],)),
+    )
+    example = Example({"text": Text("aa bb cc"), "target": Text("xx yy")}, gold=gold)
+
+    def letters(spans: list[Span], name: str) -> SimpleNamespace:
+        places = [place for span in spans for place in range(span.start, span.end)]
+        return SimpleNamespace(
+            size=len(places), starts=places, ends=[each + 1 for each in places], special=(), input_indices=(),
+            inputs=(name,), grid=None,
+        )  # fmt: skip
+
+    weights = np.zeros((1, 4, 6))
+    weights[0, 0] = [0, 0, 0.6, 0, 0.4, 0]  # x looks at b: possible, not sure
+    weights[0, 1] = [0.3, 0, 0.3, 0.1, 0.3, 0]
+    weights[0, 2] = weights[0, 3] = [0.2, 0.2, 0, 0, 0.3, 0.3]  # y at c: its pieces together have most
+    tally = Tally()
+    add(tally, weights, letters(target, "target"), letters(source, "text"), example)
+    *_, rate = tally.metrics("m")
+    # |A| = 2, |S| = 2, |A and S| = 1, |A and P| = 2
+    assert rate.name == "alignment error rate, m" and rate.value == pytest.approx(1 - (1 + 2) / (2 + 2))
+    weight = next(tally.metrics("m")).value
+    assert weight == pytest.approx((np.mean([0.6, 0.7]) + 0.6) / 2)

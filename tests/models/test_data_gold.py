@@ -1,0 +1,182 @@
+"""Where to look: places in what was sent, and the entries of label sets that they are."""
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bundle.maps import grid_labels
+from bundle.rows import Labels
+from bundle.values import Text
+from limelight.v1 import attention_pb2, model_pb2
+from models.data import dates, recall, rows, transductions
+from models.data.dataset import DataError, Dataset, Example
+from models.data.generated import SETS, load
+from models.data.gold import Box, Gold, Span, covered, of_the_whole
+
+TOKENS = attention_pb2.LABEL_KIND_TOKENS
+
+
+def text(example: Example, name: str = "text") -> str:
+    value = example.instance[name]
+    assert isinstance(value, Text)
+    return value.text
+
+
+def read(example: Example, place: object) -> str:
+    assert isinstance(place, Span)
+    return text(example, place.input)[place.start : place.end]
+
+
+def pairs(example: Example) -> list[tuple[str, list[str]]]:
+    return [(read(example, each.of), [read(example, key) for key in each.keys]) for each in example.gold]
+
+
+def test_each_character_of_a_date_comes_from_its_part() -> None:
+    date = dates.FIRST.replace(year=1998, month=3, day=24)
+    found = {}
+    for form in ("{d} {mon.en} '{yy}", "{month.en} {d}{th}, {year}", "{weekday.de}, den {d}. {month.de} {year}"):
+        written, places = dates.write(date, form)
+        example = Example({"text": Text(written), "target": Text("1998-03-24")}, gold=dates.gold(places))
+        found[written] = [key for _, (key,) in pairs(example)]
+    assert found == {
+        "24 Mar '98": ["98", "98", "9", "8", "Mar", "Mar", "2", "4"],
+        "March 24th, 1998": ["1", "9", "9", "8", "March", "March", "2", "4"],
+        "Dienstag, den 24. März 1998": ["1", "9", "9", "8", "März", "März", "2", "4"],
+    }
+
+
+def test_every_date_has_gold_for_all_but_its_hyphens() -> None:
+    for example in dates.dataset(training=200, held_out=1).train:
+        assert "".join(written for written, _ in pairs(example)) == text(example, "target").replace("-", "")
+        for written, (key,) in pairs(example):
+            assert key == written or len(key) > 1 or written == "0"
+
+
+@pytest.mark.parametrize("rule", transductions.RULES)
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_rewritten_character_comes_from_one_like_it(rule: str, longer: bool) -> None:
+    made = transductions.dataset(rule, training=80, held_out=20, lengths=(2, 5), longer=longer)
+    parts = [{text(each) for each in part} for part in (made.train, made.dev, made.test)]
+    assert [len(part) for part in parts] == [80, 20, 20] and len(set.union(*parts)) == 120
+    assert made == transductions.dataset(rule, training=80, held_out=20, lengths=(2, 5), longer=longer)
+    for each in (*made.train, *made.test):
+        assert "".join(written for written, _ in pairs(each)) == text(each, "target")
+        assert all(set(keys) == {written} or written == "." for written, keys in pairs(each))
+    letters = [sum(map(str.isalpha, text(each))) for each in made.test]
+    assert all(5 < count <= 10 for count in letters) if longer else max(letters) <= 5
+
+
+def test_what_the_rules_are() -> None:
+    chance = random.Random(0)
+    assert transductions.reverse("qbbd", chance) == ("qbbd", "dbbq", [[3], [2], [1], [0]])
+    assert transductions.sort("qbbd", chance)[1:] == ("bbdq", [[1, 2], [1, 2], [3], [0]])
+    for _ in range(20):
+        written, done, places = transductions.delay("qbbd", chance)
+        late = int(written[0])
+        assert done == "." * late + "qbbd"[:-late] and places[late:] == [[1 + n] for n in range(4 - late)]
+        written, done, places = transductions.expand("qb", chance)
+        assert done == "q" * int(written[1]) + "b" * int(written[3])
+        assert places == sorted(places)
+
+
+@settings(max_examples=30, deadline=None)
+@given(tokens=st.sampled_from((16, 65, 200)), seed=st.integers(0, 99), form=st.sampled_from(list(recall.FORMS)))
+def test_what_is_recalled_stands_where_the_gold_says(tokens: int, seed: int, form: str) -> None:
+    example = recall.FORMS[form](tokens, random.Random(seed))
+    words = text(example).split(" ")
+    assert len(words) == tokens
+    if example.label:
+        (gold,) = example.gold
+        assert gold.of is None and [read(example, key) for key in gold.keys] == [example.label]
+        asked = words[-1]
+        assert words[words.index(asked) + 1] == example.label
+    else:
+        wanted = text(example, "target").split(" ")
+        assert [(word, [word]) for word in wanted] == pairs(example)
+        if form == "recall":
+            begin = 2 * (tokens // 8)
+            asked_for = [word for word in words[begin:] if word != recall.FILLER]
+            assert wanted == [words[words.index(key) + 1] for key in asked_for]
+        else:
+            assert wanted == [word for word in words if word != recall.FILLER]
+
+
+def test_gold_is_part_of_what_data_are() -> None:
+    made = transductions.dataset("copy", training=4, held_out=2)
+    moved = dataclasses.replace(made.train[0], gold=made.train[0].gold[1:])
+    other = dataclasses.replace(made, train=(moved, *made.train[1:]))
+    assert isinstance(other, Dataset) and other.fingerprint != made.fingerprint
+
+
+def test_tokens_on_a_place() -> None:
+    # "new york, new" as ne|w|york|,|new, and a special token behind
+    labels = Labels(
+        "tokens", TOKENS, 6, starts=(0, 2, 4, 8, 10, 13), ends=(2, 3, 8, 9, 13, 13),
+        special=(False,) * 5 + (True,), inputs=("text",),
+    )  # fmt: skip
+    assert covered(labels, (Span("text", 1, 5),)).tolist() == [True, True, True, False, False, False]
+    assert covered(labels, (Span("text", 0, 2), Span("text", 9, 20))).nonzero()[0].tolist() == [0, 4]
+    assert not covered(labels, (Span("other", 0, 20), Box("text", 0, 0, 9, 9))).any()
+    assert of_the_whole(labels).nonzero()[0].tolist() == [5]
+
+
+def test_words_of_sentences_and_of_a_pair() -> None:
+    words = Labels(
+        "words", TOKENS, 4, starts=(0, 3, 0, 3), ends=(2, 5, 2, 5), parents=(0, 0, 1, 1), inputs=("document",)
+    )
+    sentences = Labels("s", attention_pb2.LABEL_KIND_SENTENCES, 2, starts=(0, 0), ends=(5, 5), inputs=("document",))
+    place = Span("document", 3, 5, sentence=1)
+    assert covered(words, (place,)).tolist() == [False, False, False, True]
+    assert covered(sentences, (place,)).tolist() == [False, True]
+    both = Labels(
+        "both", TOKENS, 2, starts=(0, 0), ends=(2, 2), inputs=("pair.first", "pair.second"), input_indices=(0, 1)
+    )
+    assert covered(both, (Span("pair.second", 0, 9),)).tolist() == [False, True]
+
+
+def test_cells_of_a_picture_whatever_its_size() -> None:
+    description = model_pb2.LabelSetDescription(name="cells", kind=attention_pb2.LABEL_KIND_GRID, input="image")
+    description.grid.CopyFrom(attention_pb2.Grid(rows=2, columns=4, leading=["class"]))
+    labels = grid_labels(description, attention_pb2.Region(left=0, top=0, right=80, bottom=20))  # cells of 20 x 10
+    found = covered(labels, (Box("image", 21, 1, 39, 9),))
+    assert found.nonzero()[0].tolist() == [2]
+    assert covered(labels, (Box("image", 38, 8, 42, 12),)).nonzero()[0].tolist() == [2, 3, 6, 7]  # a quarter in each
+    assert covered(labels, (Box("image", 0, 0, 24, 10),)).nonzero()[0].tolist() == [1]  # a fifth of the next cell
+    assert covered(labels, (Box("image", 0, 0, 80, 20),)).sum() == 8
+    assert of_the_whole(labels).tolist() == [True, *[False] * 8]
+    assert not covered(grid_labels(description), (Box("image", 0, 0, 80, 20),)).any()  # no picture was sent
+
+
+def test_an_axis_of_no_input_asks_for_the_whole() -> None:
+    one = Labels("document", attention_pb2.LABEL_KIND_ONE, 1)
+    assert of_the_whole(one).tolist() == [True]
+    assert np.array_equal(covered(one, Gold((Span("text", 0, 3),)).right), [False])
+
+
+def test_builtin_data_by_name() -> None:
+    assert load("reverse-longer", rows.PAIRS, 1).name == "Letters: reverse"
+    with pytest.raises(DataError, match="there is no builtin data 'revert'; there are dates, digits"):
+        load("revert", rows.PAIRS, 0)
+    with pytest.raises(DataError, match="'one-64' are texts; this model learns from pairs"):
+        load("one-64", rows.PAIRS, 0)
+    assert all(name == name.lower() for name in SETS)
+
+
+def test_words_that_people_aligned(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = {"src": ["I", "do", "."], "tgt": ["je", "le", "fais"], "sure": [[0, 0], [1, 2]], "possible": [[1, 1]]}
+    path.write_text(json.dumps(line))
+    (example,) = rows.read(path, rows.PAIRS)
+    assert (text(example), text(example, "target")) == ("I do .", "je le fais")
+    assert pairs(example) == [("je", ["I"]), ("le", []), ("fais", ["do"])]
+    assert [[read(example, place) for place in each.right] for each in example.gold] == [["I"], ["do"], ["do"]]
+    for wrong, message in (({"sure": [[3, 0]]}, "no link"), ({"src": ["a b"]}, '"src" is no list of words')):
+        path.write_text(json.dumps({**line, **wrong}))
+        with pytest.raises(DataError, match=f"line 1: .*{message}"):
+            rows.read(path, rows.PAIRS)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from models.data import dates, digits, docstrings, recall, rows, transductions
+from models.data.canvas import captions, questions
 from models.data.dataset import DataError, Dataset
 from models.data.folder import IMAGES, Kind
 
@@ -26,6 +27,8 @@ SETS: dict[str, Made] = {
     "dates": Made(rows.PAIRS, dates.dataset),
     "digits": Made(IMAGES, digits.dataset),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
+    "captions": Made(rows.CAPTIONS, captions.dataset),
+    "questions": Made(rows.QUESTIONS, questions.dataset),
 }
 for _rule in transductions.RULES:
     SETS |= _longer(_rule, Made(rows.PAIRS, partial(transductions.dataset, _rule)), {"longer": True})

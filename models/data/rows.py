@@ -3,28 +3,41 @@
 import gzip
 import json
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle.values import Pair, Sentences, Text
+from bundle.values import Image, Pair, Sentences, Text
 from models.data.dataset import DataError, Example
 from models.data.gold import Gold, word_spans
 
 SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 # Other names under which data sets have the same thing.
-_NAMES = {"text": ("document", "sentence"), "first": ("premise",), "second": ("hypothesis",)}
+_NAMES = {
+    "text": ("document", "sentence"),
+    "first": ("premise",),
+    "second": ("hypothesis",),
+    "question": ("sentence",),
+    "target": ("caption",),
+    "label": ("answer",),
+}
+_ARCHIVE = "images.zip"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the lines of a file hold. columns: of a TSV file, in order, and keys of a JSON object; make: one example."""
+    """What the lines of a file hold. columns: of a TSV file, in order, and keys of a JSON object; make: one example.
+
+    pictures: whether `image` is the path of a picture, from the file's folder or in `images.zip` there; `make` gets it.
+    """
 
     name: str
     columns: tuple[str, ...]
     make: Callable[[Mapping[str, Any]], Example]
+    pictures: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -43,10 +56,25 @@ def read(path: Path, kind: Kind) -> list[Example]:
         try:
             fields = parse(line, kind, first=number == 1)
             if fields is not None:
-                examples.append(kind.make(fields))
+                shown = {"image": picture(path.parent, _string(fields, "image"))} if kind.pictures else {}
+                examples.append(kind.make({**fields, **shown}))
         except ValueError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
     return examples
+
+
+def picture(folder: Path, name: str) -> Image:
+    """A picture below a folder, or of the archive in it. Raises: ValueError where there is none of the name."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"the picture {name!r} is not below the folder")
+    try:
+        if path.is_file():
+            return Image(path.read_bytes())
+        with zipfile.ZipFile(folder / _ARCHIVE) as archive:
+            return Image(archive.read(name))
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"the picture {name!r} is neither in the folder nor in {_ARCHIVE}") from error
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -188,8 +216,22 @@ def aspect(content: Mapping[str, Any]) -> Example:
     return Example({**sides, "target": _filled(content, "target")}, _label(content))
 
 
+def caption(content: Mapping[str, Any]) -> Example:
+    """A picture and a text that describes it. Raises: ValueError where the text is empty."""
+    return Example({"image": content["image"], "target": _filled(content, "target")})
+
+
+def question(content: Mapping[str, Any]) -> Example:
+    """A picture, a question (or a statement) and its answer. Raises: ValueError as the others."""
+    label = content.get("label")
+    named = {**content, "label": str(label).lower()} if isinstance(label, bool) else content
+    return Example({"image": content["image"], "question": _filled(content, "question")}, _label(named))
+
+
 DOCUMENTS = Kind("documents", ("label", "text"), document)
 TEXTS = Kind("texts", ("label", "text"), text)
 PAIRS = Kind("pairs", ("source", "target"), pair)
 TEXT_PAIRS = Kind("pairs of texts", ("label", "first", "second"), text_pair)
 ASPECTS = Kind("targets in sentences", ("label", "left", "target", "right"), aspect)
+CAPTIONS = Kind("captions of pictures", ("image", "target"), caption, pictures=True)
+QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), question, pictures=True)

@@ -1,0 +1,1 @@
+"""A world of handwritten digits among clutter, of which it is known where everything is."""

@@ -1,0 +1,172 @@
+"""The canvas world: what is said of a picture is so, and the gold is where it says."""
+
+import io
+import json
+import random
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+
+from bundle.values import Array, Image, Text
+from models.data import rows
+from models.data.canvas import captions, questions
+from models.data.canvas.relations import clear, possible, the_one
+from models.data.canvas.world import DIGITS, SIZE, WORDS, Digit, Scene, hands, paint, plan, touch, with_article
+from models.data.dataset import DataError, Example
+from models.data.folder import load
+from models.data.gold import Box, Span
+from models.data.images import png
+
+TRAIN, DEV, TEST = hands()
+
+
+def scenes(count: int, seed: int = 0) -> list[Scene]:
+    chance = random.Random(seed)
+    return [paint(plan(TRAIN, chance), TRAIN, chance) for _ in range(count)]
+
+
+def at(value: int, column: float, row: float) -> Digit:
+    return Digit(value, Box("image", column - 5, row - 5, column + 5, row + 5))
+
+
+def text(example: Example, name: str) -> str:
+    value = example.instance[name]
+    assert isinstance(value, Text)
+    return value.text
+
+
+def pixels(example: Example) -> Array:
+    value = example.instance["image"]
+    assert isinstance(value, Image)
+    return np.asarray(Picture.open(io.BytesIO(value.data)))
+
+
+def test_pictures_hold_two_to_five_digits_that_differ_and_do_not_touch() -> None:
+    found = scenes(60)
+    assert {len(each.digits) for each in found} == set(range(DIGITS[0], DIGITS[1] + 1))
+    for made in found:
+        assert made.pixels.shape == (SIZE, SIZE) and made.pixels.dtype == np.uint8
+        assert len({each.value for each in made.digits}) == len(made.digits)
+        for number, one in enumerate(made.digits):
+            assert not any(touch(one.box, other.box, 1) for other in made.digits[:number])
+
+
+def test_ink_lies_in_the_boxes_and_stands_out_of_the_ground() -> None:
+    for made in scenes(30):
+        ground = np.median(made.pixels)
+        for number, each in enumerate(made.digits):
+            rows_, columns = np.nonzero(made.ink == number)
+            assert each.box.top <= rows_.min() and rows_.max() < each.box.bottom
+            assert each.box.left <= columns.min() and columns.max() < each.box.right
+            assert rows_.max() - rows_.min() >= 0.6 * (each.box.bottom - each.box.top)
+            assert abs(made.pixels[made.ink == number].astype(float) - ground).mean() > 40
+    polarity = [np.median(made.pixels) > 127 for made in scenes(60)]
+    assert 10 < sum(polarity) < 50
+
+
+def test_no_handwritten_digit_is_in_two_parts_and_the_seed_decides_all() -> None:
+    seen = [{each.pixels.tobytes() for samples in hand.samples for each in samples} for hand in (TRAIN, DEV, TEST)]
+    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    assert all(len(hand.samples) == 10 and min(map(len, hand.samples)) > 15 for hand in (TRAIN, DEV, TEST))
+    for make in (captions.dataset, questions.dataset):
+        assert make(seed=1, training=4, held_out=2) == make(seed=1, training=4, held_out=2)
+        assert make(seed=1, training=4, held_out=2).fingerprint != make(seed=2, training=4, held_out=2).fingerprint
+
+
+def test_what_is_left_of_what() -> None:
+    two, seven, four = at(2, 10, 10), at(7, 30, 12), at(4, 24, 23)
+    assert clear(two, seven, "left of") and clear(seven, two, "right of") and not possible(two, seven, "above")
+    assert possible(two, four, "left of") and possible(two, four, "above") and not clear(two, four, "above")
+    assert the_one([two, seven], two, "right of") == seven
+    assert the_one([two, seven, four], two, "right of") is None  # the four could be as well
+    assert the_one([two, seven], two, "below") is None
+
+
+def test_a_caption_names_digits_from_left_to_right_as_they_stand() -> None:
+    assert captions.caption([at(3, 8, 8), at(7, 30, 9), at(8, 35, 30)]) == "a three left of a seven above an eight"
+    assert captions.caption([at(3, 8, 30), at(7, 12, 9)]) == "a three below a seven"
+    assert captions.caption([at(3, 8, 8), at(7, 20, 20)]) is None  # diagonal
+    assert captions.caption([at(3, 8, 8), at(7, 9, 30)]) is None  # neither is to the left
+
+
+def test_names_in_captions_look_at_their_digits() -> None:
+    for each in captions.dataset(training=30, held_out=1).train:
+        written = text(each, "target")
+        named = []
+        for gold in each.gold:
+            assert isinstance(gold.of, Span) and gold.of.input == "target"
+            (box,) = gold.keys
+            assert isinstance(box, Box)
+            named.append((written[gold.of.start : gold.of.end], box))
+        assert [word for word, _ in named] == [word for word in written.split() if word in WORDS]
+        lefts = [(box.left + box.right) / 2 for _, box in named]
+        assert all(b - a >= 3 for a, b in pairwise(lefts))
+
+
+@pytest.mark.parametrize("kind", questions.KINDS)
+def test_questions_are_answered_by_what_they_look_at(kind: object) -> None:
+    chance = random.Random(5)
+    asked = 0
+    while asked < 10:
+        planned = plan(TRAIN, chance)
+        found = kind(planned.digits, chance)  # type: ignore[operator]
+        if found is None:
+            continue
+        asked += 1
+        question, answer, boxes, named = found
+        by_box = {each.box: each.word for each in planned.digits}
+        seen = [by_box[box] for box in boxes]
+        assert all(phrase in question for phrase in named)
+        assert all(phrase in ("the digit", digit.word) for phrase, digit in named.items())
+        match question.split():
+            case ["how", *_]:
+                assert WORDS.index(answer) == len(planned.digits) == len(boxes)
+            case ["is", "there", _, word]:
+                assert (answer == "yes") == (word.rstrip("?") in by_box.values()) == bool(boxes)
+            case _:
+                assert seen == [answer]
+
+
+def test_two_steps_go_over_the_digit_between() -> None:
+    digits = (at(2, 20, 36), at(7, 6, 36), at(4, 6, 8))
+    made = (questions.two_steps(digits, random.Random(seed)) for seed in range(200))
+    found = {each[0]: each[1:] for each in made if each is not None}
+    answer, boxes, named = found["what is above the digit left of the two?"]
+    assert answer == "four" and boxes == (digits[2].box,) and named == {"two": digits[0], "the digit": digits[1]}
+
+
+def test_questions_have_every_answer_and_their_own_looks() -> None:
+    made = questions.dataset(training=150, held_out=1)
+    assert set(made.labels) <= {*WORDS, "yes", "no"} and len(made.labels) >= 10
+    asked = [each for each in made.train if text(each, "question").startswith("what")]
+    assert all(each.gold[0].of is None and len(each.gold) >= 2 for each in asked)
+    assert pixels(made.train[0]).shape == (SIZE, SIZE)
+    assert with_article("eight") == "an eight"
+
+
+def test_pictures_beside_lines_or_in_an_archive(tmp_path: Path) -> None:
+    drawn = png(np.zeros((4, 4), np.uint8))
+    (tmp_path / "a.png").write_bytes(drawn.data)
+    with zipfile.ZipFile(tmp_path / "images.zip", "w") as archive:
+        archive.writestr("test/b.png", drawn.data)
+    lines = [
+        {"image": "a.png", "sentence": "there is a square", "label": True},
+        {"image": "test/b.png", "question": "what is it?", "answer": "two"},
+    ]
+    path = tmp_path / "train.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    found = rows.read(path, rows.QUESTIONS)
+    assert [(text(each, "question"), each.label) for each in found] == [
+        ("there is a square", "true"), ("what is it?", "two"),
+    ]  # fmt: skip
+    assert all(each.instance["image"] == drawn for each in found)
+    (tmp_path / "c.tsv").write_text("a.png\ta square\n" * 5)
+    assert load(tmp_path / "c.tsv", rows.CAPTIONS).train[0].instance == {"image": drawn, "target": Text("a square")}
+    for wrong in ("c.png", "../a.png"):
+        path.write_text(json.dumps({**lines[0], "image": wrong}))
+        with pytest.raises(DataError, match=f"line 1: the picture '{wrong}' is n"):
+            rows.read(path, rows.QUESTIONS)

@@ -304,10 +304,13 @@ class ImageInput(Input):
             bundle_pb2.PreprocessingStep(normalise_image=normalise),
         ]
 
-    def patches(self, size: int, *, leading: tuple[str, ...] = ()) -> LabelSet:
+    def patches(self, size: int, *, leading: tuple[str, ...] = (), name: str = "patches") -> LabelSet:
         """Its cells of `size` × `size` pixels, behind some other entries (a class token)."""
-        grid = self.rows // size, self.columns // size
-        return LabelSet(name="patches", kind="grid", input=self.name, names=leading, grid=grid)
+        return self.cells(self.rows // size, self.columns // size, leading=leading, name=name)
+
+    def cells(self, rows: int, columns: int, *, leading: tuple[str, ...] = (), name: str = "cells") -> LabelSet:
+        """So many cells, that cover it evenly; one row of them for the frames of a film."""
+        return LabelSet(name=name, kind="grid", input=self.name, names=leading, grid=(rows, columns))
 
 
 @dataclass(frozen=True, kw_only=True)

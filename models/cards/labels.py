@@ -42,6 +42,14 @@ class LabelSet:
     parent: str = ""
     grid: tuple[int, int] | None = None
 
+    @property
+    def axis(self) -> model_pb2.Dimension:
+        """The axis of an output that has a number for each entry; a grid's has its size, as every picture has it."""
+        if self.grid is None:
+            return model_pb2.Dimension(name=self.dimension)
+        rows, columns = self.grid
+        return model_pb2.Dimension(name=self.name, size=len(self.names) + rows * columns)
+
     def describe(self) -> model_pb2.LabelSetDescription:
         """As a description has it."""
         kind = number_of(attention_pb2.LabelKind, self.kind, what="the kind of a label set")

@@ -47,7 +47,8 @@ class Result(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Classes(Result):
-    """Scores of classes -> probabilities: of the instance, or of each entry of the label set `over` (tagging).
+    """Scores of classes -> probabilities: of the instance, or of each entry of the label set `over` (tagging a
+    text, segmenting a picture).
 
     activation: softmax for one of the classes, sigmoid for any number of them. scores: name of the output.
     """
@@ -66,7 +67,7 @@ class Classes(Result):
 
     @property
     def output(self) -> model_pb2.OutputDescription:
-        entries = [] if self.over is None else [model_pb2.Dimension(name=self.over.dimension)]
+        entries = [] if self.over is None else [self.over.axis]
         return model_pb2.OutputDescription(
             name=self.scores,
             data_type=values_pb2.DATA_TYPE_FLOAT32,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from models.data import dates, digits, docstrings, recall, rows, transductions
-from models.data.canvas import captions, questions
+from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
 from models.data.folder import IMAGES, Kind
 
@@ -29,6 +29,9 @@ SETS: dict[str, Made] = {
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),
     "questions": Made(rows.QUESTIONS, questions.dataset),
+    "films": Made(rows.QUESTIONS, films.dataset),
+    "masks": Made(rows.MASKS, masks.dataset),
+    "named-masks": Made(rows.MASKS, partial(masks.dataset, named=True)),
 }
 for _rule in transductions.RULES:
     SETS |= _longer(_rule, Made(rows.PAIRS, partial(transductions.dataset, _rule)), {"longer": True})

@@ -228,6 +228,16 @@ def question(content: Mapping[str, Any]) -> Example:
     return Example({"image": content["image"], "question": _filled(content, "question")}, _label(named))
 
 
+def mask(content: Mapping[str, Any]) -> Example:
+    """A picture and the classes of its cells, row by row, "" where none is known. Raises: ValueError for others."""
+    labels = content.get("labels")
+    if not isinstance(labels, list) or not labels or not all(isinstance(row, list) for row in labels):
+        raise ValueError('"labels" is no list of rows of classes')
+    if len({len(row) for row in labels}) > 1 or not all(isinstance(each, str) for row in labels for each in row):
+        raise ValueError('"labels" has rows of different lengths, or a class that is no text')
+    return Example({"image": content["image"]}, labels=tuple(each for row in labels for each in row))
+
+
 DOCUMENTS = Kind("documents", ("label", "text"), document)
 TEXTS = Kind("texts", ("label", "text"), text)
 PAIRS = Kind("pairs", ("source", "target"), pair)
@@ -235,3 +245,4 @@ TEXT_PAIRS = Kind("pairs of texts", ("label", "first", "second"), text_pair)
 ASPECTS = Kind("targets in sentences", ("label", "left", "target", "right"), aspect)
 CAPTIONS = Kind("captions of pictures", ("image", "target"), caption, pictures=True)
 QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), question, pictures=True)
+MASKS = Kind("pictures with the classes of their cells", ("image", "labels"), mask, pictures=True)

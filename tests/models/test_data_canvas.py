@@ -13,7 +13,7 @@ from PIL import Image as Picture
 
 from bundle.values import Array, Image, Text
 from models.data import rows
-from models.data.canvas import captions, questions
+from models.data.canvas import captions, films, masks, questions
 from models.data.canvas.relations import clear, possible, the_one
 from models.data.canvas.world import DIGITS, SIZE, WORDS, Digit, Scene, hands, paint, plan, touch, with_article
 from models.data.dataset import DataError, Example
@@ -170,3 +170,68 @@ def test_pictures_beside_lines_or_in_an_archive(tmp_path: Path) -> None:
         path.write_text(json.dumps({**lines[0], "image": wrong}))
         with pytest.raises(DataError, match=f"line 1: the picture '{wrong}' is n"):
             rows.read(path, rows.QUESTIONS)
+
+
+def test_cells_of_a_mask_are_those_of_the_ink() -> None:
+    chance = random.Random(3)
+    made = paint(plan(TRAIN, chance), TRAIN, chance)
+    owners = masks.owners(made, 2)
+    assert owners.shape == (SIZE // 2, SIZE // 2)
+    for row, column in ((0, 0), (5, 7), (12, 20)):
+        block = made.ink[2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
+        wanted = {number for number in range(len(made.digits)) if (block == number).mean() >= 1 / 3}
+        assert owners[row, column] in (wanted or {-1})
+    assert set(np.unique(owners)) == {-1, *range(len(made.digits))}
+    data = masks.dataset(seed=2, training=5, held_out=2, named=True)
+    assert len(data.train[0].labels) == (SIZE // 2) ** 2 and set(data.labels) <= {masks.GROUND, *WORDS}
+    assert masks.dataset(seed=2, training=5, held_out=2).labels == (masks.DIGIT, masks.GROUND)
+    with pytest.raises(ValueError, match="cells of 5 pixels do not fill"):
+        masks.dataset(cell=5)
+
+
+def test_actors_of_a_film_stay_inside_their_frames_and_never_touch() -> None:
+    chance = random.Random(0)
+    for _ in range(20):
+        cast, samples = films.plan(TRAIN, chance)
+        strip = films.paint(cast, samples, chance)
+        assert strip.shape == (films.ROWS, films.FRAMES * films.COLUMNS)
+        for number, actor in enumerate(cast):
+            for frame, box in zip(actor.frames, actor.boxes, strict=True):
+                assert frame * films.COLUMNS <= box.left < box.right <= (frame + 1) * films.COLUMNS
+                assert 0 <= box.top < box.bottom <= films.ROWS
+            assert not any(touch(a, b, 1) for other in cast[:number] for a in actor.boxes for b in other.boxes)
+            first, last = actor.boxes[0], actor.boxes[-1]
+            across = last.left - actor.frames[-1] * films.COLUMNS - first.left + actor.frames[0] * films.COLUMNS
+            along = (np.sign(across), np.sign(last.top - first.top))
+            assert along == films.WAYS[actor.way]
+
+
+def test_questions_about_films_look_at_who_is_asked_for() -> None:
+    made = films.dataset(training=60, held_out=1)
+    assert made == films.dataset(training=60, held_out=1)
+    assert set(made.labels) <= {*WORDS, *films.WAYS, *films.MOMENTS}
+    for each in made.train:
+        question, (whole, *named) = text(each, "question"), each.gold
+        assert whole.of is None and len(whole.keys) in (1, films.FRAMES)
+        match question.split():
+            case ["when", *_]:
+                (box,) = whole.keys
+                assert isinstance(box, Box)
+                assert each.label == films.MOMENTS[int(box.left // films.COLUMNS) // 2]
+            case ["what", "is", *_]:
+                assert len(whole.keys) == 1 and each.label in WORDS and not named
+            case ["which", *_]:
+                assert each.label in films.WAYS and named[0].keys == whole.keys
+            case _:
+                assert question.startswith("what moves") and each.label in WORDS
+
+
+def test_masks_in_files(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(np.zeros((4, 4), np.uint8)).data)
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"image": "a.png", "labels": [["sky", ""], ["sea", "sea"]]}))
+    assert rows.read(path, rows.MASKS)[0].labels == ("sky", "", "sea", "sea")
+    for wrong in ("sky", [], [["sky"], []], [[1]]):
+        path.write_text(json.dumps({"image": "a.png", "labels": wrong}))
+        with pytest.raises(DataError, match='line 1: "labels"'):
+            rows.read(path, rows.MASKS)

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 
 from models.cards.card import Card
 from models.data.dataset import Example
+from models.data.gold import Box, Gold
 from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.tasks.regress import Regress
+from models.tasks.segment import Segment
 from models.tasks.tag import Tag
 from models.tasks.task import Batch, Task
 
@@ -73,6 +75,22 @@ def test_tags_of_a_text_that_was_cut_are_those_of_what_is_left() -> None:
     targets = task.stack([np.array([0, 1, 1, 0])])
     loss, terms = task.loss(Says(), Batch({"logits": torch.zeros(1, 2, 2)}, (0,), targets))
     assert terms == 2 and float(loss) == pytest.approx(2 * math.log(2))
+
+
+def test_cells_of_a_picture() -> None:
+    # 2 x 4 cells of 10 x 10 pixels: a small object on the left, a large one on the right.
+    task, labels = Segment(grid=(2, 4), size=(20, 40)), ("ground", "two")
+    truth = ("two", "ground", "two", "two", "ground", "ground", "two", "")
+    said = [1, 0, 1, 0, 1, 0, 1, 1]
+    boxes = (Box("image", 0, 0, 9, 9), Box("image", 21, 0, 40, 20))
+    example = Example({}, labels=truth, gold=(Gold(boxes),))
+    held = Held(task, [example], labels, [{"logits": [[[1.0 - each, float(each)] for each in said]]}])
+    found = {each.name: each.value for each in task.judge(Says(), NO_CARD, held, [example])}
+    # Of the two: right 3; said or true 5 (one missed, one too many).
+    assert found["intersection over union"] == 3 / 5
+    assert found["accuracy"] == 5 / 7
+    assert found["intersection over union, small objects"] == 1.0
+    assert found["intersection over union, large objects"] == 2 / 3
 
 
 def test_numbers() -> None:

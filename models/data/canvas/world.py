@@ -126,9 +126,9 @@ def plan(hand: Hand, chance: random.Random, *, digits: tuple[int, int] = DIGITS)
             return Plan(tuple(map(Digit, values, boxes)), samples)
 
 
-def size(sample: Sample, chance: random.Random) -> tuple[int, int]:
+def size(sample: Sample, chance: random.Random, heights: tuple[int, int] = _HEIGHTS) -> tuple[int, int]:
     """Width and height of a digit as it is drawn."""
-    height = chance.randint(*_HEIGHTS)
+    height = chance.randint(*heights)
     return max(_NARROWEST, round(sample.aspect * height)), height
 
 

@@ -4,19 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from models.data import graphs, idx, rows
+from models.data import graphs, idx, rows, stories
 from models.data.dataset import DataError, Dataset, Example, require, split
 
 IMAGES: Literal["images"] = "images"
 GRAPHS: Literal["graphs"] = "graphs"
 _FileKind = rows.Kind | Literal["images"]
-Kind = _FileKind | Literal["graphs"]
+STORIES: Literal["stories"] = "stories"
+Kind = _FileKind | Literal["graphs", "stories"]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
 
 
 def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "") -> Dataset:
-    """Read lines of a kind, images, or one graph of an .npz archive, which says itself what its parts are.
+    """Read lines of a kind, images, stories, or one graph of an .npz archive, which says itself what its parts are.
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `train-images-idx3-ubyte.gz` with
     `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from the
@@ -27,6 +28,8 @@ def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str 
         raise DataError(f"{path}: there is no such file or folder")
     if kind == GRAPHS:
         return graphs.dataset(path, name=name, licence=licence)
+    if kind == STORIES:
+        return stories.dataset(path, seed=seed, name=name, licence=licence)
     if path.is_dir():
         parts = {part: _part(path, kind, stems) for part, stems in _PARTS.items()}
         if parts["train"] is None:

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from bundle.maps import grid_labels
 from bundle.rows import Labels
-from bundle.values import Text
+from bundle.values import Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2
-from models.data import dates, recall, rows, transductions
+from models.data import dates, folder, recall, rows, transductions
 from models.data.dataset import DataError, Dataset, Example
 from models.data.generated import SETS, load
 from models.data.gold import Box, Gold, Span, covered, of_the_whole
+from models.training import session
+from models.zoo.index import recipe
 
 TOKENS = attention_pb2.LABEL_KIND_TOKENS
 
@@ -166,17 +168,60 @@ def test_builtin_data_by_name() -> None:
     with pytest.raises(DataError, match="'one-64' are texts; this model learns from pairs"):
         load("one-64", rows.PAIRS, 0)
     assert all(name == name.lower() for name in SETS)
+    assert session.load("builtin:digits", recipe("vit"), 0, "", "").name.startswith("Optical")
+    with pytest.raises(DataError, match="'copy' are pairs; this model learns from images"):
+        session.load("builtin:copy", recipe("vit"), 0, "", "")
+    assert (
+        session.Order(model="vit", out=Path(), data="builtin:digits", changes={}).chosen()
+        == recipe("vit").presets["demo"]
+    )
 
 
 def test_words_that_people_aligned(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
-    line = {"src": ["I", "do", "."], "tgt": ["je", "le", "fais"], "sure": [[0, 0], [1, 2]], "possible": [[1, 1]]}
+    line = {"src": ["I", "do", " "], "tgt": ["je", "le", "fais"], "sure": [[0, 0], [1, 2]], "possible": [[1, 1]]}
     path.write_text(json.dumps(line))
     (example,) = rows.read(path, rows.PAIRS)
-    assert (text(example), text(example, "target")) == ("I do .", "je le fais")
+    assert (text(example), text(example, "target")) == ("I do ␣", "je le fais")
     assert pairs(example) == [("je", ["I"]), ("le", []), ("fais", ["do"])]
     assert [[read(example, place) for place in each.right] for each in example.gold] == [["I"], ["do"], ["do"]]
-    for wrong, message in (({"sure": [[3, 0]]}, "no link"), ({"src": ["a b"]}, '"src" is no list of words')):
+    for wrong, message in (({"sure": [[3, 0]]}, "no link"), ({"src": ["a", ""]}, '"src" is no list of words')):
         path.write_text(json.dumps({**line, **wrong}))
         with pytest.raises(DataError, match=f"line 1: .*{message}"):
             rows.read(path, rows.PAIRS)
+
+
+def test_stories_with_the_facts_that_answer(tmp_path: Path) -> None:
+    told = "1 Mary got the milk.\n2 John left.\n3 Where is the milk? \tkitchen\t1\n4 Mary ran.\n5 Who?\tMary\t4 1\n"
+    (tmp_path / "qa_train.txt").write_text(told * 10)
+    (tmp_path / "qa_test.txt").write_text(told)
+    made = folder.load(tmp_path / "qa_train.txt", folder.STORIES)
+    assert [len(part) for part in (made.train, made.dev, made.test)] == [18, 2, 2]
+    first, second = made.test
+    assert first.instance == {
+        "document": Sentences(("Mary got the milk.", "John left.")),
+        "question": Text("Where is the milk?"),
+    }
+    assert first.label == "kitchen" and first.gold == (Gold((Span("document", 0, 18, sentence=0),)),)
+    assert [key.sentence for key in second.gold[0].keys if isinstance(key, Span)] == [2, 0]
+    for wrong, message in (("1 a\tb\t7\n", "line 1: is no question"), ("one\n", "line 1: is no number")):
+        (tmp_path / "qa_test.txt").write_text(wrong)
+        with pytest.raises(DataError, match=message):
+            folder.load(tmp_path / "qa_train.txt", folder.STORIES)
+    with pytest.raises(DataError, match="is no file of stories"):
+        folder.load(tmp_path / "qa_test.txt", folder.STORIES)
+
+
+def test_phrases_that_people_marked_in_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = {"label": "bad", "sentences": ["so so .", " ", "a waste of time ."], "evidence": [[[2, 1, 4]], [[0, 0, 1]]]}
+    path.write_text(json.dumps(line))
+    (example,) = rows.read(path, rows.DOCUMENTS)
+    whole, last, first = example.gold
+    assert whole.of is None and {key.sentence for key in whole.keys if isinstance(key, Span)} == {0, 1}
+    assert last.of == Span("document", 0, 17, sentence=1) and last.keys == (Span("document", 2, 15, sentence=1),)
+    assert first.keys == (Span("document", 0, 2, sentence=0),)
+    for wrong in ([[[1, 0, 1]]], [[[0, 7, 9]]], [3], "no"):
+        path.write_text(json.dumps({**line, "evidence": wrong}))
+        with pytest.raises(DataError, match="line 1: "):
+            rows.read(path, rows.DOCUMENTS)

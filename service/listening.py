@@ -1,7 +1,7 @@
 """The port that calls come to: where it is, what of a connection is bounded, and who is let in."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import grpc
@@ -29,7 +29,7 @@ _OPTIONS = (
 
 async def listen(
     settings: Settings,
-    services: Sequence[grpc.GenericRpcHandler],
+    services: Mapping[str, Mapping[str, grpc.RpcMethodHandler]],
     access: Access,
     interceptors: Sequence[grpc.aio.ServerInterceptor],
     stack: AsyncExitStack,
@@ -52,7 +52,10 @@ async def listen(
             ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),
         ),
     )
-    server.add_generic_rpc_handlers(services)
+    for name, handlers in services.items():
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+        # Calls of each method wait by themselves then: a flood of one keeps health out no more.
+        server.add_registered_method_handlers(name, handlers)
     address = address_of(settings.host, settings.port)
     if not shared:
         check_free(settings.host, settings.port)

@@ -22,7 +22,7 @@ from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.repository import Repository
 from service.rpc.answering import Answering
-from service.rpc.aside import HEALTH_SERVICE, PLACES, health_service, reflection_service
+from service.rpc.aside import HEALTH_SERVICE, PLACES, REFLECTION_SERVICE, health_service, reflection_service
 from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Calls
 from service.rpc.delivery import Delivery
@@ -152,9 +152,9 @@ async def running_server(
         calls = Calls(metrics, reading, delivery, door)
         service = attention_service(answering, Listing(settings, repository, answers), calls)
         aside = Reception(PLACES, settings.arrival_seconds, metrics)
-        services = [service, health_service(health, aside, delivery)]
+        services = {SERVICE: service, HEALTH_SERVICE: health_service(health, aside, delivery)}
         if settings.reflection:
-            services.append(reflection_service((SERVICE, HEALTH_SERVICE), aside, delivery))
+            services[REFLECTION_SERVICE] = reflection_service((SERVICE, HEALTH_SERVICE), aside, delivery)
         interceptors = access.interceptors(SERVICE, calls.refusal)
         late = member is not None and member.late
         if late:

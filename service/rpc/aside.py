@@ -18,11 +18,12 @@ from service.rpc.reception import Places, Reception
 from service.rpc.status import status_of
 
 HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+REFLECTION_SERVICE = reflection.SERVICE_NAME
 PLACES = Places(quick=2, slow=4)
 
 
-def health_service(health: Health, reception: Reception, delivery: Delivery) -> grpc.GenericRpcHandler:
-    """Make the handler of health checking."""
+def health_service(health: Health, reception: Reception, delivery: Delivery) -> dict[str, grpc.RpcMethodHandler]:
+    """Make the handler of each method of health checking."""
     kind, listing = health_pb2.HealthCheckRequest, health_pb2.HealthListResponse
 
     async def check(_: Any, context: Any) -> Any:
@@ -40,17 +41,18 @@ def health_service(health: Health, reception: Reception, delivery: Delivery) -> 
         return await health.List(await _read(health_pb2.HealthListRequest, reception, context), context)
 
     serialised = health_pb2.HealthCheckResponse.SerializeToString
-    handlers = {
+    return {
         "List": grpc.stream_unary_rpc_method_handler(every, response_serializer=listing.SerializeToString),
         "Check": grpc.stream_unary_rpc_method_handler(check, response_serializer=serialised),
         "Watch": grpc.stream_stream_rpc_method_handler(watch, response_serializer=serialised),
     }
-    return grpc.method_handlers_generic_handler(HEALTH_SERVICE, handlers)
 
 
-def reflection_service(names: tuple[str, ...], reception: Reception, delivery: Delivery) -> grpc.GenericRpcHandler:
+def reflection_service(
+    names: tuple[str, ...], reception: Reception, delivery: Delivery
+) -> dict[str, grpc.RpcMethodHandler]:
     """Make the handler of reflection, for services of these names and itself."""
-    servicer = reflection.aio.ReflectionServicer((*names, reflection.SERVICE_NAME))
+    servicer = reflection.aio.ReflectionServicer((*names, REFLECTION_SERVICE))
 
     async def inform(_: Any, context: Any) -> AsyncIterator[Any]:
         async def requests() -> AsyncIterator[Any]:
@@ -65,8 +67,7 @@ def reflection_service(names: tuple[str, ...], reception: Reception, delivery: D
                 sent()
 
     serialised = reflection_pb2.ServerReflectionResponse.SerializeToString
-    handlers = {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(inform, response_serializer=serialised)}
-    return grpc.method_handlers_generic_handler(reflection.SERVICE_NAME, handlers)
+    return {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(inform, response_serializer=serialised)}
 
 
 async def _read(kind: type[Message], reception: Reception, context: Any) -> Any:

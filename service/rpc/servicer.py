@@ -4,17 +4,17 @@ import grpc
 
 from limelight.v1 import service_pb2
 from service.rpc.answering import Answering
-from service.rpc.call import SERVICE, Calls
+from service.rpc.call import Calls
 from service.rpc.listing import Listing
 
 
-def attention_service(answering: Answering, listing: Listing, calls: Calls) -> grpc.GenericRpcHandler:
-    """Make the service's handler, for `server.add_generic_rpc_handlers`.
+def attention_service(answering: Answering, listing: Listing, calls: Calls) -> dict[str, grpc.RpcMethodHandler]:
+    """Make the handler of each of the service's methods.
 
     Requests come as bytes, and what lanes framed goes as bytes: nothing large is serialised on the event loop.
     """
     pb = service_pb2
-    handlers = {
+    return {
         "Predict": calls.unary("Predict", pb.PredictRequest, answering.predict),
         "Attend": calls.unary("Attend", pb.AttendRequest, answering.attend),
         "AttendStream": calls.stream("AttendStream", pb.AttendStreamRequest, answering.attend_stream),
@@ -22,4 +22,3 @@ def attention_service(answering: Answering, listing: Listing, calls: Calls) -> g
         "ListModels": calls.unary("ListModels", pb.ListModelsRequest, listing.list_models),
         "GetModel": calls.unary("GetModel", pb.GetModelRequest, listing.get_model),
     }
-    return grpc.method_handlers_generic_handler(SERVICE, handlers)

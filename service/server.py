@@ -132,14 +132,15 @@ async def running_server(
         repository = Repository(settings, provider, checks, observer=metrics)
         engine = Engine(settings, provider, observer=metrics)
         await engine.start()
-        trimming = asyncio.create_task(give_back_when_quiet(lambda: engine.admitted, repository.shrink))
-        stack.callback(trimming.cancel)
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         arriving = settings.arriving_bytes
         places = Places.within(arriving, settings.max_request_bytes)
         reception = Reception(places, settings.arrival_seconds, metrics)
         reading = Reading(reception, Budget(arriving, "requests", metrics), settings.max_request_fields)
         stack.callback(reading.close)
+        # What was refused counts too: it has taken memory before that was known.
+        asked = give_back_when_quiet(lambda: engine.admitted + reading.large, repository.shrink)
+        stack.callback(asyncio.create_task(asked).cancel)
         delivery = Delivery(settings.answer_seconds)
         held = settings.held_bytes
         answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)

@@ -23,13 +23,15 @@ _CANCELLED_BY_THEN = 0.02
 class Reading:
     """Reads requests. For one event loop.
 
-    held: the budget of requests in flight. most_fields: that a request may have, everything inside counted.
+    held: the budget of requests in flight. most_fields: that a request may have, everything inside counted. large: so
+    many requests so far that took memory worth giving back, whatever became of them.
     """
 
     def __init__(self, reception: Reception, held: Budget, most_fields: int) -> None:
         self._reception = reception
         self._held = held
         self._most_fields = most_fields
+        self.large = 0
         self._thread = ThreadPoolExecutor(1, "parse")  # one large request at a time takes turns with the event loop
 
     def close(self) -> None:
@@ -53,6 +55,7 @@ class Reading:
             if len(data) <= _PARSED_AT_ONCE:
                 message = _parsed(kind, data)
             else:
+                self.large += 1
                 loop = asyncio.get_running_loop()
                 message = await loop.run_in_executor(self._thread, _counted, kind, data, self._most_fields)
             del data

@@ -8,14 +8,16 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """Processor time that processes have used, of all their threads; those that ended do not count."""
+    """Processor time that processes have used, of all their threads, and of their children that have ended; those of
+    them that have ended themselves count only so.
+    """
     total = 0
     for pid in pids:
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         except FileNotFoundError:
             continue
-        total += int(fields[11]) + int(fields[12])
+        total += sum(map(int, fields[11:15]))
     return total / _TICK
 
 

@@ -117,10 +117,10 @@ class Engine:
                 while ahead:
                     yield await ahead.popleft()
             finally:
+                self._observer.in_flight(model.name, -1)  # before anything that can be cancelled
                 for each in ahead:
                     each.cancel()
                 await asyncio.gather(*ahead, return_exceptions=True)
-                self._observer.in_flight(model.name, -1)
 
     async def _chunk(
         self, chunks: Model, row: ChunkRow, finish: Callable[[Answer], _Told], deadline: float | None

@@ -1,8 +1,8 @@
 """Chunks of maps: their weights are the map's own, and they are computed at the pace of whoever takes them."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, suppress
 from itertools import pairwise
 from threading import Lock
 
@@ -65,6 +65,7 @@ class Counted:
         ]
         self._fails, self._lock = fails, Lock()
         self.computed = 0
+        self.failed = False
 
     def chunks(self) -> Iterator[tuple[ChunkRow, Callable[[Answer], int]]]:
         for place, row in enumerate(self._rows):
@@ -72,6 +73,7 @@ class Counted:
 
     def _finish(self, place: int) -> int:
         if place == self._fails:
+            self.failed = True
             raise ValueError("no reason")
         with self._lock:
             self.computed += 1
@@ -117,6 +119,27 @@ async def test_a_deadline_ends_a_stream_between_two_chunks(models: dict[str, Mod
         with pytest.raises(DeadlineError):
             async for _ in chunks:
                 pass
+
+
+@on_loop
+async def test_a_stream_that_is_cancelled_while_it_fails_leaves_nothing(models: dict[str, Model]) -> None:
+    async def take(chunks: AsyncGenerator[int, None]) -> None:
+        async with aclosing(chunks):
+            async for _ in chunks:
+                pass
+
+    for turns in range(12):  # of the loop, between the failure and the cancellation
+        count, counted = Count(), Counted(9, fails=3)
+        async with running(1, count) as engine:
+            taking = asyncio.create_task(take(engine.chunks(models["tiny"], counted.chunks(), None)))
+            while not counted.failed:
+                await asyncio.sleep(0)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            taking.cancel()
+            with suppress(asyncio.CancelledError, InferenceError):
+                await taking
+            assert count.calls == 0
 
 
 @on_loop

@@ -29,10 +29,8 @@ def summary(found: Soak) -> list[str]:
         ["good calls refused as too many", f"{sum(each.good.get('busy', 0) for each in rounds):,}"],
         ["swaps of models", f"{sum(each.swaps for each in rounds):,}"],
         ["other attacks", f"{sum(sum(each.attacks.values()) for each in rounds):,}"],
-        [
-            "servers, stopped by SIGTERM",
-            f"{found.lives}, with status {', '.join(sorted({str(each) for each in found.stops}))}",
-        ],
+        ["servers", f"{found.lives}"],
+        ["of these stopped by SIGTERM, with status", ", ".join(map(str, found.stops)) or "none"],
     ]
     return table(["", ""], rows)
 

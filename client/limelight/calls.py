@@ -50,7 +50,7 @@ def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list
 
 def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Attended]]:
     """One prediction with its attention an instance."""
-    request = requests.attend_request(model, inputs, **options)
+    request = requests.attend_request(service_pb2.AttendRequest, model, inputs, **options)
 
     def answer(response: service_pb2.AttendResponse) -> list[Attended]:
         _check_count(len(response.results), len(request.instances))
@@ -61,7 +61,7 @@ def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[
 
 def attend_stream(model: str, inputs: requests.Instances, **options: Any) -> Call[StreamEvent]:
     """The events of every instance, one after the other."""
-    request = requests.attend_stream_request(model, inputs, **options)
+    request = requests.attend_request(service_pb2.AttendStreamRequest, model, inputs, **options)
     return Call("AttendStream", request, StreamReader(request.instances).read)
 
 

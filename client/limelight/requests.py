@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar
 
 from limelight.enums import number_of
 from limelight.groups import Groupings, Pool, grouping_messages
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight.values import Inputs, to_instance
+
+_Attending = TypeVar("_Attending", service_pb2.AttendRequest, service_pb2.AttendStreamRequest)
 
 Strings = str | Sequence[str]
 Integers = int | Sequence[int]
@@ -214,6 +216,7 @@ def predict_request(
 
 
 def attend_request(
+    kind: type[_Attending],
     model: str,
     inputs: Instances,
     *,
@@ -224,33 +227,9 @@ def attend_request(
     generation: Generation | None = None,
     max_classes: int = 0,
     **attention: Any,
-) -> service_pb2.AttendRequest:
-    """A request for predictions with attention; `attention` are fields of `Attention`."""
-    return service_pb2.AttendRequest(
-        model=model_message(model, version),
-        instances=_instances(inputs, seed),
-        truncate=truncate,
-        outputs=_strings(outputs),
-        generation=generation.message() if generation else None,
-        max_classes=max_classes,
-        attention=Attention(**attention).options(),
-    )
-
-
-def attend_stream_request(
-    model: str,
-    inputs: Instances,
-    *,
-    version: int = 0,
-    truncate: bool = False,
-    outputs: Strings = (),
-    seed: Seeds = None,
-    generation: Generation | None = None,
-    max_classes: int = 0,
-    **attention: Any,
-) -> service_pb2.AttendStreamRequest:
-    """A request for predictions with attention, in chunks; `attention` are fields of `Attention`."""
-    return service_pb2.AttendStreamRequest(
+) -> _Attending:
+    """A request for predictions with attention, in one answer or in chunks; `attention` are fields of `Attention`."""
+    return kind(
         model=model_message(model, version),
         instances=_instances(inputs, seed),
         truncate=truncate,

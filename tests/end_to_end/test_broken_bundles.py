@@ -1,36 +1,16 @@
 """Bundles that must not be loaded, in a repository with a good one: that one serves, and each says why it does not."""
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
 
 import limelight
+from tests.hostile.forge import edit, replace_file
 from tests.service import bundles
 from tests.service.serving import Running, serving
-
-
-def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change a bundle's description."""
-    path = folder / "bundle.json"
-    content = json.loads(path.read_text())
-    change(content)
-    path.write_text(json.dumps(content))
-
-
-def replace_file(folder: Path, name: str, data: bytes) -> None:
-    """Put other content into a file, and its true hash into the description."""
-    (folder / name).write_bytes(data)
-
-    def rehash(content: dict[str, Any]) -> None:
-        next(each for each in content["files"] if each["path"] == name)["sha256"] = hashlib.sha256(data).hexdigest()
-
-    edit(folder, rehash)
 
 
 def wrong_hash(folder: Path) -> None:

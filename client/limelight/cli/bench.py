@@ -15,6 +15,7 @@ from limelight.cli import CommandError, as_json, options
 from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.errors import Error, Unavailable
+from limelight.v1 import service_pb2
 
 
 class Method(StrEnum):
@@ -88,6 +89,7 @@ def bench(
         request = requests.predict_request(model, [instance] * rows, version=version)
     else:
         request = requests.attend_request(
+            service_pb2.AttendRequest,
             model,
             [instance] * rows,
             version=version,

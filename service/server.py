@@ -22,7 +22,7 @@ from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.repository import Repository
 from service.rpc.answering import Answering
-from service.rpc.aside import HEALTH_SERVICE, PLACES, REFLECTION_SERVICE, health_service, reflection_service
+from service.rpc.aside import HEALTH_SERVICE, MOMENT, PLACES, REFLECTION_SERVICE, health_service, reflection_service
 from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Calls
 from service.rpc.delivery import Delivery
@@ -152,7 +152,7 @@ async def running_server(
         door = Door()
         calls = Calls(metrics, reading, delivery, door)
         service = attention_service(answering, Listing(settings, repository, answers), calls)
-        aside = Reception(PLACES, settings.arrival_seconds, metrics)
+        aside = Reception(PLACES, settings.arrival_seconds, metrics, MOMENT)
         services = {SERVICE: service, HEALTH_SERVICE: health_service(health, aside, delivery)}
         if settings.reflection:
             services[REFLECTION_SERVICE] = reflection_service((SERVICE, HEALTH_SERVICE), aside, delivery)

@@ -18,8 +18,7 @@ import grpc
 from service.engine.observer import Observer, Rejection
 from service.errors import DeadlineError, QueueFullError
 
-_MOMENT = 0.025  # seconds that a quick one has
-_LOOK = _MOMENT / 2
+_MOMENT = 0.025  # seconds that a quick one has, unless somebody says otherwise
 _FAIR = 2.0  # seconds after which a slow one makes room for another
 _MOST_WAITING = 1024  # each of whom gRPC holds 64 KiB of
 _RETRY_AFTER = 1.0
@@ -55,11 +54,12 @@ class _Arrival:
 class Reception:
     """Receives messages. For one event loop.
 
-    seconds: that a message may take.
+    seconds: that a message may take. moment: that a quick one may.
     """
 
-    def __init__(self, places: Places, seconds: float, observer: Observer) -> None:
+    def __init__(self, places: Places, seconds: float, observer: Observer, moment: float = _MOMENT) -> None:
         self._places = places
+        self._moment = moment
         self._seconds = seconds
         self._observer = observer
         self._free = places.quick
@@ -82,7 +82,7 @@ class Reception:
         arrival = _Arrival(end, time.monotonic())
         self._quick[arrival] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._moment / 2, self._look)
         try:
             data: bytes = await context.read()
         finally:
@@ -119,7 +119,7 @@ class Reception:
     def _look(self) -> None:
         """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""
         now = time.monotonic()
-        for arrival in [each for each in self._quick if now - each.began >= _MOMENT]:
+        for arrival in [each for each in self._quick if now - each.began >= self._moment]:
             if not arrival.seen:
                 arrival.seen = True
                 continue
@@ -133,7 +133,7 @@ class Reception:
             del self._slow[arrival]
             self._end(arrival, DeadlineError(f"the request had not arrived after {self._seconds:g} s"))
         again = self._quick or self._slow
-        self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look) if again else None
+        self._timer = asyncio.get_running_loop().call_later(self._moment / 2, self._look) if again else None
 
     def _has_room(self, now: float) -> bool:
         """Tell whether there is a slow place, made by the oldest where it has had its share."""

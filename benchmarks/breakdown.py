@@ -26,9 +26,9 @@ from benchmarks.serving.inputs import PREDICT_IT, PREDICT_TINY, TINY_LENGTH, Que
 from benchmarks.serving.raw import Way, run_raw
 from benchmarks.tables import table
 from service.command import limit_libraries
+from service.configuration import load_settings
 from service.metrics import Metrics
 from service.server import running_server, settle_interpreter
-from service.settings import load_settings
 
 LOADS = (
     (PREDICT_IT, "32", 1),

@@ -11,7 +11,8 @@ import typer
 
 from bundle.errors import LimelightError
 from limelight.cli import CommandError
-from service.settings import Settings, SettingsError, load_settings
+from service.configuration import SettingsError, load_settings
+from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.server import Server

@@ -10,7 +10,7 @@ import typer
 
 from limelight.cli import CommandError
 from service.command import run
-from service.settings import SettingsError, load_settings
+from service.configuration import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from limelight.v1 import model_pb2

@@ -10,15 +10,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
-from bundle.errors import BundleError, LimelightError
-from bundle.names import is_model_name, is_version
 from service.checking.checker import Checks
-from service.checking.verdict import Refused
-from service.engine.model import Model, open_model
+from service.engine.model import Model
 from service.engine.observer import NullObserver, Observer
 from service.engine.providers import Provider
-from service.engine.selftest import warm_up
 from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
+from service.loading import Loader, scan
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -77,8 +74,8 @@ class Repository:
     ) -> None:
         self._settings = settings
         self._provider = provider
-        self._checks = checks
         self._observer = observer or NullObserver()
+        self._loader = Loader(settings, provider, checks, self._observer)
         self._versions: dict[str, dict[int, VersionStatus]] = {}
         self._default: dict[str, VersionStatus] = {}  # what version 0 is
         self._users: dict[Model, _Users] = {}
@@ -272,7 +269,7 @@ class Repository:
 
     async def _load_in(self, pool: ThreadPoolExecutor | None, name: str, version: int, folder: Path) -> None:
         loop = asyncio.get_running_loop()
-        loaded = await loop.run_in_executor(pool, self._load, name, version, folder)
+        loaded = await loop.run_in_executor(pool, self._loader.load, name, version, folder)
         digest = ""
         if isinstance(loaded, str):
             self._keep(VersionStatus(name, version, State.FAILED, loaded))
@@ -280,58 +277,6 @@ class Repository:
             self._keep(VersionStatus(name, version, State.READY, model=loaded))
             digest = loaded.digest
         self._observer.model(name, version, ready=bool(digest), digest=digest, provider=self._provider.name)
-
-    def _load(self, name: str, version: int, path: Path) -> Model | str:
-        """In a thread: load and check one version; gives why not where it is refused."""
-        started = time.monotonic()
-        try:
-            verdict = self._checks.check(path, self._provider, self._settings)
-            if isinstance(verdict, Refused):
-                logger.error("%s version %d is refused: %s (%s)", name, version, verdict.reason, path)
-                if verdict.detail:
-                    logger.error("%s version %d: its check said: %s", name, version, verdict.detail)
-                return verdict.reason
-            folder = verdict.folder(path)
-            model = open_model(folder, self._provider, self._settings, self._observer, saved=verdict.saved_weights)
-            folder.check_unchanged()
-            warm_up(model)
-        except ModelUnavailableError as error:
-            logger.info("%s version %d is not loaded: %s", name, version, error.message)
-            return error.message
-        except LimelightError as error:
-            logger.error("%s version %d is refused: %s (%s)", name, version, error.message, path)
-            return error.message
-        except BaseException as error:  # a library's panic is no Exception, and ends no more than this
-            logger.error("%s version %d is refused (%s)", name, version, path, exc_info=error)
-            return "it could not be loaded; the server's log says why"
-        logger.info("%s version %d is ready after %.2f s", name, version, time.monotonic() - started)
-        return model
-
-
-def scan(repository: Path) -> dict[tuple[str, int], Path]:
-    """Find REPOSITORY/<model>/<version>/ by the strict pattern of names; other entries are no models.
-
-    A model whose folder cannot be read stands there as its version 0, which is refused when it is loaded.
-    Raises: BundleError where the repository itself cannot be read.
-    """
-    folders: dict[tuple[str, int], Path] = {}
-    try:
-        models = sorted(repository.iterdir())
-    except OSError as error:
-        raise BundleError(f"the repository cannot be read: {error.strerror}") from error
-    for model in models:
-        try:
-            if not model.is_dir() or model.is_symlink() or not is_model_name(model.name):
-                logger.debug("%s is no model", model)
-                continue
-            for version in model.iterdir():
-                if version.is_dir() and is_version(version.name):
-                    folders[model.name, int(version.name)] = version
-        except OSError as error:
-            logger.error("%s cannot be read: %s", model, error.strerror)
-            if is_model_name(model.name):
-                folders[model.name, 0] = model
-    return folders
 
 
 def _short(name: str) -> str:

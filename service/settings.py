@@ -1,30 +1,18 @@
-"""The server's settings: a flag counts before an environment variable, that before a file, that before the default."""
+"""The server's settings: what can be set, what it means, and which values it takes."""
 
 import math
-import os
-import tomllib
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from bundle.errors import LimelightError
-from service.access.exposure import exposed
 from service.machine import available_cores, available_memory
 from service.toml import written
 
-PREFIX = "LIMELIGHT_"
 _MEBIBYTE = 2**20
 _LARGEST_MESSAGE = 2**31 - 1
-_TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-
-class SettingsError(LimelightError):
-    """A setting that cannot be used; the message names it, its value and where it came from."""
 
 
 @dataclass(frozen=True)
-class _Rule:
+class Rule:
     """What a setting means and which values it takes."""
 
     summary: str
@@ -34,12 +22,15 @@ class _Rule:
 
 
 def _setting(default: Any, summary: str, **rule: Any) -> Any:
-    return field(default=default, metadata={"rule": _Rule(summary, **rule)})
+    return field(default=default, metadata={"rule": Rule(summary, **rule)})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that can be set. Made by `load_settings`, which checks it; the docs' table comes from these fields."""
+    """Everything that can be set. `configuration.load_settings` makes it and checks it.
+
+    The docs' table is made of these fields.
+    """
 
     repository: str = _setting("", "Folder of models: REPOSITORY/<model>/<version>/.")
     host: str = _setting("127.0.0.1", "Address that gRPC listens on; 0.0.0.0 for every one.")
@@ -272,81 +263,3 @@ class Settings:
         for each in fields(self):
             lines += [f"# {each.metadata['rule'].summary}", f"{each.name} = {written(getattr(self, each.name))}"]
         return "\n".join(lines) + "\n"
-
-
-def load_settings(
-    flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, file: Path | None = None
-) -> Settings:
-    """Put settings together from flags (None where not given), `LIMELIGHT_*` variables and a TOML file, and check them.
-
-    Raises: SettingsError naming the setting, its value and where it came from.
-    """
-    environment = os.environ if environment is None else environment
-    known = {each.name: each for each in fields(Settings)}
-    content = _read_file(file) if file else {}
-    for name in content:
-        if name not in known:
-            raise SettingsError(f"{file}: there is no setting {name!r}; there are {', '.join(known)}")
-    values: dict[str, Any] = {}
-    for name, each in known.items():
-        assert each.default is not MISSING
-        kind, rule, variable = type(each.default), each.metadata["rule"], PREFIX + name.upper()
-        if flags.get(name) is not None:
-            values[name] = _check(flags[name], kind, rule, "--" + name.replace("_", "-"))
-        elif variable in environment:
-            values[name] = _check(_parse(environment[variable], kind, variable), kind, rule, variable)
-        elif name in content:
-            values[name] = _check(content[name], kind, rule, f"{file}: {name}")
-    settings = Settings(**values)
-    if settings.max_instances > settings.queue_rows:
-        raise SettingsError(
-            f"max_instances is {settings.max_instances}, more than queue_rows ({settings.queue_rows}): such a call "
-            "could never be admitted"
-        )
-    if settings.workers > 1 and settings.provider != "cpu":
-        raise SettingsError(
-            f"workers is {settings.workers} and provider is {settings.provider}: several workers are for the CPU; "
-            "give --provider cpu as well"
-        )
-    if bool(settings.tls_cert) is not bool(settings.tls_key):
-        raise SettingsError("tls_cert and tls_key are needed together: a certificate and its key")
-    if settings.tls_client_ca and not settings.tls_cert:
-        raise SettingsError("tls_client_ca is of no use without tls_cert and tls_key")
-    problem = exposed(settings)
-    if problem is not None:
-        raise SettingsError(problem)
-    return settings
-
-
-def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the settings file {file} is not TOML: {error}") from error
-
-
-def _parse(text: str, kind: type, source: str) -> Any:
-    try:
-        return _TRUTHS[text.strip().lower()] if kind is bool else kind(text)
-    except (ValueError, KeyError) as error:
-        raise SettingsError(f"{source} is {text!r}, which is not {_kind_name(kind)}") from error
-
-
-def _check(value: Any, kind: type, rule: _Rule, source: str) -> Any:
-    if kind is float and type(value) is int:
-        value = float(value)
-    if isinstance(value, Path):
-        value = str(value)
-    if type(value) is not kind:
-        raise SettingsError(f"{source} is {value!r}, which is not {_kind_name(kind)}")
-    if rule.choices and value not in rule.choices:
-        raise SettingsError(f"{source} is {value!r}; it may be {', '.join(rule.choices)}")
-    if isinstance(value, int | float) and not rule.minimum <= value <= rule.maximum:
-        raise SettingsError(f"{source} is {value}; it may be from {rule.minimum:g} to {rule.maximum:g}")
-    return value
-
-
-def _kind_name(kind: type) -> str:
-    return {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[kind]

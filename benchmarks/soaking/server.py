@@ -12,9 +12,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from service.command import print_address, run
+from service.configuration import load_settings
 from service.repository import Repository, State
 from service.server import Server
-from service.settings import load_settings
 
 logger = logging.getLogger(__name__)
 _kept: set[asyncio.Task[Any]] = set()

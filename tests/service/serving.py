@@ -15,8 +15,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
 from service.checking.checker import Checker
+from service.configuration import load_settings
 from service.server import Server, running_server
-from service.settings import load_settings
 
 # One for all tests: a process that checks bundles takes a second to start.
 CHECKS = Checker(idle=60.0)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service import machine
-from service.settings import Settings, SettingsError, load_settings
+from service.configuration import SettingsError, load_settings
+from service.settings import Settings
 from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
 

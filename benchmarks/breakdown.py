@@ -22,7 +22,16 @@ from benchmarks.load.generator import run_clean
 from benchmarks.load.plan import Plan
 from benchmarks.peers.echo import ECHO, Echo
 from benchmarks.process import ROOT, Process, cores
-from benchmarks.serving.inputs import PREDICT_IT, PREDICT_TINY, TINY_LENGTH, Question, rows_of
+from benchmarks.serving.inputs import (
+    ALL_MAPS,
+    HEAD_MEAN,
+    PREDICT_IT,
+    PREDICT_TINY,
+    TINY_LENGTH,
+    TOP_K,
+    Question,
+    rows_of,
+)
 from benchmarks.serving.raw import Way, run_raw
 from benchmarks.tables import table
 from service.command import limit_libraries
@@ -36,6 +45,10 @@ LOADS = (
     (PREDICT_IT, "32", 32),
     (PREDICT_IT, "128", 8),
     (PREDICT_IT, "128", 32),
+    (ALL_MAPS, "32", 16),
+    (ALL_MAPS, "128", 16),
+    (TOP_K, "128", 16),
+    (HEAD_MEAN, "32", 16),
     (PREDICT_TINY, TINY_LENGTH, 32),
 )
 _KINDS = {"server": "event loop", "lane": "lanes", "prepare": "preparation"}
@@ -45,8 +58,8 @@ _CORE = "gRPC, and the runtime's pool"
 @dataclass(frozen=True)
 class Cost:
     """Medians, in ms of processor time a call. rows: of a batch. threads: by what they do; the lanes' holds the
-    runtime's own. runtime: a row in batches of that size without a server; None where that is not measured.
-    echo: a call of a server that only answers.
+    runtime's own. runtime: a row in batches of that size without a server, its maps fetched where they were asked for;
+    None where that is not measured. echo: a call of a server that only answers.
     """
 
     what: str
@@ -80,13 +93,14 @@ def measure(
         lanes = 1 if callers == 1 else cores()
         if question.model == PREDICT_IT.model:
             way = Way(lanes, cores() // lanes, max(1, round(sizes[-1])), callers)
-            runtimes.append(run_raw(graph, asked, way, seconds).cpu * 1e3)
+            fetching = question.options is not None
+            runtimes.append(run_raw(graph, asked, way, seconds, maps=fetching).cpu * 1e3)
         answered = run_clean(Plan(echo.target, ECHO, messages, seconds / 2, concurrency=callers, pids=echo.pids))
         echoes.append(answered.server_cpu / answered.done * 1e3)
         others.append(answered.others / answered.seconds / cores())
     median = statistics.median
     return Cost(
-        what=f"{lengths} tokens" if question.model == PREDICT_IT.model else "a model of about 50 µs",
+        what=f"{question.name}, {lengths} tokens" if question.model == PREDICT_IT.model else "a model of about 50 µs",
         callers=callers,
         rate=median(rates),
         rows=median(sizes),
@@ -151,7 +165,7 @@ class InProcess:
 def tables(rows: Sequence[Cost]) -> list[str]:
     """The table of a run."""
     kinds = (*_KINDS.values(), _CORE)
-    head = ["Predict", "requests/s", "rows a batch", "runtime alone, ms a row", "lanes, ms a call"]
+    head = ["calls", "requests/s", "rows a batch", "runtime alone, ms a row", "lanes, ms a call"]
     head += [f"{kind}" for kind in kinds if kind != "lanes"] + ["all", "÷ runtime", "bare echo", "others"]
 
     def lines() -> Iterator[list[str]]:

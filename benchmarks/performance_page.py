@@ -1,6 +1,6 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
-from benchmarks import attend_stream, breakdown, generation, held, idle, kept, loop, overload, precision
+from benchmarks import attend_stream, breakdown, generation, held, idle, kept, loop, overload, precision, shed
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
 from benchmarks.serving.figures import Results
@@ -45,6 +45,9 @@ def page() -> list[str]:
         found = overload.Results.load(file)
         said = OVERLOAD.format(machine=found.machine, **found.settings)
         lines += [*said.splitlines(), *overload.tables(found), "", *overload.bars(found), ""]
+    machine, loads = kept.load("shed", shed.Shed)
+    if loads:
+        lines += [*SHED.format(machine=machine).splitlines(), *shed.tables(loads), ""]
     machine, waited = kept.load("loop", loop.Waited)
     if waited:
         lines += [*LOOP.format(machine=machine).splitlines(), *loop.tables(waited), "", *loop.bars(waited), ""]
@@ -122,6 +125,14 @@ closed loop showed, with a deadline of 1 s a call; *goodput* is answers in time.
 back; its share, that of other programs, and how late it sent (*lag*, 99 %; *held* by
 the server's window for requests) are said. Memory is looked at again
 {after:g} s later.
+
+"""
+
+SHED = """### Where the time goes under overload
+
+`python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
+generator take. Whatever is asked beyond what can be answered is received, looked at and refused by the event loop, or
+received and cancelled by gRPC, on the cores that answer: that, and not what waits, is what goodput loses.
 
 """
 

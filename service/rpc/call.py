@@ -22,6 +22,9 @@ from service.rpc.reading import Reading
 from service.rpc.status import REQUEST_ID_KEY, status_of
 
 SERVICE = "limelight.v1.AttentionService"
+# gRPC cancels a call at its deadline by itself. A status that is sent then reaches nobody, and gRPC does not free what
+# it is made of: it frees that only where sending succeeded.
+_CANCELLED_BY_THEN = 0.25  # seconds
 
 
 @dataclass
@@ -175,8 +178,7 @@ class _Running:
 
     def check_deadline(self) -> None:
         """Raise DeadlineError where the deadline has passed before anything was done."""
-        deadline = self.call.deadline
-        if deadline is not None and deadline <= time.monotonic():
+        if self._is_late():
             self._metrics.rejected(Rejection.DEADLINE, 1)
             raise DeadlineError("the deadline had passed when the call arrived")
 
@@ -187,8 +189,7 @@ class _Running:
         if self._cut and isinstance(error, asyncio.CancelledError):
             error = StoppingError("the server stopped before the answer was there", retry_after=0.0)
         if isinstance(error, asyncio.CancelledError):
-            late = self.call.deadline is not None and self.call.deadline <= time.monotonic()
-            self.end(grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED)
+            self.end(grpc.StatusCode.DEADLINE_EXCEEDED if self._is_late() else grpc.StatusCode.CANCELLED)
             return
         if not isinstance(error, Exception):
             self.end(grpc.StatusCode.INTERNAL)
@@ -197,6 +198,8 @@ class _Running:
         if status.code is grpc.StatusCode.INTERNAL:
             log_failure(error, self.call.identity, self._method)
         self.end(status.code)
+        if self._is_late():
+            await asyncio.sleep(_CANCELLED_BY_THEN)
         await self._context.abort(status.code, status.message, ((REQUEST_ID_KEY, self.call.identity), *status.trailing))
 
     def end(self, code: grpc.StatusCode) -> None:
@@ -218,3 +221,6 @@ class _Running:
             seconds=seconds,
             durations=call.durations,
         )
+
+    def _is_late(self) -> bool:
+        return self.call.deadline is not None and self.call.deadline <= time.monotonic()

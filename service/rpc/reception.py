@@ -84,7 +84,8 @@ class Reception:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._moment / 2, self._look)
         try:
-            data: bytes = await context.read()
+            # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
+            data: bytes = await asyncio.shield(context.read())
         finally:
             if arrival in self._quick:
                 del self._quick[arrival]

@@ -29,6 +29,12 @@ class Context:
         self.coming.set_exception(grpc.aio.AbortError())
 
 
+async def meanwhile() -> None:
+    """Let everything happen that waits for nothing else."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 def reception(quick: int, slow: int, seconds: float = 60.0) -> Reception:
     return Reception(Places(quick, slow), seconds, Metrics())
 
@@ -38,11 +44,11 @@ def test_no_message_is_asked_for_without_a_place_and_the_newest_is_next() -> Non
         one = reception(quick=1, slow=3)
         contexts = [Context() for _ in range(3)]
         calls = [asyncio.create_task(one.message(each, each.end)) for each in contexts]
-        await asyncio.sleep(0)
+        await meanwhile()
         assert [each.asked for each in contexts] == [True, False, False]
         contexts[0].coming.set_result(b"first")
         assert await calls[0] == b"first"
-        await asyncio.sleep(0)
+        await meanwhile()
         assert [each.asked for each in contexts] == [True, False, True]
         calls[1].cancel()  # who gives up while it waits takes no place along
         contexts[2].coming.set_result(b"third")

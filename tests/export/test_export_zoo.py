@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings import dme
-from models.zoo.rnn_search import bahdanau
+from models.zoo.rnn_search import bahdanau, luong
 from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
 from tests.export import tiny
@@ -60,6 +61,12 @@ def a_bahdanau() -> TrainedModel:
         source_vocabulary=tiny.VOCABULARY, target_vocabulary=tiny.VOCABULARY, begin=2, end=3, max_new_tokens=6, **sizes
     )
     return trained("bahdanau", config, {"text": Text("the cat sat")})
+
+
+def a_luong(name: str = "luong") -> TrainedModel:
+    vocabularies = {"source_vocabulary": tiny.VOCABULARY, "target_vocabulary": tiny.VOCABULARY}
+    config = luong.LuongConfig(**vocabularies, begin=2, end=3, max_new_tokens=6, d=6, layers=2, radius=2)
+    return trained(name, config, {"text": Text("the cat sat")})
 
 
 def an_rnn_capsule() -> TrainedModel:
@@ -118,6 +125,10 @@ def a_gat() -> TrainedModel:
             },
         ),
         (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides
+        *(
+            (partial(a_luong, f"luong{variant}"), {"decoder.cross": (1, itself, 3)})
+            for variant in ("", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
+        ),
         # The begin token, the prompt's three words, and what was put out but for the last.
         (a_gpt, {f"decoder.{layer}.self": (2, itself, lambda steps: 3 + steps) for layer in range(2)}),
         (

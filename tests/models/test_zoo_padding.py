@@ -28,7 +28,9 @@ def test_a_document_is_answered_the_same_in_any_company(name: str, shapes: list[
 
 
 @quick
-@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last"])
+@pytest.mark.parametrize(
+    "name", ["bahdanau", "bahdanau-last", "luong", "luong-concat", "luong-location", "luong-local-m", "luong-local-p"]
+)
 @given(sources=st.lists(lengths, min_size=1, max_size=4), target=lengths, extra=st.integers(0, 3))
 def test_a_text_is_answered_the_same_in_any_company(name: str, sources: list[int], target: int, extra: int) -> None:
     model = small.make(name)
@@ -39,8 +41,8 @@ def test_a_text_is_answered_the_same_in_any_company(name: str, sources: list[int
     for row, each in enumerate(ids):
         alone = model(source_ids=each[None], source_mask=each[None] != 0, target_ids=targets[row : row + 1])
         small.same(alone, batched, row)
-    weights = batched.maps["decoder.cross"]
-    assert torch.allclose(weights.sum(3), torch.ones(()).double(), atol=1e-12)
+    if "local" not in name:  # a window may hold nothing, and a bell's weights sum to less
+        assert torch.allclose(batched.maps["decoder.cross"].sum(3), torch.ones(()).double(), atol=1e-12)
 
 
 @quick

@@ -38,6 +38,9 @@ def train(
     name: Annotated[str, typer.Option(help="The model's name in a repository; MODEL where it is left out.")] = "",
     data_name: Annotated[str, typer.Option(help="What the data are called in the bundle.")] = "",
     licence: Annotated[str, typer.Option(help="Licence of the data, for the bundle.")] = "",
+    gold: Annotated[
+        str, typer.Option(help="A file of examples that say where to look (word alignments): to measure that on.")
+    ] = "",
 ) -> None:
     """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported."""
     try:
@@ -68,6 +71,7 @@ def train(
         name=name,
         data_name=data_name,
         licence=licence,
+        gold=gold,
         resume=resume,
         overwrite=overwrite,
     )

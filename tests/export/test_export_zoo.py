@@ -127,7 +127,7 @@ def a_gat() -> TrainedModel:
         (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides
         *(
             (partial(a_luong, f"luong{variant}"), {"decoder.cross": (1, itself, 3)})
-            for variant in ("", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
+            for variant in ("-location", "-local-m")  # what reads places; the others are served
         ),
         # The begin token, the prompt's three words, and what was put out but for the last.
         (a_gpt, {f"decoder.{layer}.self": (2, itself, lambda steps: 3 + steps) for layer in range(2)}),

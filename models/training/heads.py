@@ -75,7 +75,7 @@ def specialisation(network: Network, card: Card, held_out: HeldOut) -> list[Head
     several = {each.name: each for each in card.description.maps if each.heads > 1 and each.name not in card.edges}
     if not several:
         return []
-    sums, tallies = ({name: kind() for name in several} for kind in (_Sums, Tally))
+    sums, tallies = {name: _Sums() for name in several}, {name: Tally() for name in several}
     for example, row, found in looks(network, card, held_out, list(several.values())):
         for name, weights in found.items():
             described = several[name]

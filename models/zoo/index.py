@@ -37,6 +37,12 @@ MODELS = {
     "dme-neighbours": "models.zoo.meta_embeddings.dme:DME_NEIGHBOURS",
     "dme-spelling": "models.zoo.meta_embeddings.dme:DME_SPELLING",
     "dme-learned": "models.zoo.meta_embeddings.dme:DME_LEARNED",
+    "mme": "models.zoo.meta_embeddings.mme:MME",
+    "mme-words": "models.zoo.meta_embeddings.mme:MME_WORDS",
+    "mme-characters": "models.zoo.meta_embeddings.mme:MME_CHARACTERS",
+    "mme-neighbours": "models.zoo.meta_embeddings.mme:MME_NEIGHBOURS",
+    "mme-spelling": "models.zoo.meta_embeddings.mme:MME_SPELLING",
+    "mme-learned": "models.zoo.meta_embeddings.mme:MME_LEARNED",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

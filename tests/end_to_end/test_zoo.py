@@ -19,7 +19,7 @@ from PIL import Image as Picture
 import limelight
 from bundle.samples import Sample
 from bundle.tolerance import Tolerances, default_tolerances
-from bundle.values import Graph, Image, Instance, Pair, Text, Value
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
 from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
@@ -35,6 +35,7 @@ from tests.export.test_export_zoo import (
     a_luong,
     a_transformer,
     a_vit,
+    an_mme,
     an_rnn_capsule,
 )
 from tests.service.serving import serving
@@ -51,6 +52,7 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "rnn-capsule": an_rnn_capsule,
     "disan": a_disan,
     "dme": a_dme,
+    "mme": an_mme,
 }
 
 
@@ -112,6 +114,9 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "transformer": sentences.map(lambda text: {"text": Text(text)}),
     "rnn-capsule": sentences.map(lambda text: {"text": Text(text)}),
     "dme": sentences.map(lambda text: {"text": Text(text)}),
+    "mme": st.one_of(sentences.map(lambda text: Sentences(tuple(text.split()))), sentences.map(Text)).map(
+        lambda value: {"document": value}
+    ),
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
@@ -129,11 +134,13 @@ def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> l
     return client.attend(name, [{key: plain(value) for key, value in each.items()} for each in instances])
 
 
-def plain(value: Value) -> str | bytes | limelight.Pair | limelight.Graph:
+def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.Graph:
     """A value as a caller of the client writes it."""
     match value:
         case Text(text):
             return text
+        case Sentences(texts):
+            return list(texts)
         case Image(data):
             return data
         case Pair(first, second):
@@ -267,6 +274,18 @@ def test_a_capsules_probability_is_told_beside_that_of_its_class(served: Served)
     for name, wanted in expected.items():
         told = {each.label: each.probability for each in answer.prediction.results[name].classes}
         np.testing.assert_allclose([told["a"], told["b"]], wanted, atol=1e-5)
+
+
+def test_words_are_tagged_one_by_one_as_they_are_sent_or_parted(served: Served) -> None:
+    sent = served.client.attend("mme", {"document": ["the", "cat", "sat", "unheard-of"]})
+    parted = served.client.attend("mme", {"document": "the cat  sat unheard-of"})
+    for answer in (sent, parted):
+        tagging = answer.prediction.results["tags"]
+        assert isinstance(tagging, limelight.Tagging) and len(tagging) == 4 and tagging.label_set == "words"
+        assert answer["level"].key.labels == ["words", "subwords", "characters"]
+        assert len(answer["meta"].query) == 4 and answer["meta"].weights.shape == (1, 4, 3)
+    assert sent.prediction.tags == parted.prediction.tags
+    np.testing.assert_array_equal(sent.prediction.outputs["logits"], parted.prediction.outputs["logits"])
 
 
 def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:

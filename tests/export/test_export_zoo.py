@@ -11,7 +11,7 @@ import torch
 from PIL import Image as Picture
 
 from bundle.samples import read_samples
-from bundle.values import Graph, Image, Instance, Pair, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
@@ -20,7 +20,7 @@ from models.zoo.disan import disan
 from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
-from models.zoo.meta_embeddings import dme
+from models.zoo.meta_embeddings import dme, mme
 from models.zoo.rnn_search import bahdanau, luong
 from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
@@ -42,7 +42,9 @@ def a_picture() -> bytes:
 
 def trained(name: str, config: object, example: Instance) -> TrainedModel:
     """A published model, untrained."""
-    files = dict.fromkeys(("tokenizer.json", "source.json", "target.json", "prompt.json"), tiny.tokenizer())
+    files = dict.fromkeys(
+        ("tokenizer.json", "subwords.json", "source.json", "target.json", "prompt.json"), tiny.tokenizer()
+    )
     blueprint = Blueprint(config, ("a", "b"), files)
     network = recipe(name).build(blueprint)
     card = recipe(name).card(network, blueprint)
@@ -84,6 +86,12 @@ def a_dme() -> TrainedModel:
     return trained("dme", config, {"text": Text("the cat sat")})
 
 
+def an_mme() -> TrainedModel:
+    sizes = {"vocabulary": tiny.VOCABULARY, "subwords": tiny.VOCABULARY, "letters": 40, "most_letters": 4}
+    config = mme.MmeConfig(classes=2, d_embedding=6, d=8, heads=2, d_hidden=10, **sizes)
+    return trained("mme", config, {"document": Sentences(("the", "cat", "sat .", "ran"))})
+
+
 def a_gpt() -> TrainedModel:
     sizes = {"d_model": 8, "layers": 2, "heads": 2, "d_hidden": 12}
     config = gpt.GptConfig(vocabulary=tiny.VOCABULARY, begin=2, end=3, max_new_tokens=6, **sizes)
@@ -116,6 +124,7 @@ def a_gat() -> TrainedModel:
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
         (an_rnn_capsule, {"capsule": (1, 2, 3)}),
         (a_dme, {"meta": (1, 3, 3)}),
+        (an_mme, {"meta": (1, 4, 3), "level": (1, 4, 3), "encoder.0.self": (2, 4, 4)}),
         (
             a_disan,
             {

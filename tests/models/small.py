@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
@@ -11,6 +12,7 @@ from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings.dme import DmeConfig
+from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.rnn_search.luong import LuongConfig
 from models.zoo.transformer.gpt import GptConfig
@@ -49,9 +51,18 @@ VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, head
 DME = DmeConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, d_hidden=3)
 DISAN = DisanConfig(vocabulary=VOCABULARY, classes=3, d=4, d_compare=6)
 RNN_CAPSULE = RnnCapsuleConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=4)
+_WORDS = ["cats", "cat", "sat", "mats", "sats"] * 2
+# Of models that are built with what their tokenizers say.
+FILES = {
+    "mme": {
+        PIECES: tokenizers.within_words(_WORDS, vocabulary=VOCABULARY),
+        FINER: tokenizers.within_words(_WORDS, vocabulary=9),
+    }
+}
+MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
-    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG,
+    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}
@@ -64,7 +75,7 @@ def base(name: str) -> str:
 
 def build(name: str) -> Network:
     """A model as its recipe builds it."""
-    return recipe(name).build(Blueprint(CONFIGS[base(name)], ("a", "b", "c"), {}))
+    return recipe(name).build(Blueprint(CONFIGS[base(name)], ("a", "b", "c"), FILES.get(base(name), {})))
 
 
 def make(name: str) -> Network:

@@ -9,7 +9,7 @@ from PIL import Image as Picture
 
 from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
 from bundle.v1 import bundle_pb2
-from bundle.values import Graph, Image, Instance, Pair, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 from export.interface import map_binding
 from models.cards.card import Card
 from models.data import tokenizers
@@ -43,15 +43,16 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "rnn-capsule": [{"text": Text(each)} for each in TEXT],
         "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
+        "mme": [{"document": Sentences(("cats", "sat"))}, {"document": Text("the cat sat")}],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
     }
-    files = {"tokenizer.json": words, "source.json": source, "target.json": target}
+    files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(name, {})}
     card = recipe(name).card(small.make(name), Blueprint(small.CONFIGS[name], ("a", "b", "c"), files))
     return card, instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme"])
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -103,7 +104,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "gat", "vit", "rnn-capsule", "disan", "dme"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "gat", "vit", "rnn-capsule", "disan", "dme", "mme"])
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]

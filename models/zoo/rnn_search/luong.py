@@ -165,8 +165,8 @@ class Luong(GeneratingNetwork):
         tensors: Mapping[str, Tensor],
     ) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor]]]:
         """One step: h̃_t [batch, d], weights [batch, head, 1, source], the states after it."""
-        states = self.decoder(embedded if fed is None else torch.cat([embedded, fed], -1), states)
-        top = states[-1][0]
+        after = self.decoder(embedded if fed is None else torch.cat([embedded, fed], -1), states)
+        top = after[-1][0]
         context, weights = self.attention(
             top[:, None, None, :],  # [batch, head = 1, query = 1, d]
             tensors["keys"].unsqueeze(1),
@@ -174,7 +174,7 @@ class Luong(GeneratingNetwork):
             tensors["source_mask"][:, None, None, :],
             Context(query_positions=None if position is None else position[:, None, None]),
         )
-        return torch.tanh(self.combine(torch.cat([context[:, 0, 0], top], -1))), weights, states
+        return torch.tanh(self.combine(torch.cat([context[:, 0, 0], top], -1))), weights, after
 
     def forward(self, **tensors: Tensor) -> Answer:
         fixed = {**self.encode(**tensors), "source_mask": tensors["source_mask"]}
@@ -269,7 +269,7 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
 def prepare(dataset: Dataset, preset: Preset) -> Blueprint[LuongConfig]:
     """The training part's pieces of words, or its characters where the preset has no vocabulary."""
     sizes, files = vocabularies(dataset, preset)
-    return Blueprint(LuongConfig(**sizes, **preset.sizes), (), files)
+    return Blueprint(LuongConfig(**{**preset.sizes, **sizes}), (), files)
 
 
 PRESETS = {

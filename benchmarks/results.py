@@ -105,6 +105,10 @@ TABLE = (
         Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], ("--epochs", "5"), _ALIGNED)
         for control in _CONTROLS
     ),
+    *(
+        Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0", ("--epochs", "10"))
+        for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
+    ),
     Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
 )
 

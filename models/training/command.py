@@ -22,7 +22,7 @@ def train(
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")
     ] = "",
     data: Annotated[
-        str, typer.Option(help="A file or folder (TSV, JSON lines, IDX), `builtin`, or a `builtin:NAME`.")
+        str, typer.Option(help="A file or folder (TSV, JSON lines, CoNLL, IDX), `builtin`, or a `builtin:NAME`.")
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
     preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data) or full (for your own).")] = "",

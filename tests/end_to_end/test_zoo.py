@@ -282,7 +282,7 @@ def test_words_are_tagged_one_by_one_as_they_are_sent_or_parted(served: Served) 
     for answer in (sent, parted):
         tagging = answer.prediction.results["tags"]
         assert isinstance(tagging, limelight.Tagging) and len(tagging) == 4 and tagging.label_set == "words"
-        assert answer["level"].key.labels == ["words", "subwords", "characters"]
+        assert answer["level"].key.labels == ("words", "subwords", "characters")
         assert len(answer["meta"].query) == 4 and answer["meta"].weights.shape == (1, 4, 3)
     assert sent.prediction.tags == parted.prediction.tags
     np.testing.assert_array_equal(sent.prediction.outputs["logits"], parted.prediction.outputs["logits"])

@@ -144,14 +144,14 @@ class Tokenize(Step):
         if most and passages.count > most and not call.truncate:
             raise InputError(
                 call.field,
-                f"has {passages.count} sentences; at most {most} are allowed; shorten it or set truncate",
+                f"has {passages.count} {dimensions[0].name}s; at most {most} are allowed; shorten it or set truncate",
             )
         kept = list(islice(self._encoded(passages, call), most + 1 if most else None))
         if not kept:
             raise InputError(call.field, "is empty")
         more = most and len(kept) > most
         if more and not call.truncate:
-            raise InputError(call.field, f"has more than {most} sentences; shorten it or set truncate")
+            raise InputError(call.field, f"has more than {most} {dimensions[0].name}s; shorten it or set truncate")
         kept = kept[:most] if more else kept
         cut = bool(more) or any(each.cut for each, _ in kept)
         lengths = np.array([len(each.ids) for each, _ in kept])

@@ -67,7 +67,7 @@ def a_bahdanau() -> TrainedModel:
 
 def a_luong(name: str = "luong") -> TrainedModel:
     vocabularies = {"source_vocabulary": tiny.VOCABULARY, "target_vocabulary": tiny.VOCABULARY}
-    config = luong.LuongConfig(**vocabularies, begin=2, end=3, max_new_tokens=6, d=6, layers=2, radius=2)
+    config = luong.LuongConfig(**vocabularies, begin=2, end=3, max_new_tokens=6, d=6, radius=2)
     return trained(name, config, {"text": Text("the cat sat")})
 
 

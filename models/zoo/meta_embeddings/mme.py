@@ -252,7 +252,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MmeConfig]:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=6, batch_size=32, learning_rate=4e-3, patience=3),
+        settings=Settings(epochs=12, batch_size=32, learning_rate=4e-3, patience=4),
         sizes={"d_embedding": 24, "d": 32, "d_hidden": 64, "dropout": 0.2},
         vocabulary=1000,
     ),

@@ -26,22 +26,27 @@ PAGE = ROOT / "docs" / "results.md"
 
 @dataclass(frozen=True)
 class Run:
-    """A row of the page. data: a folder below --data; empty for the data that need no download."""
+    """A row of the page. data: a folder below --data, a `builtin:NAME`, or empty for the data that come with the model.
+
+    gold: a file below --data of examples that say where to look.
+    """
 
     name: str
     model: str
     data: str = ""
     licence: str = ""
     options: tuple[str, ...] = ()
+    gold: str = ""
 
     def command(self, data: Path) -> list[str]:
         """The arguments of `limelight`."""
-        where = (
-            ["--data", str(data / self.data), "--data-name", Path(self.data).stem, "--licence", self.licence]
-            if self.data
-            else []
-        )
-        return ["train", self.model, *where, *self.options]
+        where: list[str] = []
+        if self.data.startswith("builtin:"):
+            where = ["--data", self.data]
+        elif self.data:
+            where = ["--data", str(data / self.data), "--data-name", Path(self.data).stem, "--licence", self.licence]
+        marked = ["--gold", str(data / self.gold)] if self.gold else []
+        return ["train", self.model, *where, *marked, *self.options]
 
 
 _SST2 = ("sst2", "none stated")
@@ -49,6 +54,7 @@ _SNLI = ("snli_small", "CC-BY-SA-4.0")
 _CONTROLS = ("", "-uniform", "-frozen")
 _REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
 _TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"))
+_ALIGNED = "word_alignments/enfr.jsonl"
 TABLE = (
     Run("han", "han"),
     Run("han-mean", "han-mean"),
@@ -86,6 +92,23 @@ TABLE = (
         for seed in range(3)
         for model in (*(f"disan{control}" for control in _CONTROLS), "disan-bilstm")
     ),
+    *(
+        Run(f"reverse-luong{other}", f"luong{other}", "builtin:reverse", options=("--epochs", "5"))
+        for other in ("", "-uniform", "-frozen", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
+    ),
+    *(
+        Run(f"tatoeba-luong{other}", f"luong{other}", *_TATOEBA[:2], ("--epochs", "5"), _ALIGNED)
+        for other in ("", "-uniform", "-local-p", "-unfed")
+    ),
+    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "8")) for control in _CONTROLS),
+    *(
+        Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], ("--epochs", "5"), _ALIGNED)
+        for control in _CONTROLS
+    ),
+    *(
+        Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0", ("--epochs", "10"))
+        for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
+    ),
     Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
 )
 
@@ -121,7 +144,7 @@ def collect() -> None:
         folder = RUNS / run.name
         if (folder / "metrics.json").exists():
             config = json.loads((folder / "config.json").read_text())
-            del config["data"]["path"]
+            del config["data"]["path"], config["data"]["gold"]
             metrics = json.loads((folder / "metrics.json").read_text())
             record[run.name] = {
                 "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),

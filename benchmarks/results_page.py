@@ -21,6 +21,20 @@ TITLES = {
     "dme-neighbours": "embeddings counted from neighbours alone",
     "dme-spelling": "embeddings counted from spelling alone",
     "dme-learned": "learned embeddings alone",
+    "luong": "global attention with input feeding, general score",
+    "luong-dot": "the same, dot score",
+    "luong-concat": "the same, concat score",
+    "luong-location": "the same, location-based score",
+    "luong-local-m": "the same in a window around the output's place",
+    "luong-local-p": "the same in a window around a predicted place",
+    "luong-unfed": "the same without input feeding",
+    "transformer": "Transformer",
+    "mme": "hierarchical meta-embeddings",
+    "mme-words": "several embeddings of words alone",
+    "mme-characters": "characters alone",
+    "mme-neighbours": "embeddings of words from neighbours alone",
+    "mme-spelling": "embeddings of words from spelling alone",
+    "mme-learned": "learned embeddings of words alone",
     "disan": "directional self-attention",
     "disan-bilstm": "a bidirectional LSTM of about the same size, averaged",
 }
@@ -29,7 +43,11 @@ ABLATIONS = {
     "rnn-capsule": ("rnn-capsule-probability",),
     "dme": ("dme-neighbours", "dme-spelling", "dme-learned", "dme-contextualised"),
     "disan": ("disan-bilstm",),
+    "luong": tuple(f"luong-{other}" for other in ("dot", "concat", "location", "local-m", "local-p", "unfed")),
+    "mme": tuple(f"mme-{other}" for other in ("words", "characters", "neighbours", "spelling", "learned")),
 }
+# Figures of where a model looks, which have a table of their own.
+LOOKS = WEIGHT, STRONGEST, ERRORS = "weight on the right place", "strongest on the right place", "alignment error rate"
 CONTROLS = {"uniform": "uniform weights", "frozen": "frozen random attention"}
 # Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -62,19 +80,27 @@ READING = """
   the parameters that decide weights as they were drawn, and everything else learns. A difference is that of two runs
   with the same seed, its interval Student's over the seeds: with three it is wide, and where it holds 0 nothing was
   shown.
+- *Weight on it*: the share of a map's weight on the places that are right, which the task knows, and what equal weights
+  have there; *strongest there*: how often the largest weight of a query is. Alignment errors are the error rate of Och
+  and Ney (2003), on 447 sentences of another kind of text (parliament), each word linked to the one with most weight.
+- Heads: the entropy of their weights; weight on the key before the query's own place, at it and after it (in a
+  decoder's map of itself, the place is that of the token that went in last); on 200 held-out examples.
+- Entities are right where both ends and the kind are (F1, precision, recall over all of them).
 - Time is what training took on a shared machine at low priority: an upper bound.
 """
 
 
 def page(record: Record) -> str:
     """The whole page."""
-    builtin = {name: run for name, run in record.items() if "--data" not in run["command"]}
+    plain = " --data ../"
+    builtin = {name: run for name, run in record.items() if plain not in run["command"]}
     others = {name: run for name, run in record.items() if name not in builtin}
     parts = [HEAD, "\n## Data that need no download\n", *table(builtin.values())]
     if others:
         parts += ["\n## Plain files\n", *table(others.values())]
     parts += ["\n## With attention and without\n\n", *comparisons(record)]
     parts += ["\n## Beside controls and ablations of equal size\n", *claims(record)]
+    parts += ["\n## Where they look, where that is known\n", *places(record), "\n## What heads do\n", *heads(record)]
     parts += [READING, "\n## Commands\n\n"]
     parts += ["`python benchmarks/results.py train` runs these, one after another:\n\n"]
     parts += [f"- `{run['command']}`{unfinished(run)}\n" for run in record.values()]
@@ -89,15 +115,58 @@ def table(runs: Iterable[Record]) -> list[str]:
         data = run["data"]
         cells = (
             f"{data['name']} ({data['licence']})",
-            title(run["model"]) + (f", seed {run['settings']['seed']}" if run["settings"]["seed"] else ""),
+            called(run),
             f"{run['parameters']:,}",
             f"{data['training_examples']:,} / {data['held_out_examples']:,}",
             f"{run['epochs']} (best {run['best_epoch']})",
             f"{run['seconds'] / 60:.1f}",
-            "; ".join(figure(metric, data["held_out_examples"]) for metric in run["metrics"]),
-            "; ".join(f"{percent(m['baseline'])} ({m['baseline_name']})" for m in run["metrics"] if "baseline" in m),
+            "; ".join(figure(metric, data["held_out_examples"]) for metric in judged(run)),
+            "; ".join(f"{percent(m['baseline'])} ({m['baseline_name']})" for m in judged(run) if "baseline" in m),
         )
         rows.append("| " + " | ".join(cells) + " |\n")
+    return rows
+
+
+def called(run: Record) -> str:
+    """A run's model, and its seed where that is not 0."""
+    return title(run["model"]) + (f", seed {run['settings']['seed']}" if run["settings"]["seed"] else "")
+
+
+def judged(run: Record) -> list[Record]:
+    """The figures of what a run's model puts out."""
+    return [metric for metric in run["metrics"] if not metric["name"].startswith(LOOKS)]
+
+
+def places(record: Record) -> list[str]:
+    """How much weight lies on the right place, map by map; of the best head where there are several."""
+    rows = ["\n| data | model | map | weight on it | equal weights | strongest there | alignment errors |\n"]
+    rows += ["|" + "---|" * 7 + "\n"]
+    for run in record.values():
+        found = {metric["name"]: metric for metric in run["metrics"]}
+        for name in found:
+            what, _, where = name.partition(", ")
+            if what != WEIGHT or f"{name}, best head" in found:
+                continue
+            described = [f"{kind}, {where}" for kind in (STRONGEST, ERRORS)]
+            values = [percent(found[each]["value"]) if each in found else "" for each in described]
+            cells = (run["data"]["name"], called(run), where, percent(found[name]["value"]))
+            rows.append("| " + " | ".join((*cells, percent(found[name]["baseline"]), *values)) + " |\n")
+    return rows
+
+
+def heads(record: Record) -> list[str]:
+    """Head by head, how spread the weights are and how much of them lies on neighbours and on the right place."""
+    shown = ("before", "at", "after", "right")
+    rows = ["\n| data | model | map | head | entropy, bits | before | at | after | right place |\n"]
+    rows += ["|" + "---|" * 9 + "\n"]
+    compared = {other for others in ABLATIONS.values() for other in others}
+    for run in record.values():
+        if run["model"] in compared or run["model"].rpartition("-")[2] in CONTROLS:
+            continue
+        for head in run.get("heads", ()):
+            cells = (run["data"]["name"], called(run), head["map"], str(head["head"]), f"{head['bits']:.2f}")
+            shares = (percent(head[each]) if each in head else "" for each in shown)
+            rows.append("| " + " | ".join((*cells, *shares)) + " |\n")
     return rows
 
 
@@ -173,6 +242,8 @@ def figure(metric: Mapping[str, Any], count: int) -> str:
         return f"BLEU {value:.1f}"
     if metric["name"] == "token accuracy":
         return f"tokens {percent(value)}"
+    if metric["name"].startswith("entity"):
+        return f"{metric['name'].removeprefix('entity ')} {percent(value)}"
     low, high = wilson(value, count)
     name = "exact" if metric["name"] == "exact match" else metric["name"]
     return f"{name} {percent(value)} ({100 * low:.1f}–{100 * high:.1f})"

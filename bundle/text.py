@@ -16,6 +16,7 @@ from bundle.tokenizer_files import character_maps, load_tokenizer
 # only from the first of several marks: a text of nothing but dots must not take quadratic time.
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
 _CHARACTER = re.compile(r"\S")
+_WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,11 @@ def split_sentences(text: str, max_characters: int = 0) -> Iterator[tuple[int, i
         yield from _pieces(text, begin, match.end(), max_characters)
         begin = match.end()
     yield from _pieces(text, begin, len(text), max_characters)
+
+
+def split_words(text: str) -> Iterator[tuple[int, int]]:
+    """Find the words of a text as they are asked for, what white space parts: (begin, end) in code points."""
+    return (match.span() for match in _WORD.finditer(text))
 
 
 def _pieces(text: str, begin: int, end: int, most: int) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ import numpy as np
 from bundle.errors import BundleError, InputError
 from bundle.preprocess.forms import Call, Form, Kind, Passage, Passages, Prepared, Setting, Step
 from bundle.rows import BoundTensor, Labels
-from bundle.text import Encoded, Encoder, split_sentences
+from bundle.text import Encoded, Encoder, split_sentences, split_words
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
@@ -22,11 +22,12 @@ _TOGETHER = 32  # sentences that are encoded at the same time
 
 @dataclass(frozen=True)
 class SplitSentences(Step):
-    """A text becomes its sentences; sentences that were sent stay as they are."""
+    """A text becomes its sentences, or its words; sentences (or words) that were sent stay as they are."""
 
     takes: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT, Kind.DOCUMENT})
     gives: ClassVar[Kind] = Kind.SENTENCES
     max_characters: int
+    words: bool = False
 
     @classmethod
     def make(
@@ -39,7 +40,9 @@ class SplitSentences(Step):
         """See `Step.make`."""
         if message.max_characters < 0:
             raise BundleError("splits at a negative number of characters")
-        return cls(message.max_characters)
+        if message.words and message.max_characters:
+            raise BundleError("splits into words, which have no most characters")
+        return cls(message.max_characters, message.words)
 
     def run(self, value: Text | Sentences, call: Call) -> Passages:
         """Split, or pass on what was sent. Raises: InputError for a sentence that is empty."""
@@ -49,7 +52,7 @@ class SplitSentences(Step):
             if empty is not None:
                 raise InputError(field(empty), "is empty")
             return Passages((Passage(text, (0, len(text))) for text in value.texts), field, len(value.texts))
-        spans = split_sentences(value.text, self.max_characters)
+        spans = split_words(value.text) if self.words else split_sentences(value.text, self.max_characters)
         return Passages(Passage(value.text[begin:end], (begin, end)) for begin, end in spans)
 
 
@@ -141,14 +144,14 @@ class Tokenize(Step):
         if most and passages.count > most and not call.truncate:
             raise InputError(
                 call.field,
-                f"has {passages.count} sentences; at most {most} are allowed; shorten it or set truncate",
+                f"has {passages.count} {dimensions[0].name}s; at most {most} are allowed; shorten it or set truncate",
             )
         kept = list(islice(self._encoded(passages, call), most + 1 if most else None))
         if not kept:
             raise InputError(call.field, "is empty")
         more = most and len(kept) > most
         if more and not call.truncate:
-            raise InputError(call.field, f"has more than {most} sentences; shorten it or set truncate")
+            raise InputError(call.field, f"has more than {most} {dimensions[0].name}s; shorten it or set truncate")
         kept = kept[:most] if more else kept
         cut = bool(more) or any(each.cut for each, _ in kept)
         lengths = np.array([len(each.ids) for each, _ in kept])

@@ -1,7 +1,9 @@
-"""Layers of Transformers."""
+"""Layers of Transformers, and places."""
 
+import math
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from models.attention import Attention
@@ -16,7 +18,8 @@ class EncoderLayer(nn.Module):
 
     z' = z + attention(norm(z));  z'' = z' + W₂ gelu(W₁ norm(z'))
 
-    Shapes: features [batch, position, d_model] -> the same, looks [batch, head, position, position].
+    Shapes: features [batch, position, d_model], mask broadcastable to [batch, head, position, position] -> the same,
+        looks [batch, head, position, position].
     """
 
     def __init__(self, *, d_model: int, heads: int, d_hidden: int, dropout: float) -> None:
@@ -32,8 +35,18 @@ class EncoderLayer(nn.Module):
         """What its weights are: they come with scores and norms."""
         return tuple(replace(each, quantities=QUANTITIES) for each in weights_of(self.attention))
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Looks]:
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Looks]:
         normed = self.attention_norm(features)
-        attended, looks = self.attention.looks(normed, normed)
+        attended, looks = self.attention.looks(normed, normed, mask=mask)
         features = features + self.dropout(attended)
         return features + self.dropout(self.hidden(self.hidden_norm(features))), looks
+
+
+def places(position: Tensor, d_model: int) -> Tensor:
+    """PE(p, i) = sin(p / 10000^(2i / d_model)), and behind them their cosines (Vaswani et al. 2017, §3.5).
+
+    Shapes: […] -> […, d_model].
+    """
+    rates = torch.exp(torch.arange(0, d_model, 2, device=position.device) * (-math.log(10_000) / d_model))
+    angles = position.unsqueeze(-1) * rates
+    return torch.cat([angles.sin(), angles.cos()], -1)

@@ -190,18 +190,23 @@ class DocumentInput(Input):
     max_words: int
     max_characters: int = 0
     kind = model_pb2.INPUT_KIND_DOCUMENT
+    axes: ClassVar[tuple[str, str]] = ("sentence", "word")
 
     @property
     def tensors(self) -> Sequence[TensorSpec]:
-        sizes = {"sentence": self.max_sentences, "word": self.max_words}
+        sizes = dict(zip(self.axes, (self.max_sentences, self.max_words), strict=True))
         return [self.tokenizer.ids("token_ids", "token_mask", sizes)]
 
     @property
-    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+    def split(self) -> bundle_pb2.SplitSentences:
+        """What parts a text."""
         # A piece of text this long has rarely more words than the model takes: it is split where it would be refused.
         longest = self.max_characters or _CHARACTERS_A_WORD * self.max_words
-        split = bundle_pb2.SplitSentences(max_characters=longest)
-        return [bundle_pb2.PreprocessingStep(split_sentences=split), _tokenize(self.tokenizer, "token_ids")]
+        return bundle_pb2.SplitSentences(max_characters=longest)
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        return [bundle_pb2.PreprocessingStep(split_sentences=self.split), _tokenize(self.tokenizer, "token_ids")]
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -210,23 +215,39 @@ class DocumentInput(Input):
     @property
     def sentences(self) -> LabelSet:
         """Its sentences."""
-        return LabelSet(name="sentences", kind="sentences", input=self.name, tensor="token_ids", dimension="sentence")
+        whole, _ = self.axes
+        return LabelSet(name=f"{whole}s", kind="sentences", input=self.name, tensor="token_ids", dimension=whole)
 
     @property
     def words(self) -> LabelSet:
         """The words of its sentences."""
         return LabelSet(
-            name="words",
+            name=f"{self.axes[1]}s",
             kind="tokens",
             input=self.name,
             tensor="token_ids",
-            dimension="word",
+            dimension=self.axes[1],
             parent=self.sentences.name,
         )
 
     @property
     def label_sets(self) -> Sequence[LabelSet]:
         return [self.sentences, self.words]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordsInput(DocumentInput):
+    """A text by its words -> `token_ids` [word, piece] and `token_mask`: what white space parts, or words as sent.
+
+    Its `sentences` are the words, its `words` their pieces.
+    """
+
+    summary: str = "A sentence: its words, as the sentences of a document, or a text that is parted at white space."
+    axes: ClassVar[tuple[str, str]] = ("word", "piece")
+
+    @property
+    def split(self) -> bundle_pb2.SplitSentences:
+        return bundle_pb2.SplitSentences(words=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,8 @@ class Dataset:
     """Examples to learn from, to choose by (dev), and held out (test).
 
     name, licence, summary: what a bundle says of its training data. shown: instances to show with a model, where those
-    that are held out are too large.
+    that are held out are too large. gold: examples that say where to look and nothing else (alignments made by people,
+    say): what a model puts out is not judged by them.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Dataset:
     dev: tuple[Example, ...]
     test: tuple[Example, ...]
     shown: tuple[Instance, ...] = ()
+    gold: tuple[Example, ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class Dataset:
     def fingerprint(self) -> str:
         """SHA-256 of every example: two runs with the same one saw the same data."""
         digest = hashlib.sha256()
-        for example in (*self.train, *self.dev, *self.test):
+        for example in (*self.train, *self.dev, *self.test, *self.gold):
             for part in parts(example):
                 digest.update(len(part).to_bytes(8, "little") + part)
         return digest.hexdigest()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from models.data import dates, digits, docstrings, recall, rows, transductions
+from models.data import dates, digits, docstrings, names, recall, rows, transductions
 from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
 from models.data.folder import IMAGES, Kind
@@ -27,6 +27,7 @@ SETS: dict[str, Made] = {
     "dates": Made(rows.PAIRS, dates.dataset),
     "digits": Made(IMAGES, digits.dataset),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
+    "names": Made(rows.TAGGED, names.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),
     "questions": Made(rows.QUESTIONS, questions.dataset),
     "films": Made(rows.QUESTIONS, films.dataset),

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from bundle.values import Image, Pair, Sentences, Text
+from models.data import conll
 from models.data.dataset import DataError, Example
 from models.data.gold import Gold, Span, word_spans
 
-SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz")
+SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", *conll.SUFFIXES)
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 # Other names under which data sets have the same thing.
 _NAMES = {
@@ -47,9 +48,13 @@ def read(path: Path, kind: Kind) -> list[Example]:
     """Read examples of a kind.
 
     TSV: the kind's columns, `label<TAB>text`; a header line is left out. JSON lines: objects with those keys, or
-    `sentences` for a document whose sentences are known.
+    `sentences` for a document whose sentences are known. Words with tags: a line a word.
     Raises: DataError naming the line that is wrong.
     """
+    if path.name.endswith(conll.SUFFIXES):
+        if kind is not TAGGED:
+            raise DataError(f"{path}: holds words with tags, not {kind}")
+        return [kind.make(fields) for fields in conll.sentences(path)]
     parse = _tsv if path.name.removesuffix(".gz").endswith(".tsv") else _json
     examples = []
     for number, line in lines(path):
@@ -265,6 +270,18 @@ def mask(content: Mapping[str, Any]) -> Example:
     return Example({"image": content["image"]}, labels=tuple(each for row in labels for each in row))
 
 
+def tagged(content: Mapping[str, Any]) -> Example:
+    """Words and the tag of each. Raises: ValueError where there are none, or of one more than of the other."""
+    words, tags = content.get("words"), content.get("tags")
+    for name, each in (("words", words), ("tags", tags)):
+        if not isinstance(each, list) or not each or not all(isinstance(one, str) and one.strip() for one in each):
+            raise ValueError(f'has no "{name}" that are a list of texts')
+    assert words and tags
+    if len(words) != len(tags):
+        raise ValueError(f"has {len(words)} words and {len(tags)} tags")
+    return Example({"document": Sentences(tuple(words))}, labels=tuple(tags))
+
+
 DOCUMENTS = Kind("documents", ("label", "text"), document)
 TEXTS = Kind("texts", ("label", "text"), text)
 PAIRS = Kind("pairs", ("source", "target"), pair)
@@ -273,3 +290,4 @@ ASPECTS = Kind("targets in sentences", ("label", "left", "target", "right"), asp
 CAPTIONS = Kind("captions of pictures", ("image", "target"), caption, pictures=True)
 QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), question, pictures=True)
 MASKS = Kind("pictures with the classes of their cells", ("image", "labels"), mask, pictures=True)
+TAGGED = Kind("words with tags", ("words", "tags"), tagged)

@@ -62,6 +62,15 @@ def pieces(texts: Iterable[str], *, vocabulary: int, output: bool) -> str:
     return _ending(tokenizer) if output else _plain(tokenizer)
 
 
+def within_words(words: Iterable[str], *, vocabulary: int) -> str:
+    """Pieces inside of words that come one by one: byte-pair encoding, whose pieces are whole words where frequent."""
+    tokenizer = Tokenizer(BPE(unk_token=UNKNOWN))
+    tokenizer.normalizer = NFC()
+    trainer = BpeTrainer(vocab_size=vocabulary, special_tokens=_READ, min_frequency=2, show_progress=False)
+    tokenizer.train_from_iterator(words, trainer)
+    return _plain(tokenizer)
+
+
 def reading(tokenizer: str) -> str:
     """The same tokenizer for what somebody writes: no string stands for a special token."""
     return _write({**json.loads(tokenizer), "added_tokens": []})

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from models.blocks.convolved import Convolved
 from models.data import tokenizers
 from models.testbed.text import Texts
 
@@ -41,9 +42,7 @@ class Letters(nn.Module):
 
 
 class Spelled(nn.Module):
-    """A word from its letters alone: convolutions over three letters, the largest of each feature (Kim et al. 2016).
-
-    x = max_j tanh(conv₃(l))_j, zeros for a word without letters
+    """A word from its letters alone.
 
     Shapes: token_ids int64 [batch, token] -> [batch, token, d].
     """
@@ -51,10 +50,8 @@ class Spelled(nn.Module):
     def __init__(self, texts: Texts) -> None:
         super().__init__()
         self.letters = Letters(texts)
-        self.convolution = nn.Conv1d(texts.d, texts.d, 3, padding=1)
+        self.read = Convolved(d_in=texts.d, d_out=texts.d)
 
     def forward(self, token_ids: Tensor) -> Tensor:
-        letters, mask = self.letters(token_ids)
-        read = self.convolution(letters.flatten(0, 1).transpose(1, 2)).tanh().transpose(1, 2)
-        read = read.unflatten(0, token_ids.shape).masked_fill(~mask.unsqueeze(-1), -1.0)
-        return read.amax(2) * mask.any(-1, keepdim=True)
+        word: Tensor = self.read(*self.letters(token_ids))
+        return word

@@ -22,10 +22,10 @@ def train(
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")
     ] = "",
     data: Annotated[
-        str, typer.Option(help="A file or folder (TSV, JSON lines, IDX), `builtin`, or a `builtin:NAME`.")
+        str, typer.Option(help="A file or folder (TSV, JSON lines, CoNLL, IDX), `builtin`, or a `builtin:NAME`.")
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
-    preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data) or full (for your own).")] = "",
+    preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data), full (for your own), or paper.")] = "",
     seed: Annotated[int | None, typer.Option(help="Decides weights, order, dropout and splits.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many passes over the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Examples a step.")] = None,
@@ -38,6 +38,9 @@ def train(
     name: Annotated[str, typer.Option(help="The model's name in a repository; MODEL where it is left out.")] = "",
     data_name: Annotated[str, typer.Option(help="What the data are called in the bundle.")] = "",
     licence: Annotated[str, typer.Option(help="Licence of the data, for the bundle.")] = "",
+    gold: Annotated[
+        str, typer.Option(help="A file of examples that say where to look (word alignments): to measure that on.")
+    ] = "",
 ) -> None:
     """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported."""
     try:
@@ -68,6 +71,7 @@ def train(
         name=name,
         data_name=data_name,
         licence=licence,
+        gold=gold,
         resume=resume,
         overwrite=overwrite,
     )

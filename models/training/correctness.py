@@ -54,6 +54,11 @@ class Tally:
         self.agreed = self.agreed + sure[best] + (possible | sure)[best]
         self.links += 1 + int(sure.sum())
 
+    @property
+    def weight(self) -> Array:
+        """The share of weight on the right places, by head."""
+        return np.atleast_1d(np.asarray(self.shares)) / self.count
+
     def metrics(self, name: str) -> Iterator[Metric]:
         """The mean over the heads, and the best head's own."""
         for what, sums in (("weight on the right place", self.shares), ("strongest on the right place", self.hits)):
@@ -77,9 +82,21 @@ def correctness(network: Network, card: Card, held_out: HeldOut) -> list[Metric]
     """
     if not any(example.gold for example in held_out.examples):
         return []
-    reader = Reader(card)
     maps = [each for each in card.description.maps if each.name not in card.edges]
     tallies = {each.name: Tally() for each in maps}
+    for example, row, found in looks(network, card, held_out, maps):
+        for each in maps:
+            if each.name in found:
+                queries, keys = row.labels[each.query_labels], row.labels[each.key_labels]
+                add(tallies[each.name], found[each.name], queries, keys, example)
+    return [metric for name, tally in tallies.items() if tally.count for metric in tally.metrics(name)]
+
+
+def looks(
+    network: Network, card: Card, held_out: HeldOut, maps: Sequence[model_pb2.MapDescription]
+) -> Iterator[tuple[Example, Row, dict[str, Array]]]:
+    """Each example, what its axes count, and the weights [head, query, key] of these maps where there are any."""
+    reader = Reader(card)
     for batch, answer in answers(network, held_out):
         whole = {
             each.name: canonical(answer.maps[each.name].numpy(), card.map_axes[each.name])
@@ -88,13 +105,9 @@ def correctness(network: Network, card: Card, held_out: HeldOut) -> list[Metric]
         }
         for place, index in enumerate(batch.indices):
             example = held_out.examples[index]
-            row = reader.row(example) if example.gold else None
-            for each in maps:
-                if row is not None and each.name in whole:
-                    weights = dense(whole[each.name][place], card, each, row)
-                    queries, keys = row.labels[each.query_labels], row.labels[each.key_labels]
-                    add(tallies[each.name], weights, queries, keys, example)
-    return [metric for name, tally in tallies.items() if tally.count for metric in tally.metrics(name)]
+            row = reader.row(example)
+            shown = (each for each in maps if each.name in whole)
+            yield example, row, {each.name: dense(whole[each.name][place], card, each, row) for each in shown}
 
 
 def add(tally: Tally, weights: Array, queries: Labels, keys: Labels, example: Example) -> None:

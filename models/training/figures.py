@@ -9,6 +9,13 @@ from models.tasks.task import HeldOut, Task
 from models.training.correctness import correctness
 
 
-def figures(task: Task, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
-    """Measure a network, in evaluation mode, on held-out examples."""
-    return [*task.judge(network, card, held_out, training), *correctness(network, card, held_out)]
+def figures(
+    task: Task,
+    network: Network,
+    card: Card,
+    held_out: HeldOut,
+    training: Sequence[Example],
+    gold: HeldOut | None = None,
+) -> list[Metric]:
+    """Measure a network, in evaluation mode, on held-out examples; where it looks on those of `gold`, where given."""
+    return [*task.judge(network, card, held_out, training), *correctness(network, card, gold or held_out)]

@@ -5,10 +5,8 @@ from pathlib import Path
 
 from models.cards.card import Metric
 from models.network import Network
-from models.training.batches import Batches
-from models.training.figures import figures
 from models.training.runs import read_run
-from models.training.session import load_again
+from models.training.session import load_again, measured
 
 
 def judge_of(folder: Path) -> Callable[[Network], list[Metric]]:
@@ -21,9 +19,6 @@ def judge_of(folder: Path) -> Callable[[Network], list[Metric]]:
         run = read_run(folder)
         dataset = load_again(run, folder)
         card = run.card(run.build())
-        held_out = Batches(
-            card, run.recipe.task, dataset.test, labels=run.blueprint.labels, batch_size=run.settings.batch_size
-        )
-        return figures(run.recipe.task, network, card, held_out, dataset.train)
+        return measured(run, network, card, dataset)
 
     return judge

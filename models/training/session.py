@@ -14,11 +14,13 @@ from bundle.preprocess import Preprocessor
 from bundle.values import Image, Instance, Pair, Sentences, Text, Value
 from models.cards.card import Card, Metric
 from models.data import folder as files
-from models.data import generated
-from models.data.dataset import DataError, Dataset, known
+from models.data import generated, rows
+from models.data.dataset import DataError, Dataset, Example, known, require
+from models.network import Network
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
 from models.training.figures import figures
+from models.training.heads import as_json, specialisation
 from models.training.recipe import Recipe
 from models.training.runs import EXAMPLES, METRICS, Run, RunError, read_run, write_results, write_run
 from models.training.settings import Preset
@@ -28,6 +30,7 @@ from models.zoo.index import recipe
 
 BUILTIN = "builtin"  # `builtin:NAME` is one of `models.data.generated`
 _EXAMPLES = 3
+_LOOKED_AT = 200  # held-out examples on which heads are told apart
 _EXAMPLE_LENGTH = 600  # characters; examples are shown, and sent with every description
 
 
@@ -38,7 +41,8 @@ class Order:
     data: a path, `builtin` for what comes with the model, or `builtin:NAME` for a set of `models.data.generated`.
     preset: empty for `demo` on builtin data, `full` on others. changes: settings that
     differ from the preset's. mechanism: for the model `mechanism`. name: what the model is called in a repository;
-    empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data.
+    empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data. gold: a
+    file of examples that say where to look, for the figures of that alone.
     """
 
     model: str
@@ -50,6 +54,7 @@ class Order:
     name: str = ""
     data_name: str = ""
     licence: str = ""
+    gold: str = ""
     resume: bool = False
     overwrite: bool = False
 
@@ -97,16 +102,6 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     torch.manual_seed(run.settings.seed)
     model = run.build()
     card = run.card(model)
-    parts = {
-        name: Batches(
-            card,
-            chosen.task,
-            getattr(dataset, name),
-            labels=run.blueprint.labels,
-            batch_size=run.settings.batch_size,
-        )
-        for name in ("train", "dev", "test")
-    }
     begun = order.resume and (order.out / RESUME).exists()
     if chosen.start and not begun:
         chosen.start(model, dataset, run.blueprint)
@@ -114,8 +109,8 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     trainer = Trainer(
         task=chosen.task,
         model=model,
-        train=parts["train"],
-        dev=parts["dev"],
+        train=batches(run, card, dataset.train),
+        dev=batches(run, card, dataset.dev),
         settings=run.settings,
         folder=order.out,
         told=told,
@@ -125,9 +120,22 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         said(f"going on at epoch {trainer.progress.epoch + 1}, batch {trainer.progress.batch + 1}")
     with stop:
         trainer.run(stop)
-    metrics = figures(chosen.task, model, card, parts["test"], dataset.train)
-    write_results(order.out, metrics, examples(card, dataset), report(trainer))
+    metrics = measured(run, model, card, dataset)
+    heads = specialisation(model, card, batches(run, card, dataset.test[:_LOOKED_AT]))
+    more = {**report(trainer), **({"heads": as_json(heads)} if heads else {})}
+    write_results(order.out, metrics, examples(card, dataset), more)
     return metrics
+
+
+def measured(run: Run, network: Network, card: Card, dataset: Dataset) -> list[Metric]:
+    """The figures of a network on what a run held out."""
+    gold = batches(run, card, dataset.gold) if dataset.gold else None
+    return figures(run.recipe.task, network, card, batches(run, card, dataset.test), dataset.train, gold)
+
+
+def batches(run: Run, card: Card, examples: Sequence[Example]) -> Batches:
+    """Examples as a run reads them."""
+    return Batches(card, run.recipe.task, examples, labels=run.blueprint.labels, batch_size=run.settings.batch_size)
 
 
 def begin(order: Order) -> tuple[Run, Dataset]:
@@ -135,10 +143,11 @@ def begin(order: Order) -> tuple[Run, Dataset]:
     chosen, name, preset = order.recipe, order.called, order.chosen()
     if order.out.exists() and any(order.out.iterdir()) and not order.overwrite:
         raise RunError(f"{order.out} is not empty; take --resume to go on, --overwrite to begin again, or another")
-    dataset = load(order.data, chosen, preset.settings.seed, order.data_name, order.licence)
+    dataset = load(order.data, chosen, preset.settings.seed, order.data_name, order.licence, order.gold)
     blueprint = chosen.prepare(dataset, preset)
     data = {
         "path": order.data,
+        "gold": order.gold,
         "seed": preset.settings.seed,
         "fingerprint": dataset.fingerprint,
         "name": dataset.name,
@@ -170,14 +179,20 @@ def go_on(order: Order) -> tuple[Run, Dataset]:
 def load_again(run: Run, folder: Path) -> Dataset:
     """The data of an old run. Raises: DataError, RunError where they are no longer there, or no longer the same."""
     data = run.data
-    dataset = load(data["path"], run.recipe, data["seed"], data["name"], data["licence"])
+    dataset = load(data["path"], run.recipe, data["seed"], data["name"], data["licence"], data["gold"])
     if dataset.fingerprint != data["fingerprint"]:
         raise RunError(f"{data['path']}: the data have changed since {folder} was begun; begin another run")
     return dataset
 
 
-def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str) -> Dataset:
-    """The data of a run."""
+def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str, gold: str = "") -> Dataset:
+    """The data of a run, and a file of examples that say where to look."""
+    if gold:
+        if not isinstance(chosen.data, rows.Kind):
+            raise DataError(f"--gold takes a file of lines; this model learns from {chosen.data}")
+        marked = tuple(rows.read(Path(gold), chosen.data))
+        require([each for each in marked if each.gold], f"{gold}, of those that say where to look,")
+        return replace(load(data, chosen, seed, name, licence), gold=marked)
     if data == BUILTIN:
         if chosen.builtin is None:
             raise DataError(f"no data come with this model; give a file or folder of {chosen.data} with --data")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from bundle.errors import BundleError
-from bundle.text import Detokenizer, Encoder, split_sentences
+from bundle.text import Detokenizer, Encoder, split_sentences, split_words
 from tests.bundle import small
 
 
@@ -49,6 +49,12 @@ def test_sentences_cover_everything_but_white_space(text: str, most: int) -> Non
     assert all(first[1] <= second[0] for first, second in pairwise(spans))
     assert all(text[begin:end].strip() == text[begin:end] for begin, end in spans)
     assert not most or all(end - begin <= most for begin, end in spans)
+
+
+def test_words_are_what_white_space_parts() -> None:
+    text = " In New\u3000York,\n naïve 😀 "
+    assert [text[begin:end] for begin, end in split_words(text)] == ["In", "New", "York,", "naïve", "😀"]
+    assert list(split_words(" \t")) == []
 
 
 @pytest.mark.parametrize("text", ["." * 50_000, ".'" * 25_000, "\n " * 25_000, "!?" * 25_000, "a. " * 17_000])

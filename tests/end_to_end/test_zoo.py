@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from PIL import Image as Picture
 import limelight
 from bundle.samples import Sample
 from bundle.tolerance import Tolerances, default_tolerances
-from bundle.values import Graph, Image, Instance, Pair, Text, Value
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
 from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
@@ -31,8 +32,10 @@ from tests.export.test_export_zoo import (
     a_gat,
     a_gpt,
     a_han,
+    a_luong,
     a_transformer,
     a_vit,
+    an_mme,
     an_rnn_capsule,
 )
 from tests.service.serving import serving
@@ -40,6 +43,8 @@ from tests.service.serving import serving
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "han": a_han,
     "bahdanau": a_bahdanau,
+    "luong": a_luong,
+    "luong-local-p": partial(a_luong, "luong-local-p"),
     "gpt": a_gpt,
     "transformer": a_transformer,
     "gat": a_gat,
@@ -47,6 +52,7 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "rnn-capsule": an_rnn_capsule,
     "disan": a_disan,
     "dme": a_dme,
+    "mme": an_mme,
 }
 
 
@@ -102,10 +108,15 @@ def graphs(draw: st.DrawFn) -> Graph:
 INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "han": documents.map(lambda text: {"document": Text(text)}),
     "bahdanau": sentences.map(lambda text: {"text": Text(text)}),
+    "luong": sentences.map(lambda text: {"text": Text(text)}),
+    "luong-local-p": sentences.map(lambda text: {"text": Text(text)}),
     "gpt": sentences.map(lambda text: {"text": Text(text)}),
     "transformer": sentences.map(lambda text: {"text": Text(text)}),
     "rnn-capsule": sentences.map(lambda text: {"text": Text(text)}),
     "dme": sentences.map(lambda text: {"text": Text(text)}),
+    "mme": st.one_of(sentences.map(lambda text: Sentences(tuple(text.split()))), sentences.map(Text)).map(
+        lambda value: {"document": value}
+    ),
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
@@ -123,11 +134,13 @@ def ask(client: limelight.Client, name: str, instances: Sequence[Instance]) -> l
     return client.attend(name, [{key: plain(value) for key, value in each.items()} for each in instances])
 
 
-def plain(value: Value) -> str | bytes | limelight.Pair | limelight.Graph:
+def plain(value: Value) -> str | list[str] | bytes | limelight.Pair | limelight.Graph:
     """A value as a caller of the client writes it."""
     match value:
         case Text(text):
             return text
+        case Sentences(texts):
+            return list(texts)
         case Image(data):
             return data
         case Pair(first, second):
@@ -182,7 +195,10 @@ def test_rows_sum_to_one(name: str, served: Served) -> None:
                 alone = 0 if each.name.endswith("forward") else -1
                 np.testing.assert_array_equal(sums[:, alone], 0)
                 sums = np.delete(sums, alone, axis=1)
-            np.testing.assert_allclose(sums, 1, atol=1e-5)
+            if each.normalised:
+                np.testing.assert_allclose(sums, 1, atol=1e-5)
+            else:  # a bell around the predicted place
+                assert (sums > 0).all() and (sums < 1).all()
 
 
 @pytest.mark.parametrize("quantity", ["scores", "norms"])
@@ -260,6 +276,18 @@ def test_a_capsules_probability_is_told_beside_that_of_its_class(served: Served)
         np.testing.assert_allclose([told["a"], told["b"]], wanted, atol=1e-5)
 
 
+def test_words_are_tagged_one_by_one_as_they_are_sent_or_parted(served: Served) -> None:
+    sent = served.client.attend("mme", {"document": ["the", "cat", "sat", "unheard-of"]})
+    parted = served.client.attend("mme", {"document": "the cat  sat unheard-of"})
+    for answer in (sent, parted):
+        tagging = answer.prediction.results["tags"]
+        assert isinstance(tagging, limelight.Tagging) and len(tagging) == 4 and tagging.label_set == "words"
+        assert answer["level"].key.labels == ("words", "subwords", "characters")
+        assert len(answer["meta"].query) == 4 and answer["meta"].weights.shape == (1, 4, 3)
+    assert sent.prediction.tags == parted.prediction.tags
+    np.testing.assert_array_equal(sent.prediction.outputs["logits"], parted.prediction.outputs["logits"])
+
+
 def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:
     words = "the cat sat on"
     forced = served.client.attend("bahdanau", {"text": "a dog ran", "target": words})
@@ -268,7 +296,14 @@ def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "map_name"), [("bahdanau", "decoder.cross"), ("gpt", "decoder.1.self"), ("transformer", "decoder.0.self")]
+    ("name", "map_name"),
+    [
+        ("bahdanau", "decoder.cross"),
+        ("luong", "decoder.cross"),
+        ("luong-local-p", "decoder.cross"),
+        ("gpt", "decoder.1.self"),
+        ("transformer", "decoder.0.self"),
+    ],
 )
 def test_a_stream_tells_what_the_whole_answer_tells(name: str, map_name: str, served: Served) -> None:
     whole = served.client.attend(name, {"text": "a dog ran"})
@@ -283,7 +318,7 @@ def test_a_stream_tells_what_the_whole_answer_tells(name: str, map_name: str, se
     assert "".join(token.delta for token in tokens) == whole.prediction.text == events[-1].text
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer"])
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "gpt", "transformer"])
 def test_generations_that_join_others_midway_are_those_that_they_are_alone(name: str, served: Served) -> None:
     """Prompts of all lengths, one stream after another begun while the others go on."""
     texts = [" ".join(tiny.WORDS[place : place + 1 + 2 * place]) for place in range(5)]

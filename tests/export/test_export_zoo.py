@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from PIL import Image as Picture
 
 from bundle.samples import read_samples
-from bundle.values import Graph, Image, Instance, Pair, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
@@ -19,8 +20,8 @@ from models.zoo.disan import disan
 from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
-from models.zoo.meta_embeddings import dme
-from models.zoo.rnn_search import bahdanau
+from models.zoo.meta_embeddings import dme, mme
+from models.zoo.rnn_search import bahdanau, luong
 from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
 from tests.export import tiny
@@ -41,7 +42,9 @@ def a_picture() -> bytes:
 
 def trained(name: str, config: object, example: Instance) -> TrainedModel:
     """A published model, untrained."""
-    files = dict.fromkeys(("tokenizer.json", "source.json", "target.json", "prompt.json"), tiny.tokenizer())
+    files = dict.fromkeys(
+        ("tokenizer.json", "subwords.json", "source.json", "target.json", "prompt.json"), tiny.tokenizer()
+    )
     blueprint = Blueprint(config, ("a", "b"), files)
     network = recipe(name).build(blueprint)
     card = recipe(name).card(network, blueprint)
@@ -62,6 +65,12 @@ def a_bahdanau() -> TrainedModel:
     return trained("bahdanau", config, {"text": Text("the cat sat")})
 
 
+def a_luong(name: str = "luong") -> TrainedModel:
+    vocabularies = {"source_vocabulary": tiny.VOCABULARY, "target_vocabulary": tiny.VOCABULARY}
+    config = luong.LuongConfig(**vocabularies, begin=2, end=3, max_new_tokens=6, d=6, radius=2)
+    return trained(name, config, {"text": Text("the cat sat")})
+
+
 def an_rnn_capsule() -> TrainedModel:
     config = rnn_capsule.RnnCapsuleConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d_hidden=4)
     return trained("rnn-capsule", config, {"text": Text("the cat sat")})
@@ -75,6 +84,12 @@ def a_disan() -> TrainedModel:
 def a_dme() -> TrainedModel:
     config = dme.DmeConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d=5, d_hidden=4, contextualised=True)
     return trained("dme", config, {"text": Text("the cat sat")})
+
+
+def an_mme() -> TrainedModel:
+    sizes = {"vocabulary": tiny.VOCABULARY, "subwords": tiny.VOCABULARY, "letters": 40, "most_letters": 4}
+    config = mme.MmeConfig(classes=2, d_embedding=6, d=8, heads=2, d_hidden=10, **sizes)
+    return trained("mme", config, {"document": Sentences(("the", "cat", "sat .", "ran"))})
 
 
 def a_gpt() -> TrainedModel:
@@ -109,6 +124,7 @@ def a_gat() -> TrainedModel:
         (a_han, {"word": (1, 11), "sentence": (1, 1, 2)}),
         (an_rnn_capsule, {"capsule": (1, 2, 3)}),
         (a_dme, {"meta": (1, 3, 3)}),
+        (an_mme, {"meta": (1, 4, 3), "level": (1, 4, 3), "encoder.0.self": (2, 4, 4)}),
         (
             a_disan,
             {
@@ -118,6 +134,10 @@ def a_gat() -> TrainedModel:
             },
         ),
         (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides
+        *(
+            (partial(a_luong, f"luong{variant}"), {"decoder.cross": (1, itself, 3)})
+            for variant in ("-location", "-local-m")  # what reads places; the others are served
+        ),
         # The begin token, the prompt's three words, and what was put out but for the last.
         (a_gpt, {f"decoder.{layer}.self": (2, itself, lambda steps: 3 + steps) for layer in range(2)}),
         (

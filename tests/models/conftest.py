@@ -19,6 +19,7 @@ def one_thread() -> None:
 TINY = {
     "han": {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "dropout": 0.1},
     "bahdanau": {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "d_attention": 8, "d_maxout": 8},
+    "luong": {"d": 8},
     "transformer": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
     "gpt": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
     "gat": {"heads": 2, "d_head": 4, "dropout": 0.1},
@@ -30,7 +31,7 @@ TINY = {
 
 
 # They read and write pairs, character by character.
-WRITING = ("bahdanau", "transformer", "gpt")
+WRITING = ("bahdanau", "luong", "transformer", "gpt")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
@@ -11,7 +12,9 @@ from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings.dme import DmeConfig
+from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
+from models.zoo.rnn_search.luong import LuongConfig
 from models.zoo.transformer.gpt import GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
 from models.zoo.vision.vit import VitConfig
@@ -30,6 +33,10 @@ BAHDANAU = BahdanauConfig(
     d_maxout=4,
     max_new_tokens=8,
 )
+LUONG = LuongConfig(
+    source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, begin=2, end=3, d=6, layers=2, radius=2,
+    max_new_tokens=8,
+)  # fmt: skip
 TRANSFORMER = TransformerConfig(
     source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2,
     d_hidden=12, max_new_tokens=8,
@@ -44,18 +51,31 @@ VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, head
 DME = DmeConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, d_hidden=3)
 DISAN = DisanConfig(vocabulary=VOCABULARY, classes=3, d=4, d_compare=6)
 RNN_CAPSULE = RnnCapsuleConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=4)
+_WORDS = ["cats", "cat", "sat", "mats", "sats"] * 2
+# Of models that are built with what their tokenizers say.
+FILES = {
+    "mme": {
+        PIECES: tokenizers.within_words(_WORDS, vocabulary=VOCABULARY),
+        FINER: tokenizers.within_words(_WORDS, vocabulary=9),
+    }
+}
+MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
-    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME,
+    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
-PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source"}
+PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}
+
+
+def base(name: str) -> str:
+    """The model that a name is a variant of: that comes behind a dash."""
+    return next(each for each in CONFIGS if name == each or name.startswith(f"{each}-"))
 
 
 def build(name: str) -> Network:
-    """A model as its recipe builds it; what comes behind a dash of its name is a variant of it."""
-    base = next(each for each in CONFIGS if name == each or name.startswith(f"{each}-"))
-    return recipe(name).build(Blueprint(CONFIGS[base], ("a", "b", "c"), {}))
+    """A model as its recipe builds it."""
+    return recipe(name).build(Blueprint(CONFIGS[base(name)], ("a", "b", "c"), FILES.get(base(name), {})))
 
 
 def make(name: str) -> Network:

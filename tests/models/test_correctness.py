@@ -17,6 +17,7 @@ from models.data.gold import Gold, Span, word_spans
 from models.network import Answer, Network
 from models.training.batches import Batches
 from models.training.correctness import Tally, add, correctness
+from models.training.heads import specialisation
 from models.training.settings import Preset, Settings
 from models.zoo.index import recipe
 from tests.models.conftest import TINY
@@ -85,6 +86,22 @@ def test_the_best_head_is_said_beside_the_mean() -> None:
     found = {each.name: each.value for each in correctness(Looks(halves), card, parts)}
     assert found[f"weight on the right place, {MAP}"] == pytest.approx((1 + 0.25) / 2)
     assert found[f"weight on the right place, {MAP}, best head"] == pytest.approx(1)
+
+
+def test_what_each_head_does_is_told() -> None:
+    made = transductions.dataset("copy", training=20, held_out=10, lengths=(4, 8))
+    card, parts = card_and_parts(made)
+    assert specialisation(Looks(halves), card, parts) == []  # the card knows of one head
+    card.description.maps[0].heads = 2
+    straight_, even_ = specialisation(Looks(halves), card, parts)
+    # The end is a step more than there are letters, and looks at nothing: of n + 1 queries n look straight.
+    sizes = np.array([len(text(each)) for each in made.test])
+    steps = (sizes + 1).sum()
+    assert (straight_.bits, straight_.before, straight_.after, straight_.right) == (0, 0, 0, 1)
+    assert straight_.at == pytest.approx(sizes.sum() / steps)
+    assert even_.bits == pytest.approx((np.log2(sizes) * (sizes + 1)).sum() / steps)
+    assert even_.before == pytest.approx(len(sizes) / steps)  # the places behind the first: n of 1 / n
+    assert even_.right == pytest.approx(np.mean([1 / size for size in sizes for _ in range(size)]))
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:

@@ -9,9 +9,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from models.data import embeddings
+from models.data import embeddings, folder, rows
+from models.training.settings import Preset, Settings
 from models.training.stop import Interrupted
 from models.training.trainer import WEIGHTS
+from models.zoo.index import recipe
 from tests.models.runs import order, run
 
 
@@ -77,3 +79,21 @@ def test_counted_embeddings_are_there_from_the_start_and_stay_through_an_interru
     for name in ("neighbours", "spelling"):
         table = whole[f"tables.{name}.weight"]
         assert not table[0].any() and table[2:].any()
+
+
+def test_a_hierarchy_may_begin_with_counted_embeddings_which_learn(documents: Path) -> None:
+    han, dataset = recipe("han"), folder.load(documents, rows.DOCUMENTS)
+    weights = []
+    for counted in (False, True):
+        preset = Preset(settings=Settings(), sizes={"d_embedding": 8, "counted": counted}, vocabulary=50)
+        blueprint = han.prepare(dataset, preset)
+        torch.manual_seed(0)
+        network = han.build(blueprint)
+        assert han.start is not None
+        han.start(network, dataset, blueprint)
+        table = network.get_parameter("embedding.weight")
+        assert table.requires_grad
+        weights.append(table.detach())
+    drawn, made = weights
+    assert not torch.equal(drawn, made)
+    assert made[2:].square().mean().sqrt() < 0.2  # no louder than what is drawn

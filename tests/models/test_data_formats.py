@@ -46,6 +46,21 @@ def test_json_lines(tmp_path: Path) -> None:
     assert rows.read(path, rows.PAIRS)[0].instance == {"text": Text("a"), "target": Text("b")}
 
 
+def test_words_with_tags(tmp_path: Path) -> None:
+    lines = "-DOCSTART- -X- O\n\nIn\tO\nNew\tB-place\r\nYork NNP I-place\n\n\n#go\tO"
+    path = write(tmp_path / "a.conll.gz", lines)
+    wanted = [(("In", "New", "York"), ("O", "B-place", "I-place")), (("#go",), ("O",))]
+    found = [(each.instance["document"].texts, each.labels) for each in rows.read(path, rows.TAGGED)]  # type: ignore[union-attr]
+    assert found == wanted
+    path = write(tmp_path / "b.jsonl", json.dumps({"words": ["a", "b"], "tags": ["O", "B-c"]}))
+    assert rows.read(path, rows.TAGGED)[0].labels == ("O", "B-c")
+    for part in ("train", "test"):
+        write(tmp_path / f"{part}.conll", "a\tO\n\n" * 10)
+    assert len(folder.load(tmp_path, rows.TAGGED).test) == 10
+    with pytest.raises(DataError, match="holds words with tags, not texts"):
+        rows.read(tmp_path / "test.conll", rows.TEXTS)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "text", "message"),
     [
@@ -54,6 +69,9 @@ def test_json_lines(tmp_path: Path) -> None:
         ("a.tsv", rows.DOCUMENTS, "good\t ", "line 1: has an empty text"),
         ("a.tsv", rows.DOCUMENTS, "\tfine", "line 1: has an empty label"),
         ("a.tsv", rows.PAIRS, "a\t ", "line 1: has an empty source or target"),
+        ("a.conll", rows.TAGGED, "a\tO\nb", "line 2: is no word and its tag"),
+        ("a.jsonl", rows.TAGGED, '{"words": ["a"], "tags": []}', 'line 1: has no "tags" that are a list'),
+        ("a.jsonl", rows.TAGGED, '{"words": ["a"], "tags": ["O", "O"]}', "line 1: has 1 words and 2 tags"),
         ("a.jsonl", rows.DOCUMENTS, "{", "line 1: is not JSON"),
         ("a.jsonl", rows.DOCUMENTS, "[1]", "line 1: is not a JSON object"),
         ("a.jsonl", rows.DOCUMENTS, '{"text": "a"}', 'line 1: has no "label"'),

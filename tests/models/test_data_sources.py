@@ -4,9 +4,10 @@ import datetime
 import sys
 from pathlib import Path
 
-from bundle.values import Image, Text
-from models.data import dates, digits, docstrings
+from bundle.values import Image, Sentences, Text
+from models.data import dates, digits, docstrings, names
 from models.data.dataset import Dataset
+from models.tasks.entities import entities
 
 
 def texts(dataset: Dataset, part: str, name: str) -> list[str]:
@@ -81,3 +82,18 @@ def test_digits_are_png_files_and_every_class_is_held_out() -> None:
     assert {each.label for each in made.test} == {str(digit) for digit in range(10)}
     image = made.train[0].instance["image"]
     assert isinstance(image, Image) and image.data.startswith(b"\x89PNG")
+
+
+def test_made_up_names_are_tagged_and_in_one_part_only() -> None:
+    made = names.dataset(seed=3, training=200, held_out=60)
+    assert made.fingerprint == names.dataset(seed=3, training=200, held_out=60).fingerprint
+    assert made.labels == tuple(sorted(["O", *(f"{how}-{kind}" for how in "BI" for kind in names.KINDS)]))
+    used = []
+    for part in (made.train, made.dev, made.test):
+        found = set()
+        for each in part:
+            words = each.instance["document"]
+            assert isinstance(words, Sentences) and len(words.texts) == len(each.labels)
+            found |= {" ".join(words.texts[begin:end]).lower() for _, begin, end in entities(each.labels)}
+        used.append(found)
+    assert not used[0] & (used[1] | used[2]) and not used[1] & used[2]

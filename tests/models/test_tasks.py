@@ -13,6 +13,7 @@ from models.data.dataset import Example
 from models.data.gold import Box, Gold
 from models.network import Answer, Network
 from models.tasks.classify import Classify
+from models.tasks.entities import Entities, entities
 from models.tasks.heads import Scores
 from models.tasks.regress import Regress
 from models.tasks.segment import Segment
@@ -75,6 +76,20 @@ def test_tags_of_a_text_that_was_cut_are_those_of_what_is_left() -> None:
     targets = task.stack([np.array([0, 1, 1, 0])])
     loss, terms = task.loss(Says(), Batch({"logits": torch.zeros(1, 2, 2)}, (0,), targets))
     assert terms == 2 and float(loss) == pytest.approx(2 * math.log(2))
+
+
+def test_entities_are_right_as_wholes() -> None:
+    tags = ["O", "B-a", "I-a", "B-a", "I-b", "O", "I-b"]
+    assert list(entities(tags)) == [("a", 1, 3), ("a", 3, 4), ("b", 4, 5), ("b", 6, 7)]
+    task, labels = Entities(), ("B-a", "B-b", "I-a", "O")
+    example, shorter = Example({}, labels=("B-a", "I-a", "O", "B-b")), Example({}, labels=("B-b", "O"))
+    said = [["B-a", "O", "B-a", "B-b"], ["B-b"]]  # one cut short, one too many; the second was cut off
+    answers = [{"logits": [[[float(label == tag) for label in labels] for tag in row]]} for row in said]
+    held = Held(task, [example, shorter], labels, answers)
+    found = {each.name: each.value for each in task.judge(Says(), NO_CARD, held, [example, Example({}, labels=labels)])}
+    assert (found["entity precision"], found["entity recall"]) == (2 / 4, 2 / 3)
+    assert found["entity F1"] == 4 / 7
+    assert found["accuracy"] == 3 / 5
 
 
 def test_cells_of_a_picture() -> None:

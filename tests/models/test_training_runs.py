@@ -119,6 +119,27 @@ def test_a_run_whose_dev_loss_is_never_finite_leaves_no_weights_of_the_run_befor
         load_run(tmp_path / "run")
 
 
+@pytest.mark.usefixtures("tiny")
+def test_where_a_model_looks_is_measured_on_examples_of_their_own(pairs: Path, tmp_path: Path) -> None:
+    gold = tmp_path / "aligned.jsonl"
+    gold.write_text('{"src": ["ab", "c"], "tgt": ["c", "ba"], "sure": [[0, 1], [1, 0]], "possible": []}\n')
+    wanted = replace(order("luong", pairs, tmp_path / "run", epochs=1), gold=str(gold))
+    found = [each.name for each in run(wanted)]
+    assert found == [
+        "exact match",
+        "token accuracy",
+        "weight on the right place, decoder.cross",
+        "strongest on the right place, decoder.cross",
+        "alignment error rate, decoder.cross",
+    ]
+    gold.write_text(gold.read_text().replace("[1, 0]", "[0, 0]"))
+    with pytest.raises(RunError, match="the data have changed"):
+        run(replace(wanted, changes={}, resume=True))
+    gold.write_text('{"source": "ab", "target": "ba"}\n')
+    with pytest.raises(DataError, match="those that say where to look, has no examples"):
+        run(replace(wanted, out=tmp_path / "other"))
+
+
 def test_the_model_and_the_data_have_names_of_their_own(documents: Path, tmp_path: Path) -> None:
     wanted = replace(order("han", documents, tmp_path / "run", epochs=1), name="my-reviews", data_name="Reviews")
     run(wanted)

@@ -9,7 +9,7 @@ from PIL import Image as Picture
 
 from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
 from bundle.v1 import bundle_pb2
-from bundle.values import Graph, Image, Instance, Pair, Text
+from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 from export.interface import map_binding
 from models.cards.card import Card
 from models.data import tokenizers
@@ -39,18 +39,20 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     instances: dict[str, list[Instance]] = {
         "han": [{"document": Text(each)} for each in TEXT],
         "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
+        "luong": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
         "rnn-capsule": [{"text": Text(each)} for each in TEXT],
         "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
+        "mme": [{"document": Sentences(("cats", "sat"))}, {"document": Text("the cat sat")}],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
     }
-    files = {"tokenizer.json": words, "source.json": source, "target.json": target}
+    files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(name, {})}
     card = recipe(name).card(small.make(name), Blueprint(small.CONFIGS[name], ("a", "b", "c"), files))
     return card, instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "vit", "rnn-capsule", "dme"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme"])
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -63,7 +65,7 @@ def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_s
     for each in description.maps:
         whole = canonical(answer.maps[each.name].numpy(), card.map_axes[each.name])
         assert whole.shape[1] == each.heads
-        if name == "bahdanau":  # output steps are not known before the model runs
+        if name in ("bahdanau", "luong"):  # output steps are not known before the model runs
             assert whole.shape[2] == batch["target_ids"].shape[1]
             assert whole.shape[3] == max(row.labels["source"].size for row in rows)
             continue
@@ -102,7 +104,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "gat", "vit", "rnn-capsule", "disan", "dme"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "gat", "vit", "rnn-capsule", "disan", "dme", "mme"])
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]
@@ -112,9 +114,10 @@ def test_a_card_says_where_the_model_stands(name: str) -> None:
     assert all({each.query_labels, each.key_labels} <= names for each in description.maps)
 
 
-def test_the_states_of_the_decoder_are_those_of_its_card() -> None:
-    card, instances = case("bahdanau")
-    model = small.make("bahdanau")
+@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+def test_the_states_of_the_decoder_are_those_of_its_card(name: str) -> None:
+    card, instances = case(name)
+    model = small.make(name)
     generation = card.generation
     assert isinstance(generation, bundle_pb2.Generation)
     row = card.preprocessor().row(instances[0])

@@ -17,6 +17,7 @@ from models.tasks.stepping import Stepping
 from models.training.recipe import Blueprint
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
+from models.zoo.rnn_search.luong import Luong
 from models.zoo.transformer import transformer
 from models.zoo.transformer.gpt import Block, Gpt
 from models.zoo.transformer.transformer import Transformer
@@ -184,35 +185,79 @@ def test_patches_are_cut_row_by_row() -> None:
     assert patches[0, 3].tolist() == [12, 13, 18, 19]
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last"])
+LUONGS = [f"luong{variant}" for variant in ("", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")]
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "bahdanau-last", *LUONGS])
 def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
     model = small.make(name)
-    assert isinstance(model, Bahdanau)
+    assert isinstance(model, GeneratingNetwork)
+    written = card_of(name, model).written
+    assert written is not None
     ids = small.stack([small.text(5, 1), small.text(3, 2)])
     target = torch.stack([small.text(4, 3), small.text(4, 4)])
     forced = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
-    encoded = model.encode(source_ids=ids, source_mask=ids != 0)
-    state, token = encoded["initial_state"], torch.full((2,), small.BAHDANAU.begin)
+    stepping = Stepping(model, written, {"source_ids": ids, "source_mask": ids != 0})
     for step in range(4):
-        answer = model.step(token, keys=encoded["keys"], memory=encoded["memory"], state=state, source_mask=ids != 0)
+        answer = stepping.step()
         assert torch.allclose(answer.scores, forced.outputs["scores"][:, step], atol=1e-10)
         assert torch.allclose(answer.maps["decoder.cross"], forced.maps["decoder.cross"][:, :, step], atol=1e-10)
-        state, token = answer.states["next_state"], target[:, step]
+        stepping.token = target[:, step]
+
+
+def test_the_stacked_lstms_of_luong_equal_torchs() -> None:
+    """With nothing fed back, the decoder is an LSTM over the target alone; the encoder reads from the source's end."""
+    model = small.make("luong-unfed")
+    assert isinstance(model, Luong)
+    d, ids, target = small.LUONG.d, small.stack([small.text(5, 1), small.text(3, 2)]), small.text(4, 3)
+    encoder, decoder = (nn.LSTM(d, d, small.LUONG.layers, batch_first=True).double() for _ in range(2))
+    for number, (layer, cell) in enumerate(zip(model.encoder.layers, model.decoder.cells, strict=True)):
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            encoder.get_parameter(f"{name}_l{number}").data = layer.get_parameter(f"{name}_l0").data
+            decoder.get_parameter(f"{name}_l{number}").data = cell.get_parameter(name).data
+    memory = model.encode(source_ids=ids, source_mask=ids != 0)["memory"]
+    forced = model(source_ids=ids, source_mask=ids != 0, target_ids=target.expand(2, -1))
+    for row, length in enumerate((5, 3)):
+        states, (last, _) = encoder(model.source_embedding(ids[row, :length].flip(0)[None]))
+        assert torch.allclose(memory[row, :length], states[0].flip(0))
+        cells = torch.stack([to_cell(state) for to_cell, state in zip(model.cells, last[:, 0], strict=True)])
+        put_in = torch.cat([torch.tensor([small.LUONG.begin]), target[:-1]])
+        tops, _ = decoder(model.target_embedding(put_in)[None], (last, cells[:, None]))
+        weights = (tops[0] @ model.attention.score.score.query_map.weight[0] @ states[0].flip(0).T).softmax(-1)
+        assert torch.allclose(forced.maps["decoder.cross"][row, 0, :, :length], weights)
+        vectors = torch.tanh(model.combine(torch.cat([weights @ states[0].flip(0), tops[0]], -1)))
+        assert torch.allclose(forced.outputs["scores"][row], model.scores(vectors))
+
+
+def test_windows_of_luong_follow_the_output_or_are_predicted() -> None:
+    ids, target = small.stack([small.text(7, 1), small.text(4, 2)]), small.text(8, 3).expand(2, -1)
+    near = torch.arange(7) - torch.arange(8)[:, None]
+    for name in ("luong-local-m", "luong-local-p"):
+        weights = small.make(name)(source_ids=ids, source_mask=ids != 0, target_ids=target).maps["decoder.cross"]
+        seen = weights[:, 0] > 0
+        if name == "luong-local-m":
+            assert torch.equal(seen, (near.abs() <= small.LUONG.radius) & (ids != 0)[:, None])
+        else:
+            # One window of 2 D + 1 places at most, without a hole, and less than all of the weight.
+            places = torch.arange(7)
+            widths = (seen * places).amax(-1) - torch.where(seen, places, 7).amin(-1) + 1
+            assert torch.equal(widths, seen.sum(-1)) and int(widths.max()) <= 2 * small.LUONG.radius + 1
+            assert (weights.sum(-1) < 1).all() and (weights.sum(-1) > 0).all()
 
 
 def card_of(name: str, model: Network) -> Card:
     tokenizer = tokenizers.characters(["cats"], lower=False, output=True)
     files = dict.fromkeys(("source.json", "target.json", "prompt.json", "tokenizer.json"), tokenizer)
-    return recipe(name).card(model, Blueprint(small.CONFIGS[name], (), files))
+    return recipe(name).card(model, Blueprint(small.CONFIGS[small.base(name)], (), files))
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer"])
+@pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer", "luong", "luong-local-m"])
 def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(name: str) -> None:
     model = small.make(name)
     assert isinstance(model, GeneratingNetwork)
     written = card_of(name, model).written
     assert written is not None
-    prefix = small.PREFIX[name]
+    prefix = small.PREFIX[small.base(name)]
     ids = small.stack([small.text(length, length) for length in (2, 6, 4)])
     together = greedy(model, written, {f"{prefix}_ids": ids, f"{prefix}_mask": ids != 0})
     for row, tokens in zip(ids, together, strict=True):

@@ -80,12 +80,18 @@ class Concat(Score):
         self.joint = HeadLinear(d_in=d_q + d_k, d_out=d_w, heads=heads, bias=bias)
         self.importance = HeadLinear(d_in=d_w, d_out=1, heads=heads)
 
-    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        assert self.d_q is not None
+    def prepare(self, key: Tensor) -> Tensor:
+        """The key's part of W [q; k] [batch, head, key, d_w]."""
+        return key @ self.joint.weight[:, self.d_q :]
+
+    def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         query_part = query @ self.joint.weight[:, : self.d_q]
         if self.joint.bias is not None:
             query_part = query_part + self.joint.bias
-        return pairwise(query_part, key @ self.joint.weight[:, self.d_q :], self.pair_score, self.chunk)
+        return pairwise(query_part, key, self.pair_score, self.chunk)
+
+    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
+        return self.of_prepared(query, self.prepare(key), context)
 
     def pair_score(self, pair: Tensor) -> Tensor:
         """wᵀ act(pair) [batch, head, query, key]."""

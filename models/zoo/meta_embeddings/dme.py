@@ -7,7 +7,6 @@ the sentence decides the attention.
 
 from dataclasses import dataclass, replace
 
-import torch
 from tokenizers import Tokenizer as Loaded
 from torch import Tensor, nn
 
@@ -24,16 +23,14 @@ from models.cards.labels import LabelSet
 from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import docstrings, embeddings, rows, tokenizers
+from models.data import docstrings, rows, tokenizers
 from models.data.dataset import Dataset, classes
 from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
-
-NEIGHBOURS, SPELLING, LEARNED = "neighbours", "spelling", "learned"
-_ALL = (NEIGHBOURS, SPELLING, LEARNED)
+from models.zoo.meta_embeddings.tables import ALL, count, tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +43,7 @@ class DmeConfig:
 
     vocabulary: int
     classes: int
-    embeddings: tuple[str, ...] = _ALL
+    embeddings: tuple[str, ...] = ALL
     contextualised: bool = False
     d_embedding: int = 64
     d: int = 64
@@ -69,11 +66,7 @@ class Dme(Network):
     def __init__(self, config: DmeConfig) -> None:
         super().__init__()
         self.config, d = config, config.d
-        self.tables = nn.ModuleDict(
-            {name: nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0) for name in config.embeddings}
-        )
-        for name, table in self.tables.items():
-            table.requires_grad_(name == LEARNED)
+        self.tables = tables(config.embeddings, vocabulary=config.vocabulary, d=config.d_embedding)
         # The score of the paper is linear, with a bias that softmax does not see: a trained query's dot product.
         d_k = 2 if config.contextualised else d
         self.meta = MetaEmbedding(
@@ -97,21 +90,10 @@ class Dme(Network):
 def start(network: Dme, dataset: Dataset, blueprint: Blueprint[DmeConfig]) -> None:
     """Count the embeddings that do not learn from the words of the training part."""
     text = blueprint.files["tokenizer.json"]
-    tokenizer, config = Loaded.from_str(text), network.config
-    sizes = {"vocabulary": config.vocabulary, "d": config.d_embedding}
-    texts = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
-    with torch.no_grad():
-        if NEIGHBOURS in network.tables:
-            ids = (encoded.ids for encoded in tokenizer.encode_batch(texts))
-            set_table(network.tables[NEIGHBOURS], embeddings.of_neighbours(ids, **sizes))
-        if SPELLING in network.tables:
-            set_table(network.tables[SPELLING], embeddings.of_spelling(tokenizers.vocabulary(text), **sizes))
-
-
-def set_table(table: nn.Module, vectors: Tensor) -> None:
-    """Put vectors in the place of what was drawn."""
-    assert isinstance(table, nn.Embedding)
-    table.weight.copy_(vectors)
+    encoded = Loaded.from_str(text).encode_batch(
+        tokenizers.texts_of([example.instance["text"] for example in dataset.train])
+    )
+    count(network.tables, (each.ids for each in encoded), tokenizers.vocabulary(text))
 
 
 def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
@@ -181,4 +163,4 @@ def alone(name: str) -> Recipe[DmeConfig]:
 
 
 # What choosing is compared with: each embedding alone.
-DME_NEIGHBOURS, DME_SPELLING, DME_LEARNED = map(alone, _ALL)
+DME_NEIGHBOURS, DME_SPELLING, DME_LEARNED = map(alone, ALL)

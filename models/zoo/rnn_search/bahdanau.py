@@ -1,6 +1,7 @@
 """RNNsearch, J1 (Bahdanau et al. 2015): a decoder that looks back at the source for every token it puts out.
 
-Appendix A of the paper: bidirectional encoder, additive alignment, gated decoder, maxout readout.
+Appendix A of the paper: bidirectional encoder, additive alignment, gated decoder, maxout readout. The gated units are
+torch's, whose reset gate comes behind the map of the state (r ∘ U s) where the paper's comes before it (U [r ∘ s]).
 """
 
 from collections.abc import Mapping
@@ -220,6 +221,19 @@ PRESETS = {
             "dropout": 0.2,
         },
         vocabulary=2000,
+    ),
+    # Appendix A.2.3 and B, with pieces in the place of 30,000 words, and Adam in that of Adadelta.
+    "paper": Preset(
+        settings=Settings(epochs=10, batch_size=80, learning_rate=5e-4, patience=10),
+        sizes={
+            "d_embedding": 620,
+            "d_encoder": 1000,
+            "d_decoder": 1000,
+            "d_attention": 1000,
+            "d_maxout": 500,
+            "dropout": 0.0,
+        },
+        vocabulary=30_000,
     ),
 }
 

@@ -13,6 +13,7 @@ from models.attention.cached import CausalAttention, CrossAttention, Kept
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.attention.weights import AroundAttention
+from models.blocks.transformer import places
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import TextInput, Tokenizer, forced_target
@@ -195,13 +196,6 @@ class Transformer(GeneratingNetwork):
         return Answer({"scores": self.scores(features)}, maps)
 
 
-def places(position: Tensor, d_model: int) -> Tensor:
-    """PE(p, i) = sin(p / 10000^(2i / d_model)), and behind them their cosines (§3.5): […] -> […, d_model]."""
-    rates = torch.exp(torch.arange(0, d_model, 2, device=position.device) * (-math.log(10_000) / d_model))
-    angles = position.unsqueeze(-1) * rates
-    return torch.cat([angles.sin(), angles.cos()], -1)
-
-
 def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
     """Describe the model."""
     config = network.config
@@ -267,8 +261,14 @@ PRESETS = {
     ),
     "full": Preset(
         settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
-        sizes={"d_model": 256, "layers": 3, "heads": 8, "d_hidden": 1024, "dropout": 0.2},
+        sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
         vocabulary=2000,
+    ),
+    # The base model (Table 3) on pieces of words (§5.1), with this project's schedule of the learning rate.
+    "paper": Preset(
+        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
+        sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},
+        vocabulary=37_000,
     ),
 }
 

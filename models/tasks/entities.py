@@ -1,0 +1,53 @@
+"""Named entities: spans of words, tagged with where they begin and go on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from models.cards.card import Card, Metric
+from models.data.dataset import Example
+from models.network import Network
+from models.tasks.tag import Tag
+from models.tasks.task import HeldOut, answers
+
+Entity = tuple[str, int, int]
+_NOTHING = "O"
+
+
+@dataclass(frozen=True)
+class Entities(Tag):
+    """As tagging, with tags `B-kind`, `I-kind` and `O`: what is judged is spans, which are right or wrong as wholes."""
+
+    def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
+        """F1 of the entities, precision and recall, all over spans with both ends and the kind right (Tjong Kim Sang
+        & De Meulder 2003); then accuracy of the tags. A word that was cut off is taken for none.
+        """
+        labels = sorted({label for each in training for label in each.labels if label})
+        right = said = true = 0
+        for batch, answer in answers(network, held_out):
+            best = answer.outputs[self.output].argmax(-1).tolist()
+            for index, row in zip(batch.indices, best, strict=True):
+                wanted = held_out.examples[index].labels
+                found = set(entities([labels[number] for number in row[: len(wanted)]]))
+                there = set(entities(wanted))
+                right, said, true = right + len(found & there), said + len(found), true + len(there)
+        return [
+            Metric(name="entity F1", value=2 * right / max(1, said + true)),
+            Metric(name="entity precision", value=right / max(1, said)),
+            Metric(name="entity recall", value=right / max(1, true)),
+            *super().judge(network, card, held_out, training),
+        ]
+
+
+def entities(tags: Sequence[str]) -> Iterator[Entity]:
+    """The kind, the first word and the one behind the last of each entity.
+
+    `I-kind` that does not go on with an entity of its kind begins one.
+    """
+    kind, begin = "", 0
+    for place, tag in enumerate([*tags, _NOTHING]):
+        how, _, of = tag.partition("-")
+        if kind and (how != "I" or of != kind):
+            yield kind, begin, place
+            kind = ""
+        if not kind and tag not in ("", _NOTHING):
+            kind, begin = of, place

@@ -70,7 +70,7 @@ def curves(
     lines: Mapping[str, Sequence[tuple[float, float]]], *, title: str, across: str, up: str, most: float = 1.0
 ) -> str:
     """Lines over steps, between 0 and `most`; names stand at their right, in the order in which they end."""
-    left, top, wide, high, right = 70.0, 24.0, 480.0, 320.0, 290.0
+    left, top, wide, high, right = 70.0, 24.0, 480.0, 320.0, 320.0
     last = max((step for points in lines.values() for step, _ in points), default=1.0)
     x, y = Scale(0, last, left, left + wide), Scale(0, most, top + high, top)
 
@@ -78,7 +78,7 @@ def curves(
         yield from _vertical(x, top, top + high, across, steps=[last * part / 4 for part in range(5)])
         yield from _horizontal(y, left, left + wide, up)
         ends = sorted(lines, key=lambda name: -lines[name][-1][1])
-        names = _apart([y(lines[name][-1][1]) for name in ends], 17)
+        names = _apart([y(lines[name][-1][1]) for name in ends], 17, top + high)
         for number, name in enumerate(ends):
             colour, points = COLOURS[number % len(COLOURS)], lines[name]
             path = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in points)
@@ -106,11 +106,14 @@ class Scale:
         return self.begin + share * (self.end - self.begin)
 
 
-def _apart(places: Sequence[float], least: float) -> list[float]:
-    """Places from the top, moved down so far that none touches the one above."""
+def _apart(places: Sequence[float], least: float, bottom: float) -> list[float]:
+    """Places from the top, moved so far that none touches another, and none lies below the bottom."""
     found: list[float] = []
     for place in places:
         found.append(max(place, found[-1] + least) if found else place)
+    for number in reversed(range(len(found))):
+        lowest = bottom if number == len(found) - 1 else found[number + 1] - least
+        found[number] = min(found[number], lowest)
     return found
 
 

@@ -71,9 +71,10 @@ def work(results: Results, minutes: float, only: set[str]) -> None:
 
 def write(results: Results) -> None:
     """The page and its pictures."""
-    (DOCS / "mechanisms.md").write_text(page(results), encoding="utf-8")
+    found = standings(results)
+    (DOCS / "mechanisms.md").write_text(page(results, found), encoding="utf-8")
     (DOCS / "pictures").mkdir(exist_ok=True)
-    for name, picture in pictures(standings(results)).items():
+    for name, picture in pictures(found).items():
         (DOCS / "pictures" / f"mechanisms-{name}.svg").write_text(picture, encoding="utf-8")
 
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import fill
 
-from benchmarks.mechanism_study.absent import ABSENT
-from benchmarks.mechanism_study.advice import advice
+from benchmarks.mechanism_study.absent import ABSENT, ENTERS
+from benchmarks.mechanism_study.advice import advice, reading
 from benchmarks.mechanism_study.jobs import planned
 from benchmarks.mechanism_study.lines import CONTROL, of_task
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.start import ENTROPY
 from benchmarks.mechanism_study.statistics import Effect
-from benchmarks.mechanism_study.summary import Row, Standings, standings
+from benchmarks.mechanism_study.summary import Row, Standings
 from benchmarks.mechanism_study.tasks import TASKS
 
 Cell = Callable[[Row], str]  # empty where there is nothing to say
@@ -78,10 +78,15 @@ METHOD = """
 """
 
 
-def page(results: Results) -> str:
-    """The whole page."""
-    found = standings(results)
-    parts = [HEADER.format(state=state(results)), *advice(found), PICTURES, METHOD.format(entropy=ENTROPY)]
+def page(results: Results, found: Sequence[Standings]) -> str:
+    """The whole page, of results that were summed up."""
+    parts = [
+        HEADER.format(state=state(results)),
+        *advice(found),
+        *reading(found),
+        PICTURES,
+        METHOD.format(entropy=ENTROPY),
+    ]
     return "".join([*parts, *(part for each in found for part in section(each)), *absent(found)])
 
 
@@ -94,12 +99,15 @@ def state(results: Results) -> str:
     if len(done) == len(jobs):
         return f"Complete: {said}."
     seeds = sorted({job.seed for job in done})
-    return fill(
+    return wrapped(
         f"**Partial**: {said} (seeds {', '.join(map(str, seeds)) or 'none'}). What is said below is said of those;"
-        " `python -m benchmarks.mechanisms run` adds what is missing.",
-        width=118,
-        break_on_hyphens=False,
+        " `python -m benchmarks.mechanisms run` adds what is missing."
     )
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines."""
+    return fill(text, width=118, break_on_hyphens=False)
 
 
 def section(found: Standings) -> Iterator[str]:
@@ -111,6 +119,7 @@ def section(found: Standings) -> Iterator[str]:
     yield f"\n## {task.title}\n\n`{task.name}`: up to {task.steps:,} steps of {task.batch}; {said}, "
     yield f"{seeds[0]}{f' to {seeds[-1]}' if seeds[-1] != seeds[0] else ''} of {task.seeds} seeds. "
     yield f"Smallest difference that could be found: {100 * found.smallest:.1f} points.\n\n"
+    yield f"{wrapped(ENTERS[task.form])}\n\n"
     columns = [(name, cell) for name, cell in COLUMNS.items() if any(cell(row) for row in found.rows)]
     yield f"| mechanism | {' | '.join(name for name, _ in columns)} |\n|---|{'---:|' * len(columns)}\n"
     for row in found.rows:

@@ -67,7 +67,7 @@ def places(found: Sequence[Standings]) -> str:
 def entropy(found: Sequence[Standings]) -> str:
     """How decided some mechanisms become while they learn to recall (first seed)."""
     lines = {
-        row.name: [(0.0, 0.9), *((float(step), value) for step, _, value in row.curve if value >= 0)]
+        row.name: [(float(step), value) for step, _, value in row.curve if value >= 0]
         for each in found
         if each.task.name == OF_CURVES
         for row in each.rows

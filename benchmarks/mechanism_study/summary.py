@@ -16,7 +16,7 @@ from benchmarks.mechanism_study.statistics import Effect, effect, holm, smallest
 from benchmarks.mechanism_study.tasks import TASKS, Task
 
 OF_FORM = {"aer": "writing", "facts": "story"}  # figures that say something of one kind of task alone
-FIGURES = ("share", "even", "hits", "aer", "facts", "entropy", "longer", "permuted", "step_ms", "kept_mb", "acted")
+FIGURES = ("share", "even", "aer", "facts", "entropy", "longer", "permuted", "step_ms", "kept_mb", "acted")
 
 
 @dataclass(frozen=True, kw_only=True)

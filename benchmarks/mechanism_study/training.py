@@ -100,7 +100,7 @@ class Training:
         self.gains = equal_start(model, self.subject.batch(self.data.train, begin, training=False))
         self.parameters = [each for each in model.parameters() if each.requires_grad and each.is_floating_point()]
         self.optimiser = torch.optim.Adam(self.parameters, lr=self.rate, fused=True)
-        self.best = self.state()
+        self.look()  # how it begins
         self.random = torch.random.get_rng_state()
 
     @property

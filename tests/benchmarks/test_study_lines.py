@@ -127,7 +127,7 @@ def test_a_run_says_everything_that_the_page_shows(key: str, monkeypatch: pytest
     data = small(line.task)
     assert row["examples"] == len(data.test)
     assert 0 <= row["accuracy"] <= 1 and set(row["tried"]) == {"0.001", "0.01"}
-    assert [step for step, _, _ in row["curve"]] == [1, 2]
+    assert [step for step, _, _ in row["curve"]] == [0, 1, 2]
     assert row["kept_mb"] >= 0 and row["step_ms"] > 0
     assert ("acted" in row) == bool(line.check) and ("longer" in row) == bool(data.longer)
     assert "permuted" in row and ("facts" in row) == bool(data.test.gold)
@@ -198,7 +198,7 @@ def test_the_rate_that_the_dev_part_likes_best_goes_on() -> None:
     task, data, line = easy()
     training, tried = trained(task, data, line.make, 0, (1e-9, 1e-2))
     assert training.rate == 1e-2 and set(tried) == {"1e-09", "0.01"}
-    assert training.curve[0][0] == 10 and training.steps > task.steps // 3
+    assert training.curve[1][0] == 10 and training.steps > task.steps // 3
 
 
 def test_training_stops_without_improvement_and_keeps_the_best_weights() -> None:

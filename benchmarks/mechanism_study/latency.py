@@ -1,41 +1,75 @@
-"""ONNX Runtime's time for one typical instance of each configuration, on the exported graph with its maps.
+"""ONNX Runtime's time for one instance of each mechanism, on the exported graph of its small task model with its maps.
 
 Graphs have the weights of a fresh model: time does not follow from them.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import onnxruntime
 import torch
 
-from benchmarks.mechanism_study.configurations import Configuration
-from benchmarks.mechanism_study.data import load
+from benchmarks.mechanism_study.line import Line, latency_key
+from benchmarks.mechanism_study.lines import lines
+from benchmarks.mechanism_study.results import Results
 from export.cases import Cases, batch
 from export.graph import Graph
 from export.interface import BATCH
 from export.together import graphs_together
 from models.cards.card import Card
+from models.catalogue.parts import combine
+from models.catalogue.registry import MECHANISMS
+from models.data import tokenizers
 from models.testbed.form import Built
+from models.testbed.text import Texts
 
-TYPICAL = {  # near the median lengths of the held-out parts
-    "sentence": {"token": 20},
+SIZES = {
+    "sentence": {"token": 64},
     "pair": {"first": 14, "second": 8},
     "aspect": {"left": 12, "target": 2, "right": 12},
-    "document": {"sentence": 20, "word": 24},
 }
+WORDS = [" ".join(f"word{number}" for number in range(1000))]
+TOGETHER = 12  # graphs in one trace
 RUNS, WARM = 200, 20
 
 
-def latencies(configurations: list[Configuration]) -> dict[str, float]:
-    """Median milliseconds of one run, by key, for configurations of one task."""
-    built: dict[str, Built] = {}
-    for each in configurations:
-        torch.manual_seed(0)
-        built[each.key] = each.make(load(each.task).texts)
-    graphs: Mapping[str, Graph] = graphs_together(built)
-    return {each.key: latency(graphs[each.key], built[each.key][1], TYPICAL[each.task]) for each in configurations}
+def time_graphs(results: Results) -> Iterator[tuple[str, float]]:
+    """File a time for every mechanism of the study that has none; give what was filed."""
+    waiting = {latency_key(each): each for each in lines() if each.latency}
+    for task, keys in by_task(waiting, results).items():
+        for begin in range(0, len(keys), TOGETHER):
+            torch.manual_seed(0)
+            built = {key: build(waiting[key]) for key in keys[begin : begin + TOGETHER]}
+            graphs: Mapping[str, Graph] = graphs_together(built)
+            for key in built:
+                found = latency(graphs[key], built[key][1], SIZES[task])
+                results.add("latency", key, 0, ms=round(found, 4), onnxruntime=onnxruntime.__version__)
+                yield key, found
+
+
+def by_task(waiting: Mapping[str, Line], results: Results) -> dict[str, list[str]]:
+    """Keys without a time, by the kind of model that they are timed in."""
+    found: dict[str, list[str]] = {task: [] for task in SIZES}
+    for key, line in waiting.items():
+        if not results.known("latency", key):
+            found[kind_of(line.latency)].append(key)
+    return found
+
+
+def kind_of(latency: Sequence[str]) -> str:
+    """Sentence, pair or aspect."""
+    if len(latency) == 2:
+        return "sentence"
+    return next(each.served.task for each in MECHANISMS if each.name == latency[0] and each.served)
+
+
+def build(line: Line) -> Built:
+    """The mechanism in its small task model, over words that are made up."""
+    texts = Texts(tokenizer=tokenizers.words(WORDS, vocabulary=1000), labels=("one", "two", "three"))
+    if len(line.latency) == 2:
+        return combine(*line.latency, texts)
+    return next(each for each in MECHANISMS if each.name == line.latency[0] and each.served).serve(texts)
 
 
 def latency(graph: Graph, card: Card, sizes: Mapping[str, int]) -> float:

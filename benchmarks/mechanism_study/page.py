@@ -1,138 +1,190 @@
-"""`docs/mechanisms.md`, written from the results."""
+"""docs/mechanisms.md, from the results."""
 
-from collections.abc import Iterator, Sequence
-from statistics import fmean
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import fill
 
-from benchmarks.mechanism_study.configurations import Configuration
+from benchmarks.mechanism_study.absent import ABSENT, ENTERS
+from benchmarks.mechanism_study.advice import advice, reading
+from benchmarks.mechanism_study.jobs import planned
+from benchmarks.mechanism_study.lines import CONTROL, of_task
 from benchmarks.mechanism_study.results import Results
-from benchmarks.mechanism_study.summary import REFERENCE, Line, lines, smallest_difference
-from benchmarks.mechanism_study.training import SCHEDULES
+from benchmarks.mechanism_study.start import ENTROPY
+from benchmarks.mechanism_study.statistics import Effect
+from benchmarks.mechanism_study.summary import Row, Standings
+from benchmarks.mechanism_study.tasks import TASKS
 
-TITLES = {
-    "sentence": "Sentence sentiment (mr_polarity)",
-    "pair": "Natural language inference (snli_small)",
-    "aspect": "Aspect sentiment (mams_atsa)",
-    "document": "Movie reviews (movie_reviews, rationales_movies)",
+Cell = Callable[[Row], str]  # empty where there is nothing to say
+
+HEADER = """# Attention mechanisms, each where its idea can act
+
+Written by `python -m benchmarks.mechanisms write` from `benchmarks/results/mechanisms.jsonl`. Do not edit.
+
+{state}
+
+## What to pick
+
+For each task the cheapest mechanism (processor time of a training step) of those that no other was shown to beat, and
+up to two more of them; beside it what a plain average of the same model reaches.
+
+"""
+PICTURES = """
+## Three pictures
+
+![Right answers by task: every mechanism a dot, the controls marked](pictures/mechanisms-tasks.svg)
+
+Where the red ring is far to the left, attention is needed; where the dots lie together, any of them will do.
+
+![Weight on the right place against right answers, a dot for each mechanism and task](pictures/mechanisms-places.svg)
+
+Who looks at the right place answers rightly; above the diagonal are those that find it with little weight there.
+
+![Entropy of the weights over training, recall](pictures/mechanisms-entropy.svg)
+
+All scores begin equally decided; what alignments make of that, and how fast mechanisms decide, is theirs. First seed.
+"""
+METHOD = """
+## How it was done
+
+- **Tasks.** Generated ones, of which it is known where to look, and real sets beside them: SNLI, MAMS, bAbI 1 to 3,
+  and sentence sentiment as the negative control, where an average is known to be enough. Models are small (32
+  features) and built so that nothing but attention brings what is asked for to where it is answered
+  (`benchmarks/mechanism_study/models.py`, `models/testbed`). An example is right where every step of its answer is.
+- **Who enters.** A mechanism whose idea can act on the task; whether it did is measured on the dev part (keys are cut
+  off, bounds bind, steps stop, features, heads or looks differ, earlier weights move later ones). One that did in
+  less than 1 % of the cases is listed below its table and not compared. What entered nowhere is listed at the end.
+- **Equal start.** Scores are multiplied by a number that gives softmax over them an entropy of {entropy:g} of that of
+  equal weights on one batch. Kernels that are divided by their sum cannot be scaled and begin where they begin.
+- **Equal tuning.** With the first seed three rates of Adam go a third of the steps; the best on the dev part goes on,
+  and its rate is kept for the other seeds. Training stops where the dev part has not improved four times in a row;
+  the weights that did best there read the test part, once.
+- **Controls**, of the same size: the plain mechanism (the first below the controls) with **uniform** weights, and
+  with the score and its maps of query and key **frozen** as drawn: what they read still learns, so that a frozen
+  mechanism can find what it is asked for by words that fit its random maps. **Permuted**: what is left of a trained
+  mechanism when its weights are shuffled among the keys at test time (Jain and Wallace 2019).
+- **Statistics.** Every mechanism answers the same examples from the same seeds. Differences have 95 % intervals from
+  a paired hierarchical bootstrap: examples are drawn with replacement, and what seeds add from Student's t with their
+  own variance. Starred: p < 5 % after Holm's correction over the task's column. With one seed, an interval is about
+  other examples alone, not about other seeds. Beside each table stands the smallest difference that a test at 5 %
+  would find four times out of five.
+- **Columns.** *on the right place*: share of weight on the gold places (attention correctness, Liu et al. 2017), and
+  what equal weights would have in brackets; *AER*: alignment error rate of the strongest keys (Och and Ney 2003),
+  links being sure where one place alone is right; *facts*: of the supporting facts, those among as many strongest
+  ones. *longer*: right answers on examples up to twice as long as any that were trained. *entropy*: of the weights on
+  the test part, 1 for equal ones. *step*: processor milliseconds of a training step, on a shared machine; *kept*:
+  megabytes that a step keeps for its gradients; *latency*: milliseconds of ONNX Runtime for one instance of the
+  mechanism's small task model, exported with its maps (64 tokens; pairs 14 and 8; targets 12, 2 and 12), one thread.
+- **Raw.** Which examples every run answered rightly is in the results, eight a byte, compressed
+  (`benchmarks/mechanism_study/bits.py`).
+"""
+
+
+def page(results: Results, found: Sequence[Standings]) -> str:
+    """The whole page, of results that were summed up."""
+    parts = [
+        HEADER.format(state=state(results)),
+        *advice(found),
+        *reading(found),
+        PICTURES,
+        METHOD.format(entropy=ENTROPY),
+    ]
+    return "".join([*parts, *(part for each in found for part in section(each)), *absent(found)])
+
+
+def state(results: Results) -> str:
+    """How much of the study is there."""
+    jobs = list(planned())
+    done = [job for job in jobs if results.known("run", job.line.key, job.seed)]
+    seconds = sum(row["cpu_seconds"] for (kind, _, _), row in results.rows.items() if kind == "run")
+    said = f"{len(done):,} of {len(jobs):,} runs are in, {seconds / 3600:.1f} core-hours"
+    if len(done) == len(jobs):
+        return f"Complete: {said}."
+    seeds = sorted({job.seed for job in done})
+    return wrapped(
+        f"**Partial**: {said} (seeds {', '.join(map(str, seeds)) or 'none'}). What is said below is said of those;"
+        " `python -m benchmarks.mechanisms run` adds what is missing."
+    )
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines."""
+    return fill(text, width=118, break_on_hyphens=False)
+
+
+def section(found: Standings) -> Iterator[str]:
+    """A task's table with what stands beside it."""
+    task = found.task
+    seeds = sorted({len(row.right) for row in found.rows})
+    lines = len(list(of_task(task.name)))
+    said = f"{len(found.rows)} of {lines} lines" if len(found.rows) < lines else f"{lines} lines"
+    yield f"\n## {task.title}\n\n`{task.name}`: up to {task.steps:,} steps of {task.batch}; {said}, "
+    yield f"{seeds[0]}{f' to {seeds[-1]}' if seeds[-1] != seeds[0] else ''} of {task.seeds} seeds. "
+    yield f"Smallest difference that could be found: {100 * found.smallest:.1f} points.\n\n"
+    yield f"{wrapped(ENTERS[task.form])}\n\n"
+    columns = [(name, cell) for name, cell in COLUMNS.items() if any(cell(row) for row in found.rows)]
+    yield f"| mechanism | {' | '.join(name for name, _ in columns)} |\n|---|{'---:|' * len(columns)}\n"
+    for row in found.rows:
+        if not row.idle:
+            yield f"| {named(row, task.plain)} | {' | '.join(cell(row) or '–' for _, cell in columns)} |\n"
+    for row in found.rows:
+        if row.idle:
+            yield f"\n*{row.name}* is not compared: {row.line.check}: {100 * row.figures['acted']:.1f} %.\n"
+
+
+def named(row: Row, plain: str) -> str:
+    """A mechanism's name: controls in italics, the plain one bold."""
+    if row.line.group == CONTROL:
+        return f"*{row.name}*"
+    return f"**{row.name}**" if row.name == plain else row.name
+
+
+def right(row: Row) -> str:
+    """Accuracy, with its deviation over seeds where there are more."""
+    spread = f" ± {100 * row.deviation:.1f}" if len(row.right) > 1 else ""
+    return f"{100 * row.accuracy:.1f}{spread}"
+
+
+def difference(found: tuple[Effect, float] | None) -> str:
+    """A difference in points with its interval, starred where it stands after correction."""
+    if found is None:
+        return ""
+    each, p = found
+    star = "\\*" if p < 0.05 else ""
+    return f"{100 * each.mean:+.1f}{star} ({100 * each.low:+.1f} to {100 * each.high:+.1f})"
+
+
+def on_place(row: Row) -> str:
+    """Weight on the right place, and what equal weights would have."""
+    if "share" not in row.figures:
+        return ""
+    return f"{row.figures['share']:.2f} ({row.figures['even']:.2f})"
+
+
+def of_figure(name: str, form: str, share: bool = False) -> Cell:
+    """A cell of a figure that may be missing."""
+    return lambda row: format(row.figures[name] * (100 if share else 1), form) if name in row.figures else ""
+
+
+COLUMNS: Mapping[str, Cell] = {
+    "right, %": right,
+    "beside uniform": lambda row: difference(row.beside_uniform),
+    "beside plain": lambda row: difference(row.beside_plain),
+    "on the right place": on_place,
+    "AER": of_figure("aer", ".2f"),
+    "facts, %": of_figure("facts", ".1f", True),
+    "longer, %": of_figure("longer", ".1f", True),
+    "permuted, %": of_figure("permuted", ".1f", True),
+    "entropy": of_figure("entropy", ".2f"),
+    "parameters": lambda row: f"{row.parameters:,}",
+    "step, ms": of_figure("step_ms", ".1f"),
+    "kept, MB": of_figure("kept_mb", ".1f"),
+    "latency, ms": lambda row: "" if row.latency is None else f"{row.latency:.3f}",
 }
-GROUPS = (
-    "reference",
-    "general",
-    "features",
-    "levels",
-    "representations",
-    "score",
-    "alignment",
-    "dimensionality",
-    "queries",
-)
-HEADER = """# Every mechanism on equal terms
-
-Written by `python -m benchmarks.mechanisms` from `benchmarks/results/mechanisms.jsonl`. Do not edit.
-
-The same small task model (`models/testbed/*.py`: 32 features, a word with its two neighbours, nothing else that
-looks further) is trained with one mechanism after the other: same data, same number of steps, same rate, seeds 0, 1
-and 2. Nothing was tuned for any mechanism, and training is short (one to four passes over the data, seconds of one
-core): the tables say how mechanisms compare in a small model that is trained briefly, not what the best of each could
-be.
-
-- **accuracy**: on held-out data, mean ± standard deviation over seeds. Beside each table stands the smallest difference
-  of two of its lines that this study could find: the one that a test at 5 % shows four times out of five, given the
-  spread over seeds and the size of the held-out part. Smaller differences say nothing, and where a table has many lines
-  some larger ones arise by chance as well: the test is not corrected for their number.
-- **parameters**: all but the embedding and the convolution, which are the same everywhere.
-- **training**: processor seconds of one thread; the machine was shared and noisy: only large differences mean anything.
-- **latency**: ONNX Runtime, exported graph with its maps, one instance of typical length (sentence 20 words; pair 14
-  and 8; aspect 12, 2 and 12; document 20 × 24), one thread, median of 200, shared machine.
-- **entropy**: of the weights, divided by the logarithm of the number of keys, held-out mean: 1 is the plain average, 0
-  is one word. Weights that are signed or do not sum to 1 are taken by their size and divided by their sum. "none": no
-  weights at all, from an alignment that never stops anywhere.
-"""
-DOCUMENTS = """
-For documents, how the words' weights agree with the phrases that people marked as reasons (word weight × sentence
-weight; the part of a review that the model reads: 20 sentences of up to 32 tokens):
-
-- **on marked**: the share of all weight that is on marked words (attention correctness, N4), mean over documents;
-  **× share**: that, divided by the share of words that are marked, which equal weights for all words would reach: 1 is
-  no agreement.
-- **AUPRC**: area under the precision-recall curve of the weights against the marks; a random order reaches the share of
-  marked words, {marked:.3f}. **rank**: Spearman correlation of weights and marks (N5).
-
-Averaging twice is not one equal weight a word: words of short sentences get more, and that alone is the agreement of
-the unweighted line with two levels. Equal weights order nothing: their correlation is 0 by convention.
-"""
 
 
-def page(configurations: Sequence[Configuration], results: Results) -> str:
-    """The whole page."""
-    found = lines(configurations, results)
-    return HEADER + "".join(part for task in TITLES for part in _section(task, configurations, found, results))
-
-
-def _section(
-    task: str, configurations: Sequence[Configuration], found: dict[str, Line], results: Results
-) -> Iterator[str]:
-    mine = [each for each in configurations if each.task == task]
-    present = [found[each.key] for each in mine if each.key in found]
-    reference = found.get(REFERENCE[task])
-    if reference is None:
-        return
-    plan = SCHEDULES[task]
-    yield f"\n## {TITLES[task]}\n\n{plan.steps} steps of {plan.batch}, Adam at {plan.rate}; "
-    yield f"{reference.held_out:,} held out. Smallest difference that could be found between two lines:"
-    yield f" {100 * smallest_difference(present):.1f} points.\n\n{_reading(present, reference)}\n"
-    if task == "document":
-        yield DOCUMENTS.format(marked=reference.overlap["marked"])
-    yield "\n" + _head(task)
-    for group in GROUPS:
-        for each in present:
-            if each.configuration.group == group:
-                yield _row(each)
-    refused = [each for each in mine if results.known("refused", each.key)]
-    if refused:
-        yield "\nNot possible:\n\n"
-    for each in refused:
-        reason = next(results.of("refused", each.key))["reason"]
-        yield f"- {each.name}: {reason}\n"
-
-
-def _head(task: str) -> str:
-    names = ["column", "mechanism", "accuracy", "parameters", "training, s", "latency, ms", "entropy"]
-    names += ["on marked", "× share", "AUPRC", "rank"] if task == "document" else []
-    return f"| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
-
-
-def _row(each: Line) -> str:
-    cells = [
-        each.configuration.group,
-        _name(each.configuration),
-        f"{100 * each.accuracy:.1f} ± {100 * each.deviation:.1f}",
-        f"{each.parameters:,}",
-        f"{each.seconds:.1f}",
-        "" if each.latency is None else f"{each.latency:.3f}",
-        "none" if each.entropy is None else f"{each.entropy:.2f}",
-    ]
-    if each.overlap:
-        correctness, marked = each.overlap["correctness"], each.overlap["marked"]
-        cells += [f"{correctness:.3f}", f"{correctness / marked:.2f}"]
-        cells += [f"{each.overlap['precision']:.3f}", f"{each.overlap['correlation']:.3f}"]
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _name(configuration: Configuration) -> str:
-    if not configuration.same_as:
-        return configuration.name
-    return f"{configuration.name} (= {configuration.same_as.rsplit(' / ', 1)[1]})"
-
-
-def _reading(present: Sequence[Line], reference: Line) -> str:
-    """What the numbers say, in sentences that follow from them."""
-    others = [each for each in present if each.configuration.group != "reference" and not each.configuration.same_as]
-    best, worst = (choose(others, key=lambda each: each.accuracy) for choose in (max, min))
-    said = [
-        f"The unweighted average reaches {100 * reference.accuracy:.1f} %; the {len(others)} lines with attention"
-        f" {100 * fmean(each.accuracy for each in others):.1f} % on average, from {100 * worst.accuracy:.1f} %"
-        f" ({worst.configuration.name}) to {100 * best.accuracy:.1f} % ({best.configuration.name})."
-    ]
-    flat = [each for each in others if each.entropy is not None and each.entropy > 0.99]
-    said.append(f"{len(flat)} of {len(others)} hardly left the plain average (entropy above 0.99).")
-    return " ".join(said)
+def absent(found: Sequence[Standings]) -> Iterator[str]:
+    """What did not enter, and what has no results yet."""
+    there = {each.task.name for each in found}
+    if missing := [task for task in TASKS.values() if task.name not in there]:
+        yield "\n## Not yet run\n\n" + "".join(f"- `{task.name}`: {task.title}.\n" for task in missing)
+    yield "\n## What entered nowhere\n\n"
+    yield from (f"- {name}: {why}.\n" for name, why in ABSENT.items())

@@ -25,11 +25,17 @@ class Results:
         if self.file.exists():
             for line in self.file.read_text(encoding="utf-8").splitlines():
                 row = json.loads(line)
-                self.rows[row["kind"], row["configuration"], row["seed"]] = row
+                key = row["kind"], row["configuration"], row["seed"]
+                self.rows.pop(key, None)  # rows stay in the order in which they were added
+                self.rows[key] = row
 
     def known(self, kind: str, configuration: str, seed: int = 0) -> bool:
         """True where there is a result."""
         return (kind, configuration, seed) in self.rows
+
+    def row(self, kind: str, configuration: str, seed: int = 0) -> dict[str, Any] | None:
+        """A result; None where there is none."""
+        return self.rows.get((kind, configuration, seed))
 
     def add(self, kind: str, configuration: str, seed: int, **values: Any) -> None:
         """Append a result; a line is written in one call, so that two processes may share the file."""
@@ -40,7 +46,13 @@ class Results:
             os.write(handle, (json.dumps(row, ensure_ascii=False) + "\n").encode())
         finally:
             os.close(handle)
+        self.rows.pop((kind, configuration, seed), None)
         self.rows[kind, configuration, seed] = row
+
+    def latest(self, task: str) -> str:
+        """The fingerprint of the data that the task's latest run read; empty where there is none."""
+        rows = [row for (kind, name, _), row in self.rows.items() if kind == "run" and name.startswith(f"{task} / ")]
+        return str(rows[-1]["of"]) if rows else ""
 
     def of(self, kind: str, configuration: str) -> Iterator[dict[str, Any]]:
         """All seeds of one configuration."""

@@ -1,99 +1,141 @@
-"""From the results of single runs to one line a configuration."""
+"""From the results of single runs to one line a mechanism, and from those to what a task says."""
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
-from typing import Any, Protocol
+from typing import Any
 
-from benchmarks.mechanism_study.configurations import Configuration
+import numpy as np
+
+from benchmarks.mechanism_study.bits import unpacked
+from benchmarks.mechanism_study.line import Line, latency_key
+from benchmarks.mechanism_study.lines import CONTROL, UNIFORM, of_task
+from benchmarks.mechanism_study.looks import ACTED
 from benchmarks.mechanism_study.results import Results
+from benchmarks.mechanism_study.statistics import Effect, effect, holm, smallest_difference
+from benchmarks.mechanism_study.tasks import TASKS, Task
 
-REFERENCE = {  # what attention has to beat: the same model with equal weights (catalogue N2)
-    "sentence": "sentence / reference / unweighted average, one look",
-    "pair": "pair / reference / unweighted averages",
-    "aspect": "aspect / reference / unweighted averages",
-    "document": "document / reference / unweighted averages, two levels",
-}
-Z_TEST, Z_POWER = 1.96, 0.842  # of 5 % on two sides, of 80 %
+OF_FORM = {"aer": "writing", "facts": "story"}  # figures that say something of one kind of task alone
+FIGURES = ("share", "even", "aer", "facts", "entropy", "longer", "permuted", "step_ms", "kept_mb", "acted")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
-    """Means over seeds. deviation: of the accuracy, over seeds; overlap: means of its fields, for documents."""
+class Row:
+    """A mechanism on a task: means over its seeds. figures: those that were measured, by name.
 
-    configuration: Configuration
-    seeds: int
-    held_out: int
+    right: bool by seed. beside_uniform, beside_plain: differences to the control and to the plain mechanism on the
+    seeds that both have, with p-values that are corrected within the task; None for those two themselves, or where
+    there is nothing to compare with. latency: milliseconds of the exported graph.
+    """
+
+    line: Line
+    right: Mapping[int, np.ndarray]
     accuracy: float
     deviation: float
+    figures: Mapping[str, float]
     parameters: int
-    seconds: float
     latency: float | None
-    entropy: float | None
-    overlap: dict[str, float]
+    curve: Sequence[tuple[int, float, float]]
+    beside_uniform: tuple[Effect, float] | None = None
+    beside_plain: tuple[Effect, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """The mechanism's."""
+        return self.line.name
+
+    @property
+    def idle(self) -> bool:
+        """Whether its idea was not seen to act."""
+        return self.figures.get("acted", 1.0) < ACTED
 
 
-def line(configuration: Configuration, results: Results) -> Line | None:
-    """Sum up one configuration; None where nothing was measured."""
-    key = configuration.same_as or configuration.key
-    runs = list(results.of("run", key))
+@dataclass(frozen=True)
+class Standings:
+    """A task: rows in their order, the controls first. smallest: the difference that could have been found."""
+
+    task: Task
+    rows: tuple[Row, ...]
+    smallest: float
+
+    def row(self, name: str) -> Row | None:
+        """A row by the mechanism's name."""
+        return next((each for each in self.rows if each.name == name), None)
+
+    @property
+    def mechanisms(self) -> list[Row]:
+        """Those that are no control, and whose idea acted."""
+        return [each for each in self.rows if each.line.group != CONTROL and not each.idle]
+
+    @property
+    def best(self) -> list[Row]:
+        """The best one, and those that it was not shown to beat, the cheapest first."""
+        first = max(self.mechanisms, key=lambda each: each.accuracy)
+        equal = [each for each in self.mechanisms if each is first or not beats(first, each)]
+        return sorted(equal, key=lambda each: each.figures["step_ms"])
+
+
+def beats(one: Row, other: Row) -> bool:
+    """Whether the interval of their difference lies above 0."""
+    found = compared(one, other)
+    return found is not None and found.low > 0
+
+
+def compared(one: Row, other: Row) -> Effect | None:
+    """The difference of two rows on the seeds that both have."""
+    seeds = sorted(set(one.right) & set(other.right))
+    if not seeds:
+        return None
+    return effect(np.stack([one.right[seed] for seed in seeds]), np.stack([other.right[seed] for seed in seeds]))
+
+
+def standings(results: Results) -> list[Standings]:
+    """Every task that has results of its plain mechanism or more."""
+    return [found for task in TASKS.values() if (found := standing(task, results))]
+
+
+def standing(task: Task, results: Results) -> Standings | None:
+    """Sum up a task; None where no mechanism has a result."""
+    rows = [row for line in of_task(task.name) if (row := row_of(line, results))]
+    if not any(row.line.group != CONTROL for row in rows):
+        return None
+    by_name = {row.name: row for row in rows}
+    uniform = beside(rows, by_name.get(UNIFORM), {UNIFORM})
+    plain = beside(rows, by_name.get(task.plain), {UNIFORM, task.plain})
+    found = tuple(replace(row, beside_uniform=uniform.get(row.name), beside_plain=plain.get(row.name)) for row in rows)
+    effects = [each for each, _ in (*plain.values(), *uniform.values())]
+    return Standings(task, found, smallest_difference(effects) if effects else float("nan"))
+
+
+def beside(rows: Sequence[Row], other: Row | None, without: set[str]) -> dict[str, tuple[Effect, float]]:
+    """Rows against one of them, with p-values corrected for how many are compared."""
+    if other is None:
+        return {}
+    found = {row.name: each for row in rows if row.name not in without and (each := compared(row, other))}
+    corrected = holm([each.p for each in found.values()])
+    return {name: (each, p) for (name, each), p in zip(found.items(), corrected, strict=True)}
+
+
+def row_of(line: Line, results: Results) -> Row | None:
+    """Means over the seeds of one line; None where it has none. Only runs of the latest data count."""
+    runs = list(results.of("run", line.key))
     if not runs:
         return None
+    latest = results.latest(line.task)
+    runs = [run for run in runs if run["of"] == latest]
+    if not runs:
+        return None
+    form = TASKS[line.task].form
+    known = [name for name in FIGURES if OF_FORM.get(name, form) == form and all(name in run for run in runs)]
     accuracies = [run["accuracy"] for run in runs]
-    latency = next((row["ms"] for row in results.of("latency", key)), None)
-    overlaps: list[dict[str, Any]] = [run["overlap"] for run in runs if "overlap" in run]
-    return Line(
-        configuration=configuration,
-        seeds=len(runs),
-        held_out=runs[0]["held_out"],
+    timed: dict[str, Any] = (results.row("latency", latency_key(line)) if line.latency else None) or {}
+    return Row(
+        line=line,
+        right={run["seed"]: unpacked(run["right"], run["examples"]) for run in runs},
         accuracy=fmean(accuracies),
-        deviation=stdev(accuracies) if len(runs) > 1 else math.nan,
-        parameters=runs[0]["mechanism_parameters"],
-        seconds=fmean(run["train_cpu_seconds"] for run in runs),
-        latency=latency,
-        entropy=fmean(entropies) if (entropies := [each for run in runs for each in weights(run["entropy"])]) else None,
-        overlap={name: fmean(each[name] for each in overlaps) for name in overlaps[0]} if overlaps else {},
+        deviation=stdev(accuracies) if len(runs) > 1 else float("nan"),
+        figures={name: fmean(run[name] for run in runs) for name in known},
+        parameters=runs[0]["parameters"],
+        latency=timed.get("ms"),
+        curve=[tuple(each) for each in runs[0]["curve"]],
     )
-
-
-def weights(entropy: dict[str, float | None]) -> list[float]:
-    """The entropies of weights that look at something. An affinity is no weight; how many letters a word has is not
-    known from masks, so that a word's letters have no entropy to be divided by.
-    """
-    none = ("affinity", "letter")
-    return [value for name, value in entropy.items() if value is not None and not name.endswith(none)]
-
-
-class Scattered(Protocol):
-    """An accuracy with what it was measured on. deviation: over seeds."""
-
-    @property
-    def accuracy(self) -> float: ...
-    @property
-    def deviation(self) -> float: ...
-    @property
-    def seeds(self) -> int: ...
-    @property
-    def held_out(self) -> int: ...
-
-
-def smallest_difference(found: Sequence[Scattered]) -> float:
-    """The difference of two lines' accuracies that a two-sided test at 5 % finds with probability 80 %.
-
-    (z_0.975 + z_0.8) × the standard error of a difference: the mean line's variance over seeds, divided by the seeds,
-    and that of counting right answers among those held out, p (1 - p) / n, for either line. All lines answer the same
-    held-out examples, which makes real differences a little easier to find than this says.
-    """
-    variances = [
-        each.deviation**2 / each.seeds + each.accuracy * (1 - each.accuracy) / each.held_out
-        for each in found
-        if each.seeds > 1
-    ]
-    return (Z_TEST + Z_POWER) * math.sqrt(2 * fmean(variances))
-
-
-def lines(configurations: Sequence[Configuration], results: Results) -> dict[str, Line]:
-    """All lines that there are, by key."""
-    found = {each.key: line(each, results) for each in configurations}
-    return {key: each for key, each in found.items() if each is not None}

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.mechanism_study.data import folder
+from benchmarks.signal_study.reviews import folder
 from benchmarks.signal_study.training import fit, in_order, seeded
 from models.attention import Attention
 from models.attention.flat import over_keys
@@ -114,18 +114,22 @@ class Reader(nn.Module):
     k_i = Σ_j l_j ⊙ A x_ij + T_i;  v_i likewise with C;  q = Σ_j l_j ⊙ B u_j;  answer = W (q + c of the last hop)
     l are position weights of the words in a sentence, T says how long ago a fact was.
 
+    `hops` reads the facts, one query each story; `most`: facts whose age is told apart.
+
     Shapes: facts int64 [batch, fact, word], words int64 [batch, word]
-        -> scores of the words as answers [batch, vocabulary], weights [batch, 1, hop, fact].
+        -> scores of the answers [batch, answer], weights [batch, head, hop, fact].
     """
 
-    def __init__(self, *, vocabulary: int, hops: int, d: int) -> None:
+    deciding = ("key", "ask")  # parts whose parameters decide weights
+
+    def __init__(self, *, vocabulary: int, answers: int, hops: nn.Module, d: int, most: int = MOST_FACTS) -> None:
         super().__init__()
         self.key, self.value, self.ask = (nn.Embedding(vocabulary, d, padding_idx=0) for _ in range(3))
         for embedding in (self.key, self.value, self.ask):
             nn.init.normal_(embedding.weight, std=0.1)
-        self.key_age, self.value_age = (nn.Parameter(0.1 * torch.randn(MOST_FACTS, d)) for _ in range(2))
-        self.hops = MultiHop(hops=[Attention(score=Dot())] * hops)
-        self.answer = nn.Linear(d, vocabulary)
+        self.key_age, self.value_age = (nn.Parameter(0.1 * torch.randn(most, d)) for _ in range(2))
+        self.hops = hops
+        self.answer = nn.Linear(d, answers)
 
     def forward(self, facts: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         mask = facts.ne(0).any(-1)
@@ -166,7 +170,7 @@ def trained(
     part: Part, vocabulary: int, hops: int, d: int, *, supervised: bool = False, teacher: Reader | None = None
 ) -> Reader:
     """A reader that learned from answers, and from gold weights or a teacher's where told so."""
-    model = Reader(vocabulary=vocabulary, hops=hops, d=d)
+    model = Reader(vocabulary=vocabulary, answers=vocabulary, hops=MultiHop(hops=[Attention(score=Dot())] * hops), d=d)
 
     def loss(index: np.ndarray) -> Tensor:
         facts, words, gold = part.facts[index], part.words[index], part.gold[index]

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from benchmarks.mechanism_study.data import MOVIE_WORDS, Part, TaskData, folder, load
-from benchmarks.mechanism_study.overlap import document_marks, document_weights, overlap
-from benchmarks.mechanism_study.training import SCHEDULES, tensors
+from benchmarks.signal_study.overlap import document_marks, document_weights, overlap
+from benchmarks.signal_study.reviews import MOVIE_WORDS, Part, Reviews, folder, load, tensors
 from benchmarks.signal_study.training import fit, in_order, seeded
 from bundle.text import Encoder
 from models.attention.levels import Hierarchical
@@ -39,7 +38,7 @@ VARIANTS = (
     "preliminary training on rationales",
 )
 SIGNAL_WEIGHT = 1.0
-PLAN = SCHEDULES["document"]
+STEPS, BATCH, RATE = 400, 16, 4e-3
 
 
 class RationaleModel(DocumentModel):
@@ -72,15 +71,15 @@ class RationaleModel(DocumentModel):
 @cache
 def marks() -> list[np.ndarray]:
     """Of every review learned from, which of its tokens are marked [sentence, word]."""
-    data = load("document")
+    data = load()
     file = folder() / "rationales_movies" / "train.jsonl"
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     evidence = {each["id"]: each["evidence"] for each in rows}
     encoder = Encoder(data.texts.tokenizer, maximum=MOVIE_WORDS)
     found = []
     for row, document in zip(data.train.rows, data.train.documents, strict=True):
-        placed = np.zeros(row["token_ids"].shape, dtype=bool)
-        placed[row["token_ids"] != 0] = document_marks(encoder, document["sentences"], evidence.get(document["id"], []))
+        placed = np.zeros(row.shape, dtype=bool)
+        placed[row != 0] = document_marks(encoder, document["sentences"], evidence.get(document["id"], []))
         found.append(placed)
     return found
 
@@ -101,7 +100,7 @@ def shares(counts: Tensor) -> Tensor:
 
 def run(variant: str, seed: int) -> dict[str, float]:
     """Train one variant; accuracy, and how its weights agree with what people marked."""
-    data = load("document")
+    data = load()
     seeded(seed)
     if variant in ("sentences by class alone", "preliminary training on rationales"):
         model = by_rationales(data, preliminary=variant.startswith("preliminary"))
@@ -114,7 +113,7 @@ def run(variant: str, seed: int) -> dict[str, float]:
     return measure(model, data)
 
 
-def hierarchical(data: TaskData, *, supervised: bool, teacher: DocumentModel | None = None) -> DocumentModel:
+def hierarchical(data: Reviews, *, supervised: bool, teacher: DocumentModel | None = None) -> DocumentModel:
     """Hierarchical attention that learned from classes, and from marks or a teacher's weights where told so."""
     model = HierarchicalModel(data.texts, Hierarchical(word=pool(data.texts), sentence=pool(data.texts)))
 
@@ -136,11 +135,11 @@ def hierarchical(data: TaskData, *, supervised: bool, teacher: DocumentModel | N
             )
         return classified
 
-    fit(model, loss, count=len(data.train.rows), steps=PLAN.steps, batch=PLAN.batch, rate=PLAN.rate)
+    fit(model, loss, count=len(data.train.rows), steps=STEPS, batch=BATCH, rate=RATE)
     return model
 
 
-def by_rationales(data: TaskData, *, preliminary: bool) -> DocumentModel:
+def by_rationales(data: Reviews, *, preliminary: bool) -> DocumentModel:
     """Sentences weighed as reasons; with preliminary training from what is marked, which is then kept as it is."""
     model = RationaleModel(data.texts)
     count = len(data.train.rows)
@@ -155,14 +154,14 @@ def by_rationales(data: TaskData, *, preliminary: bool) -> DocumentModel:
         return cross_entropy(model(**tensors(data.train, index)).outputs["logits"], labels(data.train, index))
 
     if preliminary:
-        fit(model, judged, count=count, steps=PLAN.steps, batch=PLAN.batch, rate=PLAN.rate)
+        fit(model, judged, count=count, steps=STEPS, batch=BATCH, rate=RATE)
         learned = model.sentences
         model.sentences = RationaleAttention(d_k=data.texts.d, classes=len(data.texts.labels))
         transfer(learned, model.sentences)
         # What it judges stays what it learned to judge.
         model.features.requires_grad_(False)
         model.words.requires_grad_(False)
-    fit(model, classified, count=count, steps=PLAN.steps, batch=PLAN.batch, rate=PLAN.rate)
+    fit(model, classified, count=count, steps=STEPS, batch=BATCH, rate=RATE)
     return model
 
 
@@ -171,11 +170,11 @@ def labels(part: Part, index: np.ndarray) -> Tensor:
     return torch.from_numpy(part.labels[index])
 
 
-def measure(model: DocumentModel, data: TaskData) -> dict[str, float]:
+def measure(model: DocumentModel, data: Reviews) -> dict[str, float]:
     """Accuracy and agreement with the marks on what is held out."""
     right, weights = 0, {}
     with torch.no_grad():
-        for index in in_order(len(data.held_out.rows), PLAN.batch):
+        for index in in_order(len(data.held_out.rows), BATCH):
             batch = tensors(data.held_out, index)
             answer = model(**batch)
             right += int((answer.outputs["logits"].argmax(-1) == labels(data.held_out, index)).sum())

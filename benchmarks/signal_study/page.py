@@ -1,14 +1,14 @@
 """The studies of training signals, and `docs/signals.md`, written from their results."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
 from benchmarks.mechanism_study.results import Results
-from benchmarks.mechanism_study.summary import smallest_difference
+from benchmarks.mechanism_study.statistics import Z_POWER, Z_TEST
 from benchmarks.signal_study import facts, movies, rewriting
 
 FILE = Path(__file__).parents[1] / "results" / "signals.jsonl"
@@ -64,8 +64,8 @@ STUDIES = (
         title="movie_reviews, rationales_movies",
         rows="I1, I2, I4",
         said=(
-            f"Hierarchical attention (words, sentences) over the first 20 sentences of a review, {movies.PLAN.steps}"
-            f" steps of {movies.PLAN.batch}; signals weigh {movies.SIGNAL_WEIGHT:g}. Preliminary training has as many"
+            f"Hierarchical attention (words, sentences) over the first 20 sentences of a review, {movies.STEPS}"
+            f" steps of {movies.BATCH}; signals weigh {movies.SIGNAL_WEIGHT:g}. Preliminary training has as many"
             " steps again, before the model learns to classify."
         ),
         variants={
@@ -122,6 +122,21 @@ def line(study: Study, variant: str, results: Results) -> Measured | None:
     return Measured(
         accuracy=accuracy, deviation=deviation, seeds=len(runs), held_out=int(runs[0]["held_out"]), measures=measures
     )
+
+
+def smallest_difference(found: Sequence[Measured]) -> float:
+    """The difference of two lines' accuracies that a two-sided test at 5 % finds with probability 80 %.
+
+    (z_0.975 + z_0.8) × the standard error of a difference: the mean line's variance over seeds, divided by the seeds,
+    and that of counting right answers among those held out, p (1 - p) / n, for either line. All lines answer the same
+    held-out examples, which makes real differences a little easier to find than this says.
+    """
+    variances = [
+        each.deviation**2 / each.seeds + each.accuracy * (1 - each.accuracy) / each.held_out
+        for each in found
+        if each.seeds > 1
+    ]
+    return (Z_TEST + Z_POWER) * math.sqrt(2 * fmean(variances))
 
 
 def page(results: Results) -> str:

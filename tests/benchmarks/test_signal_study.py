@@ -1,5 +1,6 @@
 """The study of training signals: what it reads from stories, that its signals reach the weights, and its page."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ import torch
 
 from benchmarks.mechanism_study.results import Results
 from benchmarks.signal_study import facts, rewriting
-from benchmarks.signal_study.page import FILE, STUDIES, line, page
+from benchmarks.signal_study.overlap import document_weights, marked, overlap
+from benchmarks.signal_study.page import FILE, STUDIES, Measured, line, page, smallest_difference
+from benchmarks.signal_study.reviews import Part, Reviews
 from benchmarks.signal_study.training import shuffled
+from tests.models.small_texts import texts
 
 STORY = """1 Mary moved to the bathroom.
 2 John went to the hall.
@@ -93,3 +97,43 @@ def test_every_variant_of_every_study_has_three_seeds() -> None:
 def test_the_committed_page_is_what_the_committed_results_say() -> None:
     folder = Path(__file__).parents[2]
     assert (folder / "docs" / "signals.md").read_text(encoding="utf-8") == page(Results(FILE))
+
+
+def study(sentences: list[str], evidence: list[list[list[int]]]) -> Reviews:
+    part = Part([], np.array([0]), [{"sentences": sentences, "evidence": evidence}])
+    return Reviews(texts(), part, part)
+
+
+def test_marks_are_found_where_the_tokenizer_splits_what_annotators_counted_as_one_word() -> None:
+    data = study(["the cat, sat", "a dog"], [[[0, 1, 2]], [[1, 1, 2]]])
+    # the | cat , | sat; a | dog: the comma belongs to the annotators' second word.
+    assert marked(data)[0].tolist() == [False, True, True, False, False, True]
+
+
+def test_overlap_of_weights_that_are_all_on_marked_words() -> None:
+    data = study(["the cat sat on"], [[[0, 1, 2]]])
+    found = overlap(data, {0: np.array([0.0, 1.0, 0.0, 0.0])})
+    assert (found.correctness, found.marked, found.precision) == (1.0, 0.25, 1.0)
+    flat = overlap(data, {0: np.full(4, 0.25)})
+    assert (flat.correctness, flat.precision, flat.correlation) == (0.25, 0.25, 0.0)
+
+
+def test_a_words_weight_in_a_document_is_its_own_times_its_sentences() -> None:
+    maps = {
+        "word": np.array([[[[0.25, 0.75], [1.0, 0.0]]]]),
+        "sentence": np.array([[[[0.4, 0.6]]]]),
+    }
+    mask = np.array([[[True, True], [True, False]]])
+    np.testing.assert_allclose(document_weights(maps, mask)[0], [0.1, 0.3, 0.6])
+
+
+def measured(accuracy: float, *, deviation: float = 0.0, seeds: int = 3) -> Measured:
+    return Measured(accuracy=accuracy, deviation=deviation, seeds=seeds, held_out=1000, measures={})
+
+
+def test_the_smallest_difference_that_can_be_found() -> None:
+    # 0.5 ± sqrt(0.25 / 1000) each: the difference's standard error is 0.02236, times 2.802.
+    assert smallest_difference([measured(0.5), measured(0.5)]) == pytest.approx(0.06265, abs=1e-5)
+    # A spread over three seeds adds 0.03² / 3 to each line's variance.
+    spread = smallest_difference([measured(0.5, deviation=0.03)])
+    assert spread == pytest.approx(2.802 * math.sqrt(2 * 5.5e-4), abs=1e-5)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.metrics import average_precision_score
 
-from benchmarks.mechanism_study.data import MOVIE_SENTENCES, MOVIE_WORDS, TaskData
+from benchmarks.signal_study.reviews import MOVIE_SENTENCES, MOVIE_WORDS, Reviews
 from bundle.text import Encoder
 
 
@@ -49,7 +49,7 @@ def document_weights(maps: dict[str, np.ndarray], mask: np.ndarray) -> list[np.n
     return [weights[real] for weights, real in zip(word, mask, strict=True)]
 
 
-def overlap(data: TaskData, weights: dict[int, np.ndarray]) -> Overlap:
+def overlap(data: Reviews, weights: dict[int, np.ndarray]) -> Overlap:
     """Compare the weights of every document that has marks."""
     found = []
     for index, marks in marked(data).items():
@@ -74,7 +74,7 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
-def marked(data: TaskData) -> dict[int, np.ndarray]:
+def marked(data: Reviews) -> dict[int, np.ndarray]:
     """For each document with rationales, which of the words that the model reads are marked."""
     encoder = Encoder(data.texts.tokenizer, maximum=MOVIE_WORDS)
     return {

@@ -1,0 +1,139 @@
+"""One line of the study: a mechanism on a task, and the ways in which lines are made."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import nn
+
+from benchmarks.mechanism_study.data import TaskData
+from benchmarks.mechanism_study.models import Asking, Beside, Story, Writing
+from benchmarks.mechanism_study.reading import FACTS
+from benchmarks.mechanism_study.subject import Subject, of_attention, of_form
+from models.attention import Attention
+from models.attention.queries.multi_head import MultiHead
+from models.attention.queries.multi_hop import MultiHop
+from models.attention.score import ScaledDot
+from models.catalogue.parts import ALIGNS, SCORES
+from models.catalogue.registry import MECHANISMS
+from models.testbed.text import Texts
+
+SOFT = "soft (global)"
+HEADS = 4
+Parts = Callable[[Texts], nn.Module]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A mechanism on a task. check: of `looks.CHECKS`, what says that its idea acted; "" where nothing need be shown.
+
+    latency: the mechanism of the registry whose exported graph is timed, (score, alignment) or a name; () for none.
+    """
+
+    task: str
+    name: str
+    group: str
+    make: Callable[[TaskData], Subject]
+    check: str = ""
+    latency: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """What its results are filed under."""
+        return f"{self.task} / {self.name}"
+
+
+def latency_key(line: Line) -> str:
+    """What the time of its exported graph is filed under."""
+    return " × ".join(line.latency)
+
+
+WINDOW, MEMORY = "keys cut off", "what memory moves"
+CHECKS = {  # of scores and alignments by name
+    **dict.fromkeys(("sparsemax", "1.5-entmax", "α-entmax", "local, monotonic", "local, predictive"), WINDOW),
+    **dict.fromkeys(("adaptive span", "distance-aware", "reinforced", "reinforced, queries and keys"), WINDOW),
+    **dict.fromkeys(("hard", "hard, straight-through"), WINDOW),
+    **dict.fromkeys(("constrained softmax", "constrained sparsemax"), "steps at their bounds"),
+    **dict.fromkeys(("hard monotonic", "monotonic chunkwise"), "steps that stop"),
+    **dict.fromkeys(("compositional de-attention", "tanh"), "weight that subtracts"),
+    **dict.fromkeys(("location-aware", "coverage-aware"), MEMORY),
+    **dict.fromkeys(("multi-dimensional", "feature-wise additive", "feature-wise scaled dot"), "features that differ"),
+}
+KERNELS = dict.fromkeys(("generalised kernel", "positive random features"), "kernel ratio")
+
+
+def pair_of(score: str, align: str = "") -> tuple[str, Parts]:
+    """A score with an alignment, named after what is not plain."""
+    aligned = align or KERNELS.get(score, SOFT)
+    name = score if not align else f"{align} × {score}"
+    return name, lambda t: Attention(score=SCORES[score](t), align=ALIGNS[aligned](t))
+
+
+def combined(
+    task: str, build: Callable[[TaskData, nn.Module], Subject], score: str, align: str = "", group: str = ""
+) -> Line:
+    """A line of one score and one alignment."""
+    name, parts = pair_of(score, align)
+    return Line(
+        task=task,
+        name=name,
+        group=group or ("alignment" if align else "score"),
+        make=lambda data: build(data, parts(data.texts)),
+        check=CHECKS.get(align or score, ""),
+        latency=(score, align or KERNELS.get(score, SOFT)),
+    )
+
+
+def other(
+    task: str, build: Callable[[TaskData, nn.Module], Subject], name: str, group: str, parts: Parts, check: str = ""
+) -> Line:
+    """A line of an attention that is more than a score and an alignment."""
+    timed = (name,) if any(each.name == name and each.served for each in MECHANISMS) else ()
+    return Line(
+        task=task, name=name, group=group, make=lambda data: build(data, parts(data.texts)), check=check, latency=timed
+    )
+
+
+def ask(data: TaskData, attention: nn.Module) -> Subject:
+    return of_attention(Asking(data.texts, attention), "asked_mask", "token_mask")
+
+
+def beside(data: TaskData, attention: nn.Module) -> Subject:
+    return of_attention(Beside(data.texts, attention), "token_mask", "token_mask")
+
+
+def write(data: TaskData, attention: nn.Module) -> Subject:
+    return of_attention(Writing(data.texts, attention), "written_mask", "source_mask")
+
+
+def tell(data: TaskData, attention: nn.Module) -> Subject:
+    hops = MultiHop(hops=[attention]) if isinstance(attention, Attention) else attention
+    return of_attention(Story(data.texts, hops, most=FACTS), "", "fact_mask")
+
+
+def heads(texts: Texts) -> nn.Module:
+    return MultiHead(attention=Attention(score=ScaledDot()), d_model=texts.d, heads=HEADS)
+
+
+MANY = {
+    **dict.fromkeys(("multi-head", "importance matrix"), "heads that differ"),
+    **dict.fromkeys(("multi-dimensional", "source2token"), "features that differ"),
+    **dict.fromkeys(("label-wise", "capsule-based", "basic query", "multi-hop, shared weights"), "looks that differ"),
+    **dict.fromkeys(("multi-hop, question reread", "rotatory attention, repeated"), "looks that differ"),
+    **dict.fromkeys(
+        ("selective grid of Gaussians", "multi-hop, question reread with what was found"), "looks that differ"
+    ),
+    "sparsemax": WINDOW,
+}
+
+
+def registered(task: str, name: str) -> Line:
+    """A mechanism of the registry in the form in which it is served."""
+    (found,) = (each for each in MECHANISMS if each.name == name and each.served)
+    return Line(
+        task=task,
+        name=name,
+        group="alignment" if found.column == "align" else found.column,
+        make=lambda data: of_form(found.serve(data.texts)),
+        check=MANY.get(name, ""),
+        latency=(name,),
+    )

@@ -6,7 +6,7 @@ from statistics import fmean
 import numpy as np
 from scipy.stats import rankdata
 
-from benchmarks.mechanism_study.lines import UNIFORM
+from benchmarks.mechanism_study.line import UNIFORM
 from benchmarks.mechanism_study.statistics import Effect
 from benchmarks.mechanism_study.summary import Row, Standings, compared
 

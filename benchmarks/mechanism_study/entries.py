@@ -7,7 +7,19 @@ from typing import Any
 from torch import nn
 
 from benchmarks.mechanism_study.data import TaskData
-from benchmarks.mechanism_study.line import WINDOW, Line, ask, beside, combined, heads, other, registered, tell, write
+from benchmarks.mechanism_study.line import (
+    LOOKS,
+    WINDOW,
+    Line,
+    ask,
+    beside,
+    combined,
+    heads,
+    other,
+    registered,
+    tell,
+    write,
+)
 from benchmarks.mechanism_study.models import Apart, Beside
 from benchmarks.mechanism_study.subject import Subject, of_attention, of_form
 from models.attention import Attention, masks
@@ -46,11 +58,8 @@ def asking(task: str) -> Iterator[Line]:
     if not long:
         yield combined(task, ask, ADDITIVE, "sparsemax")
         yield combined(task, ask, ADDITIVE, "1.5-entmax")
-        yield other(
-            task, ask, "feature-wise scaled dot", "dimensionality",
-            lambda t: feature_wise(ScaledDot)(t), "features that differ",
-        )  # fmt: skip
-    yield other(task, ask, "multi-head", "queries", heads, "heads that differ")
+        yield other(task, ask, "feature-wise scaled dot", feature_wise(ScaledDot))
+    yield other(task, ask, "multi-head", heads)
 
 
 ORDERED = {  # of the tasks that are written, what acts on the order of keys, of steps, or on earlier weights
@@ -92,7 +101,7 @@ def writing(task: str) -> Iterator[Line]:
     for name in (*ORDERED[task], *ALSO.get(task, ())):
         yield combined(task, write, name) if name in SCORES else combined(task, write, ADDITIVE, name)
     if task in ("reverse", "dates"):
-        yield other(task, write, "multi-head", "queries", heads, "heads that differ")
+        yield other(task, write, "multi-head", heads)
 
 
 def neighbours(task: str) -> Iterator[Line]:
@@ -102,21 +111,20 @@ def neighbours(task: str) -> Iterator[Line]:
     relation = lambda t: Attention(  # noqa: E731
         score=RelationAware(d=t.d, reach=RADIUS), combine=RelationValues(d_v=t.d, reach=RADIUS)
     )
-    yield other(task, beside, "relation-aware", "score", relation)
+    yield other(task, beside, "relation-aware", relation)
     for align in ("local, monotonic", "adaptive span", "distance-aware"):
         yield combined(task, beside, SCALED, align)
     onward = lambda t: Attention(score=ScaledDot(), align=PositionalMask(mask=masks.forward))  # noqa: E731
-    yield other(task, beside, "positional mask, earlier words", "alignment", onward, WINDOW)
+    yield other(task, beside, "positional mask, earlier words", onward, WINDOW)
     near = lambda t: Attention(  # noqa: E731
         score=ScaledDot(), align=PositionalMask(mask=masks.forward, align=ALIGNS["distance-aware"](t))
     )
-    yield other(task, beside, "distance-aware, earlier words", "alignment", near, WINDOW)
-    yield other(task, beside, "multi-head", "queries", heads, "heads that differ")
+    yield other(task, beside, "distance-aware, earlier words", near, WINDOW)
+    yield other(task, beside, "multi-head", heads)
     for name, direction in (("forward", masks.forward), ("backward", masks.backward)):
         yield Line(
             task=task,
             name=f"directional self-attention, {name}",
-            group="dimensionality",
             make=partial(directed, direction=direction),
             check="features that differ",
             latency=(f"directional self-attention, {name}",),
@@ -152,14 +160,14 @@ def sentence(task: str) -> Iterator[Line]:
 def variant(task: str, name: str, form: ServedForm) -> Line:
     """Multi-head attention that is trained to disagree, or has each token ask."""
     make = lambda data: of_form(form.make(name, data.texts))  # noqa: E731
-    return Line(task=task, name=name, group="queries", make=make, check="heads that differ")
+    return Line(task=task, name=name, make=make, check="heads that differ")
 
 
 def paired(task: str) -> Iterator[Line]:
     """Two sentences: every form of co-attention, and each sentence pooled by itself."""
     alone = co(Apart, COARSE, score="self-attentive")
     pooled = lambda data: of_form(alone.make("", data.texts))  # noqa: E731
-    yield Line(task=task, name="each sentence by itself", group="queries", make=pooled)
+    yield Line(task=task, name="each sentence by itself", make=pooled)
     for each in MECHANISMS:
         if each.served and each.served.task == "pair" and each.name != "bilinear affinity":  # is attentive pooling
             yield registered(task, each.name)
@@ -181,11 +189,11 @@ def story(task: str) -> Iterator[Line]:
             yield combined(task, tell, "multiplicative (dot)", align)
         return
     for hops in (1, 2, 3):
-        check = "looks that differ" if hops > 1 else ""
+        check = LOOKS if hops > 1 else ""
         title = f"multi-hop, {hops} hop{'s' * (hops > 1)}"
-        yield other(task, tell, title, "queries", partial(hopping, hops=hops), check)
+        yield other(task, tell, title, partial(hopping, hops=hops), check)
     for name, change in HOPS.items():
-        yield other(task, tell, f"multi-hop, {name}", "queries", partial(hopping, **change), "looks that differ")
+        yield other(task, tell, f"multi-hop, {name}", partial(hopping, **change), LOOKS)
 
 
 def hopping(

@@ -19,6 +19,8 @@ from models.testbed.text import Texts
 
 SOFT = "soft (global)"
 HEADS = 4
+UNIFORM, FROZEN = "uniform weights", "frozen random weights"
+Build = Callable[[TaskData, nn.Module], Subject]
 Parts = Callable[[Texts], nn.Module]
 
 
@@ -31,10 +33,14 @@ class Line:
 
     task: str
     name: str
-    group: str
     make: Callable[[TaskData], Subject]
     check: str = ""
     latency: tuple[str, ...] = ()
+
+    @property
+    def control(self) -> bool:
+        """Whether it is no mechanism but what the others are compared with."""
+        return self.name in (UNIFORM, FROZEN)
 
     @property
     def key(self) -> str:
@@ -47,16 +53,19 @@ def latency_key(line: Line) -> str:
     return " × ".join(line.latency)
 
 
-WINDOW, MEMORY = "keys cut off", "what memory moves"
-CHECKS = {  # of scores and alignments by name
+WINDOW, MEMORY, LOOKS = "keys cut off", "what memory moves", "looks that differ"
+CHECKS = {  # of mechanisms, scores and alignments by name
     **dict.fromkeys(("sparsemax", "1.5-entmax", "α-entmax", "local, monotonic", "local, predictive"), WINDOW),
-    **dict.fromkeys(("adaptive span", "distance-aware", "reinforced", "reinforced, queries and keys"), WINDOW),
-    **dict.fromkeys(("hard", "hard, straight-through"), WINDOW),
+    **dict.fromkeys(("adaptive span", "distance-aware", "reinforced", "hard", "hard, straight-through"), WINDOW),
     **dict.fromkeys(("constrained softmax", "constrained sparsemax"), "steps at their bounds"),
     **dict.fromkeys(("hard monotonic", "monotonic chunkwise"), "steps that stop"),
-    **dict.fromkeys(("compositional de-attention", "tanh"), "weight that subtracts"),
+    "compositional de-attention": "weight that subtracts",
     **dict.fromkeys(("location-aware", "coverage-aware"), MEMORY),
-    **dict.fromkeys(("multi-dimensional", "feature-wise additive", "feature-wise scaled dot"), "features that differ"),
+    **dict.fromkeys(("multi-dimensional", "feature-wise scaled dot", "source2token"), "features that differ"),
+    **dict.fromkeys(("multi-head", "importance matrix"), "heads that differ"),
+    **dict.fromkeys(("label-wise", "capsule-based", "basic query", "multi-hop, shared weights"), LOOKS),
+    **dict.fromkeys(("multi-hop, question reread", "multi-hop, question reread with what was found"), LOOKS),
+    **dict.fromkeys(("rotatory attention, repeated", "selective grid of Gaussians"), LOOKS),
 }
 KERNELS = dict.fromkeys(("generalised kernel", "positive random features"), "kernel ratio")
 
@@ -68,29 +77,23 @@ def pair_of(score: str, align: str = "") -> tuple[str, Parts]:
     return name, lambda t: Attention(score=SCORES[score](t), align=ALIGNS[aligned](t))
 
 
-def combined(
-    task: str, build: Callable[[TaskData, nn.Module], Subject], score: str, align: str = "", group: str = ""
-) -> Line:
+def combined(task: str, build: Build, score: str, align: str = "") -> Line:
     """A line of one score and one alignment."""
     name, parts = pair_of(score, align)
     return Line(
         task=task,
         name=name,
-        group=group or ("alignment" if align else "score"),
         make=lambda data: build(data, parts(data.texts)),
         check=CHECKS.get(align or score, ""),
         latency=(score, align or KERNELS.get(score, SOFT)),
     )
 
 
-def other(
-    task: str, build: Callable[[TaskData, nn.Module], Subject], name: str, group: str, parts: Parts, check: str = ""
-) -> Line:
+def other(task: str, build: Build, name: str, parts: Parts, check: str = "") -> Line:
     """A line of an attention that is more than a score and an alignment."""
     timed = (name,) if any(each.name == name and each.served for each in MECHANISMS) else ()
-    return Line(
-        task=task, name=name, group=group, make=lambda data: build(data, parts(data.texts)), check=check, latency=timed
-    )
+    check = check or CHECKS.get(name, "")
+    return Line(task=task, name=name, make=lambda data: build(data, parts(data.texts)), check=check, latency=timed)
 
 
 def ask(data: TaskData, attention: nn.Module) -> Subject:
@@ -114,26 +117,13 @@ def heads(texts: Texts) -> nn.Module:
     return MultiHead(attention=Attention(score=ScaledDot()), d_model=texts.d, heads=HEADS)
 
 
-MANY = {
-    **dict.fromkeys(("multi-head", "importance matrix"), "heads that differ"),
-    **dict.fromkeys(("multi-dimensional", "source2token"), "features that differ"),
-    **dict.fromkeys(("label-wise", "capsule-based", "basic query", "multi-hop, shared weights"), "looks that differ"),
-    **dict.fromkeys(("multi-hop, question reread", "rotatory attention, repeated"), "looks that differ"),
-    **dict.fromkeys(
-        ("selective grid of Gaussians", "multi-hop, question reread with what was found"), "looks that differ"
-    ),
-    "sparsemax": WINDOW,
-}
-
-
 def registered(task: str, name: str) -> Line:
     """A mechanism of the registry in the form in which it is served."""
     (found,) = (each for each in MECHANISMS if each.name == name and each.served)
     return Line(
         task=task,
         name=name,
-        group="alignment" if found.column == "align" else found.column,
         make=lambda data: of_form(found.serve(data.texts)),
-        check=MANY.get(name, ""),
+        check=CHECKS.get(name, ""),
         latency=(name,),
     )

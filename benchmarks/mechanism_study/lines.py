@@ -7,12 +7,10 @@ from torch import nn
 
 from benchmarks.mechanism_study.data import TaskData
 from benchmarks.mechanism_study.entries import FORMS
-from benchmarks.mechanism_study.line import Line
+from benchmarks.mechanism_study.line import FROZEN, UNIFORM, Line
 from benchmarks.mechanism_study.subject import Subject
 from benchmarks.mechanism_study.tasks import TASKS
 from models.zoo.controls import frozen, uniform
-
-UNIFORM, FROZEN, CONTROL = "uniform weights", "frozen random weights", "control"
 
 
 @cache
@@ -26,7 +24,7 @@ def of_task(task: str) -> Iterator[Line]:
     found = list(FORMS[TASKS[task].form](task))
     (plain,) = (each for each in found if each.name == TASKS[task].plain)
     for name, control in ((UNIFORM, uniform), (FROZEN, frozen)):
-        yield Line(task=task, name=name, group=CONTROL, make=partial(controlled, plain.make, control))
+        yield Line(task=task, name=name, make=partial(controlled, plain.make, control))
     yield plain
     yield from (each for each in found if each is not plain)
 

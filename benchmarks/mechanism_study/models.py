@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from benchmarks.signal_study.facts import Reader
 from models.attention import Attention
+from models.attention.align import Align
 from models.attention.context import Context
 from models.attention.features import Pair
 from models.attention.flat import attend, over_keys
@@ -54,10 +55,11 @@ class Look(nn.Module):
 
     def signals(self, query: Tensor, key: Tensor, mask: Tensor, context: Context) -> Mapping[str, Tensor]:
         """What the alignment is trained by, in training."""
-        if not self.training or not isinstance(self.attention, Attention):
+        align = getattr(self.attention, "align", None)
+        if not self.training or align is None or type(align).signals is Align.signals:
             return {}
         scores, whole = self.scored(query, key, mask, context)
-        return self.attention.align.signals(scores, mask, whole)
+        return align.signals(scores, mask, whole)
 
     def carried(self, query: Tensor, key: Tensor, mask: Tensor, context: Context) -> Tensor | None:
         """What the next step starts from, where that is something else than the weights."""
@@ -124,15 +126,16 @@ class Beside(SmallModel):
         mask = tensors["token_mask"]
         words = self.embedding(tensors["token_ids"])
         if self.maps_itself:
-            found, weights = self.look(words, mask)
+            (found, weights), signals = self.look(words, mask), {}
         else:
             place = torch.arange(words.shape[1])
             apart = (place.unsqueeze(-1) - place).abs().to(words.dtype)[None, None]
             allowed = (mask.unsqueeze(2) & mask.unsqueeze(1)).unsqueeze(1)
             context = self.look.drawing(words, words, distances=apart)
             found, weights = self.look(words, words, words, allowed, context)
+            signals = self.look.signals(words, words, allowed, context)
         vector, _ = attend(self.pool, None, found, words, over_keys(mask))
-        return Answer({"logits": self.classify(vector.squeeze(1))}, {ATTENTION: weights})
+        return Answer({"logits": self.classify(vector.squeeze(1))}, {ATTENTION: weights}, signals)
 
 
 class Writing(SmallModel):

@@ -6,7 +6,7 @@ from textwrap import fill
 from benchmarks.mechanism_study.absent import ABSENT, ENTERS
 from benchmarks.mechanism_study.advice import advice, reading
 from benchmarks.mechanism_study.jobs import planned
-from benchmarks.mechanism_study.lines import CONTROL, of_task
+from benchmarks.mechanism_study.lines import of_task
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.start import ENTROPY
 from benchmarks.mechanism_study.statistics import Effect
@@ -132,7 +132,7 @@ def section(found: Standings) -> Iterator[str]:
 
 def named(row: Row, plain: str) -> str:
     """A mechanism's name: controls in italics, the plain one bold."""
-    if row.line.group == CONTROL:
+    if row.line.control:
         return f"*{row.name}*"
     return f"**{row.name}**" if row.name == plain else row.name
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from benchmarks.charts import COLOURS, Dot, Strip, curves, scatter, strips
-from benchmarks.mechanism_study.lines import CONTROL, FROZEN, UNIFORM
+from benchmarks.mechanism_study.line import FROZEN, UNIFORM
 from benchmarks.mechanism_study.summary import Row, Standings
 
 GREY, BLUE, RED = COLOURS[6], COLOURS[0], COLOURS[1]
@@ -36,7 +36,7 @@ def tasks(found: Sequence[Standings]) -> str:
 
 def style(row: Row) -> tuple[str, str]:
     """Colour and mark."""
-    if row.line.group != CONTROL:
+    if not row.line.control:
         return BLUE, "full"
     return {UNIFORM: (RED, "hollow"), FROZEN: (GREY, "cross")}[row.name]
 
@@ -55,7 +55,7 @@ def places(found: Sequence[Standings]) -> str:
         Dot(row.figures["share"], row.accuracy, colours[name], marks[name], f"{name}, {said(row)}")
         for each in known
         for row in each.rows
-        if "share" in row.figures and row.line.group != CONTROL and (name := each.task.name)
+        if "share" in row.figures and not row.line.control and (name := each.task.name)
     ]
     legend = {name: Dot(0, colour=colours[name], mark=marks[name]) for name in colours}
     return scatter(

@@ -12,7 +12,7 @@ FILE = Path(__file__).parents[1] / "results" / "mechanisms.jsonl"
 
 @dataclass
 class Results:
-    """What is known already, by kind (run, latency, refused), configuration and seed."""
+    """What is known already, by kind (run, latency), configuration and seed."""
 
     file: Path = FILE
     rows: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)

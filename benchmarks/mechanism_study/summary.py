@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.mechanism_study.bits import unpacked
-from benchmarks.mechanism_study.line import Line, latency_key
-from benchmarks.mechanism_study.lines import CONTROL, UNIFORM, of_task
+from benchmarks.mechanism_study.line import UNIFORM, Line, latency_key
+from benchmarks.mechanism_study.lines import of_task
 from benchmarks.mechanism_study.looks import ACTED
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.statistics import Effect, effect, holm, smallest_difference
@@ -65,7 +65,7 @@ class Standings:
     @property
     def mechanisms(self) -> list[Row]:
         """Those that are no control, and whose idea acted."""
-        return [each for each in self.rows if each.line.group != CONTROL and not each.idle]
+        return [each for each in self.rows if not each.line.control and not each.idle]
 
     @property
     def best(self) -> list[Row]:
@@ -97,7 +97,7 @@ def standings(results: Results) -> list[Standings]:
 def standing(task: Task, results: Results) -> Standings | None:
     """Sum up a task; None where no mechanism has a result."""
     rows = [row for line in of_task(task.name) if (row := row_of(line, results))]
-    if not any(row.line.group != CONTROL for row in rows):
+    if all(row.line.control or row.idle for row in rows):
         return None
     by_name = {row.name: row for row in rows}
     uniform = beside(rows, by_name.get(UNIFORM), {UNIFORM})

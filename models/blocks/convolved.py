@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 
 class Convolved(nn.Module):
@@ -28,20 +29,22 @@ class Parts(nn.Module):
     """Which smaller parts pieces of words have follows from their ids, so that a graph needs nothing but those.
 
     `spelled` are the parts' ids of each piece, 0 behind them; parts of the pieces of a word stand one after the other,
-    without a gap.
+    without a gap, and the first `most` of them are kept.
 
-    Shapes: piece_ids int64 [batch, word, piece] -> ids int64 [batch, word, piece · most], 0 behind the last.
+    Shapes: piece_ids int64 [batch, word, piece] -> ids int64 [batch, word, most], 0 behind the last.
     """
 
     table: Tensor
 
-    def __init__(self, spelled: Tensor) -> None:
+    def __init__(self, spelled: Tensor, *, most: int) -> None:
         super().__init__()
+        self.most = most
         self.register_buffer("table", spelled)
 
     def forward(self, piece_ids: Tensor) -> Tensor:
-        ids = self.table[piece_ids].flatten(2)
+        # Zeros behind, so that there are always as many as are kept.
+        ids = pad(self.table[piece_ids].flatten(2), (0, self.most))
         places = torch.arange(ids.shape[2], device=ids.device)
         # What is 0 goes behind the rest; no two places are equal, so that every sort has the same order.
         order = torch.where(ids > 0, places, places + ids.shape[2]).argsort(-1)
-        return ids.gather(2, order)
+        return ids.gather(2, order[:, :, : self.most])

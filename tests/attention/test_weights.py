@@ -6,7 +6,7 @@ import torch
 from models.attention import Attention, masks
 from models.attention.align import Hard, MonotonicChunkwise, PositionalMask, Tanh
 from models.attention.context import Context
-from models.attention.score import Additive, ScaledDot
+from models.attention.score import Additive, Concat, ScaledDot
 from models.attention.score.prepared import PreparedKeys
 from models.attention.weights import Weights, weights_of
 from models.catalogue.mechanism import FEATURES, Mechanism, Sizes
@@ -58,10 +58,12 @@ def test_a_positional_mask_offers_what_is_inside_it() -> None:
     )
 
 
-@pytest.mark.parametrize("score", [Additive(d_q=FEATURES, d_k=4, d_w=3), ScaledDot()])
-def test_prepared_keys_give_the_same_scores(score: Additive | ScaledDot) -> None:
+@pytest.mark.parametrize(
+    "score", [Additive(d_q=FEATURES, d_k=4, d_w=3), Concat(d_q=FEATURES, d_k=4, d_w=3), ScaledDot()]
+)
+def test_prepared_keys_give_the_same_scores(score: Additive | Concat | ScaledDot) -> None:
     query = torch.randn(2, 1, 3, FEATURES)
-    key = torch.randn(2, 1, 5, 4 if isinstance(score, Additive) else FEATURES)
+    key = torch.randn(2, 1, 5, score.d_k or FEATURES)
     prepared = PreparedKeys(score)
     found = prepared(query, prepared.prepare(key), Context())
     torch.testing.assert_close(found, score(query, key, Context()))

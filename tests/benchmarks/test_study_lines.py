@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.mechanism_study import jobs, reading, run, tasks
+from benchmarks.mechanism_study import jobs, latency, reading, run, tasks
 from benchmarks.mechanism_study.absent import ABSENT
 from benchmarks.mechanism_study.data import Part, TaskData, in_order, shuffled, targets_of
-from benchmarks.mechanism_study.line import MEMORY, Line
+from benchmarks.mechanism_study.line import MEMORY, Line, latency_key
 from benchmarks.mechanism_study.lines import lines, of_task
 from benchmarks.mechanism_study.looks import CHECKS
 from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.tasks import TASKS
 from benchmarks.mechanism_study.training import Training, logits_of, trained
 from bundle.values import Sentences, Text
+from export.together import graphs_together
 from models.catalogue.registry import MECHANISMS
 from models.data import inference, recall, transductions
 from models.data.dataset import Dataset, Example
@@ -253,6 +254,20 @@ def test_the_first_seed_tries_the_rates_and_the_others_keep_its_choice(
 def test_the_plan_keeps_to_six_core_hours() -> None:
     *_, last = jobs.plan()
     assert float(last.split("|")[-2]) <= 6.05
+
+
+def test_every_mechanism_that_is_timed_can_be_built_and_one_of_them_takes_time(tmp_path: Path) -> None:
+    timed = {latency_key(line): line for line in lines() if line.latency}
+    for line in timed.values():
+        latency.build(line)
+    key = "scaled multiplicative × soft (global)"
+    built = {key: latency.build(timed[key])}
+    graphs = graphs_together(built)
+    assert 0 < latency.latency(graphs[key], built[key][1], latency.SIZES[latency.kind_of(timed[key].latency)]) < 1000
+    results = Results(tmp_path / "results.jsonl")
+    results.add("latency", key, 0, ms=1.0)
+    waiting = latency.by_task(timed, results)
+    assert sum(map(len, waiting.values())) == len(timed) - 1 and key not in waiting["sentence"]
 
 
 def test_tasks_without_their_data_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.charts import Dot, Strip, curves, scatter, strips
 from benchmarks.mechanism_study.advice import pick
 from benchmarks.mechanism_study.bits import packed
-from benchmarks.mechanism_study.line import latency_key
-from benchmarks.mechanism_study.lines import UNIFORM, of_task
+from benchmarks.mechanism_study.line import UNIFORM, latency_key
+from benchmarks.mechanism_study.lines import of_task
 from benchmarks.mechanism_study.page import page
 from benchmarks.mechanism_study.pictures import pictures
 from benchmarks.mechanism_study.results import FILE, Results
@@ -90,7 +90,7 @@ def test_every_mechanism_of_a_task_stands_in_its_table(results: Results) -> None
     written = page(results, standings(results))
     for line in of_task("recall"):
         assert f"| {line.name} |" in written or f"| **{line.name}** |" in written or f"| *{line.name}* |" in written
-        assert latency_key(line) or line.group == "control"
+        assert latency_key(line) or line.control
 
 
 def test_the_committed_page_is_what_the_committed_results_say() -> None:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
+from models.blocks.convolved import Parts
 from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
 from models.blocks.transformer import EncoderLayer
@@ -42,6 +43,12 @@ def test_the_bidirectional_gru_equals_torchs_on_packed_sequences() -> None:
 def test_turning_round_by_hand() -> None:
     mask = torch.tensor([[True, True, True, False], [False] * 4])
     assert turning(mask).tolist() == [[2, 1, 0, 3], [0, 1, 2, 3]]
+
+
+def test_the_parts_of_a_words_pieces_stand_one_after_the_other() -> None:
+    parts = Parts(torch.tensor([[0, 0, 0], [1, 0, 0], [2, 3, 0], [4, 5, 6]]), most=4)
+    words = torch.tensor([[[2, 3, 0], [1, 0, 0], [3, 3, 2], [0, 0, 0]]])
+    assert parts(words).tolist() == [[[2, 3, 4, 5], [1, 0, 0, 0], [4, 5, 6, 4], [0, 0, 0, 0]]]
 
 
 def torchs(attention: MultiHead) -> dict[str, Tensor]:

@@ -1,11 +1,12 @@
 """Hierarchical multilingual meta-embeddings, J16 (Winata, Lin & Fung 2019; Winata, Lin, Shin, Liu & Fung 2019).
 
-Figure 1 of the papers, from the bottom: several embeddings of each word, between which attention chooses; the word read
-by its subwords and by its characters; attention between these levels; a Transformer over the words; a tag a word.
+Figure 1 of the later paper, from the bottom: several embeddings of each word, between which attention chooses; the word
+read by its subwords and by its characters; attention between these levels; a Transformer over the words; a tag a word.
 
 The papers' embeddings were made from texts of several languages; here they are made in several ways of one, counted and
-learned. They end in a conditional random field; here every word has its own tag, so that each is served with its
-probability. Subwords and characters are read by a convolution, which is small, where the papers have a Transformer.
+learned. What the levels give is laid side by side there; here attention chooses between them too. They end in a
+conditional random field; here every word has a tag of its own, with its probability. Subwords and characters are read
+by a convolution, which is small, where the papers have a Transformer.
 """
 
 from dataclasses import dataclass, replace
@@ -45,11 +46,11 @@ _UNKNOWN = 1
 
 @dataclass(frozen=True, kw_only=True)
 class MmeConfig:
-    """Sizes. The papers have embeddings of 300, d 200, 4 heads and one layer.
+    """Sizes.
 
     vocabulary: pieces of words, of which the frequent words are one. subwords, letters: how many there are, with 0 for
-    none and one for unknown. embeddings: of words, by how they are made. levels: by what a word is read. most_*: parts
-    of a piece that are read.
+    none and one for unknown. embeddings: of words, by how they are made. levels: by what a word is read. most_*: of a
+    word that are read.
     """
 
     vocabulary: int
@@ -66,17 +67,17 @@ class MmeConfig:
     dropout: float = 0.3
     max_words: int = 64
     max_pieces: int = 32
-    most_subwords: int = 6
-    most_letters: int = 12
+    most_subwords: int = 8
+    most_letters: int = 20
     max_characters: int = 5_000
 
 
 class Spelled(nn.Module):
     """A word from smaller parts of its pieces. Shapes: piece_ids int64 [batch, word, piece] -> [batch, word, d]."""
 
-    def __init__(self, *, parts: Tensor, count: int, d_embedding: int, d: int) -> None:
+    def __init__(self, parts: Tensor, *, count: int, d_embedding: int, d: int) -> None:
         super().__init__()
-        self.parts = Parts(parts)
+        self.parts = Parts(parts, most=parts.shape[1])
         self.embedding = nn.Embedding(count, d_embedding, padding_idx=0)
         self.read = Convolved(d_in=d_embedding, d_out=d)
 
@@ -90,7 +91,7 @@ class Mme(Network):
     """Words -> a tag a word, with how much each embedding and each level counts for it, and what it looks at.
 
     x_ij = W_j w_ij + b_j;  u_i = Σ_j a_ij x_ij, a_i = softmax_j(φ(x_ij)), φ(x) = wᵀ tanh(V x), over the embeddings of a
-    word, and again over the levels (MME §2.1, HME §2.2).
+    word (HME §2; survey BF eq. 21–22), and again over the levels.
     A word that is no single piece has the embeddings of the unknown one; its subwords and characters say what it is.
 
     Shapes: token_ids int64 [batch, word, piece], token_mask bool of the same -> logits [batch, word, class], maps
@@ -107,7 +108,7 @@ class Mme(Network):
         parts = {SUBWORDS: (subwords, config.subwords), CHARACTERS: (letters, config.letters)}
         self.spelled = nn.ModuleDict(
             {
-                level: Spelled(parts=table, count=count, d_embedding=config.d_embedding, d=d)
+                level: Spelled(table, count=count, d_embedding=config.d_embedding, d=d)
                 for level, (table, count) in parts.items()
                 if level in config.levels
             }

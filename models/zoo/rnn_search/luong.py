@@ -183,16 +183,16 @@ class Luong(GeneratingNetwork):
         embedded = self.target_embedding(torch.cat([begin, target[:, :-1]], 1))
         layers = range(self.config.layers)
         states = [(fixed[f"initial_hidden.{number}"], fixed[f"initial_cell.{number}"]) for number in layers]
-        fed, vectors, rows_ = fixed.get("initial_fed"), [], []
+        fed, vectors, looks = fixed.get("initial_fed"), [], []
         # The same step as above; only the large last layer waits until it can take all steps at once.
         for place, each in enumerate(embedded.unbind(1)):
             position = torch.full_like(target[:, 0], place)
             vector, row, states = self.advance(each, states, fed, position, fixed)
             fed = vector if self.config.feeding else None
             vectors.append(vector)
-            rows_.append(row)
+            looks.append(row)
         scores = self.scores(self.dropout(torch.stack(vectors, 1)))
-        return Answer({"scores": scores}, {"decoder.cross": torch.cat(rows_, 2)})
+        return Answer({"scores": scores}, {"decoder.cross": torch.cat(looks, 2)})
 
 
 def score_of(config: LuongConfig) -> Score:

@@ -1,7 +1,7 @@
 """What each head does, where a map has several: how spread its weights are, and how much of them lies where.
 
-Shares of weight by the distance from query to key tell the heads apart that look at neighbours (Voita et al. 2019,
-§5.2); where it is known where to look, the share on the right place tells the head that does.
+Shares of weight by the distance from query to key tell which heads look at neighbours (the positional heads of Voita et
+al. 2019); where it is known where to look, the share on the right place tells which head does.
 """
 
 from collections.abc import Sequence
@@ -84,6 +84,7 @@ def specialisation(network: Network, card: Card, held_out: HeldOut) -> list[Head
     return [
         head
         for name, each in sums.items()
+        if each.count
         for head in each.heads(name, tallies[name].weight if tallies[name].count else None)
     ]
 

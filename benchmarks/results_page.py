@@ -100,7 +100,9 @@ def page(record: Record) -> str:
         parts += ["\n## Plain files\n", *table(others.values())]
     parts += ["\n## With attention and without\n\n", *comparisons(record)]
     parts += ["\n## Beside controls and ablations of equal size\n", *claims(record)]
-    parts += ["\n## Where they look, where that is known\n", *places(record), "\n## What heads do\n", *heads(record)]
+    parts += ["\n## Where they look, where that is known\n", *places(record)]
+    if found := heads(record):
+        parts += ["\n## What heads do\n", *found]
     parts += [READING, "\n## Commands\n\n"]
     parts += ["`python benchmarks/results.py train` runs these, one after another:\n\n"]
     parts += [f"- `{run['command']}`{unfinished(run)}\n" for run in record.values()]
@@ -155,10 +157,11 @@ def places(record: Record) -> list[str]:
 
 
 def heads(record: Record) -> list[str]:
-    """Head by head, how spread the weights are and how much of them lies on neighbours and on the right place."""
+    """Head by head, how spread the weights are and how much of them lies on neighbours and on the right place; nothing
+    where no run has told.
+    """
     shown = ("before", "at", "after", "right")
-    rows = ["\n| data | model | map | head | entropy, bits | before | at | after | right place |\n"]
-    rows += ["|" + "---|" * 9 + "\n"]
+    rows: list[str] = []
     compared = {other for others in ABLATIONS.values() for other in others}
     for run in record.values():
         if run["model"] in compared or run["model"].rpartition("-")[2] in CONTROLS:
@@ -167,7 +170,11 @@ def heads(record: Record) -> list[str]:
             cells = (run["data"]["name"], called(run), head["map"], str(head["head"]), f"{head['bits']:.2f}")
             shares = (percent(head[each]) if each in head else "" for each in shown)
             rows.append("| " + " | ".join((*cells, *shares)) + " |\n")
-    return rows
+    titles = [
+        "\n| data | model | map | head | entropy, bits | before | at | after | right place |\n",
+        "|" + "---|" * 9 + "\n",
+    ]
+    return [*titles, *rows] if rows else []
 
 
 def title(model: str) -> str:

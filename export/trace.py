@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import onnx_ir
 import torch
 from torch import Tensor, nn
 
@@ -57,7 +58,22 @@ def trace(
     except Exception as error:  # the exporter raises many kinds, and wraps them in its own
         raise ExportError(f"PyTorch cannot export the model: {_reason(error)}") from error
     assert program is not None
+    _name_apart(program.model)
     return program.model
+
+
+def _name_apart(model: onnx_ir.Model) -> None:
+    """Give values inside a graph other names than its inputs and outputs have.
+
+    The exporter calls what an operator gives after that operator: beside an output called `embedding` there may be
+    another value of that name, and the graph is no valid one.
+    """
+    outside = [*model.graph.inputs, *model.graph.outputs]
+    taken = {each.name for each in outside}
+    for node in onnx_ir.traversal.RecursiveGraphIterator(model.graph):
+        for value in node.outputs:
+            if value.name in taken and not any(value is each for each in outside):
+                value.name = f"{value.name}.inside"
 
 
 def _reason(error: BaseException) -> str:

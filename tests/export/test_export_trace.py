@@ -1,0 +1,33 @@
+"""What PyTorch's exporter gives, put right."""
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import torch
+from torch import Tensor, nn
+
+from export.interface import Port
+from export.trace import trace
+
+
+class Looked(nn.Module):
+    """Puts an embedding out, under the name that the exporter gives such values, and something made of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(7, 4)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        found = self.words(*inputs)
+        return found.softmax(-1), found.sum(-1)
+
+
+def test_an_output_may_have_the_name_of_what_is_inside() -> None:
+    module, ids = Looked(), torch.tensor([[1, 2, 3], [4, 5, 6]])
+    port = Port(name="ids", axes=("batch", "word"), dtype=np.dtype(np.int64))
+    model = trace(module, [ids], [port], ["embedding", "sum"], {})
+    session = onnxruntime.InferenceSession(onnx_ir.to_proto(model).SerializeToString())
+    embedding, total = session.run(["embedding", "sum"], {"ids": ids.numpy()})
+    wanted, wanted_total = module(ids)
+    np.testing.assert_allclose(embedding, wanted.detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(total, wanted_total.detach().numpy(), atol=1e-6)

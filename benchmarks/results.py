@@ -50,6 +50,7 @@ class Run:
 
 
 _SST2 = ("sst2", "none stated")
+_MNIST = "CC-BY-SA-3.0, unverified"
 _SNLI = ("snli_small", "CC-BY-SA-4.0")
 _CONTROLS = ("", "-uniform", "-frozen")
 _REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
@@ -109,7 +110,11 @@ TABLE = (
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0", ("--epochs", "10"))
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),
-    Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
+    *(Run(model, model) for model in (*(f"show-attend-tell{each}" for each in (*_CONTROLS, "-hard", "-free")),)),
+    *(Run(model, model) for model in (*(f"attention-unet{each}" for each in (*_CONTROLS, "-features")),)),
+    *(Run(model, model) for model in (*(f"sagan{each}" for each in (*_CONTROLS, "-plain")),)),
+    *(Run(f"mnist-{model}", model, "mnist", _MNIST) for model in ("sagan", "sagan-uniform", "sagan-plain")),
+    Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
 )
 
 

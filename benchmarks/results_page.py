@@ -37,6 +37,13 @@ TITLES = {
     "mme-learned": "learned embeddings of words alone",
     "disan": "directional self-attention",
     "disan-bilstm": "a bidirectional LSTM of about the same size, averaged",
+    "show-attend-tell": "show, attend and tell",
+    "show-attend-tell-hard": "the same with hard attention",
+    "show-attend-tell-free": "the same without the doubly stochastic penalty",
+    "attention-unet": "attention U-Net",
+    "attention-unet-features": "the same with a coefficient for each feature",
+    "sagan": "SAGAN",
+    "sagan-plain": "the same without attention",
 }
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
 ABLATIONS = {
@@ -45,9 +52,20 @@ ABLATIONS = {
     "disan": ("disan-bilstm",),
     "luong": tuple(f"luong-{other}" for other in ("dot", "concat", "location", "local-m", "local-p", "unfed")),
     "mme": tuple(f"mme-{other}" for other in ("words", "characters", "neighbours", "spelling", "learned")),
+    "show-attend-tell": ("show-attend-tell-hard", "show-attend-tell-free"),
+    "attention-unet": ("attention-unet-features",),
+    "sagan": ("sagan-plain",),
 }
 # Figures of where a model looks, which have a table of their own.
 LOOKS = WEIGHT, STRONGEST, ERRORS = "weight on the right place", "strongest on the right place", "alignment error rate"
+# The figure that a model's paper claims something of, where it is not the first.
+CLAIMED = {
+    "show-attend-tell": "weight on the right place, decoder.cross",
+    "attention-unet": "intersection over union, small objects",
+    "sagan": "Fréchet distance",
+}
+POINTS = ("bleu", "Fréchet distance")  # no shares
+MEANS = ("weight on", "strongest on", "intersection over", "alignment error")  # no counts of held-out examples
 CONTROLS = {"uniform": "uniform weights", "frozen": "frozen random attention"}
 # Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -123,7 +141,7 @@ def table(runs: Iterable[Record]) -> list[str]:
             f"{run['epochs']} (best {run['best_epoch']})",
             f"{run['seconds'] / 60:.1f}",
             "; ".join(figure(metric, data["held_out_examples"]) for metric in judged(run)),
-            "; ".join(f"{percent(m['baseline'])} ({m['baseline_name']})" for m in judged(run) if "baseline" in m),
+            "; ".join(f"{shown(m, m['baseline'])} ({m['baseline_name']})" for m in judged(run) if "baseline" in m),
         )
         rows.append("| " + " | ".join(cells) + " |\n")
     return rows
@@ -186,39 +204,46 @@ def title(model: str) -> str:
 def claims(record: Record) -> list[str]:
     """Models beside their controls and ablations: means over the seeds that all have, and differences by pairs."""
     rows = [
-        "\n| data | model | beside | seeds | model, % | other, % | difference (95 %) |\n",
-        "|" + "---|" * 7 + "\n",
+        "\n| data | figure | model | beside | seeds | model | other | difference (95 %) |\n",
+        "|" + "---|" * 8 + "\n",
     ]
     for base in TITLES:
         for other in (*(f"{base}-{control}" for control in CONTROLS), *ABLATIONS.get(base, ())):
-            for data, values in sorted(paired(record, base, other).items()):
+            for (data, name), values in sorted(paired(record, base, other).items()):
                 ours, theirs = (sum(column) / len(values) for column in zip(*values, strict=True))
-                cells = (data, title(base), title(other), str(len(values)), f"{100 * ours:.1f}", f"{100 * theirs:.1f}")
+                cells = (data, name, title(base), title(other), str(len(values)), f"{ours:.1f}", f"{theirs:.1f}")
                 rows.append("| " + " | ".join((*cells, difference([a - b for a, b in values]))) + " |\n")
     return rows
 
 
-def paired(record: Record, base: str, other: str) -> dict[str, list[tuple[float, float]]]:
-    """The first figure of two models for each seed that both have, by data."""
-    found: dict[str, dict[tuple[str, int], float]] = {base: {}, other: {}}
+def paired(record: Record, base: str, other: str) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """The claimed figure of two models, in %, for each seed that both have, by data and the figure's name."""
+    found: dict[str, dict[tuple[str, str, int], float]] = {base: {}, other: {}}
     for run in record.values():
         if run["model"] in found:
-            found[run["model"]][run["data"]["name"], run["settings"]["seed"]] = run["metrics"][0].get("value", 0.0)
-    values: dict[str, list[tuple[float, float]]] = {}
-    for (data, seed), figure_ in found[base].items():
-        if (data, seed) in found[other]:
-            values.setdefault(data, []).append((figure_, found[other][data, seed]))
+            metric = claimed(base, run["metrics"])
+            value = metric.get("value", 0.0) * (1 if metric["name"] in POINTS else 100)
+            found[run["model"]][run["data"]["name"], metric["name"], run["settings"]["seed"]] = value
+    values: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for (data, name, seed), figure_ in found[base].items():
+        if (data, name, seed) in found[other]:
+            values.setdefault((data, name), []).append((figure_, found[other][data, name, seed]))
     return values
 
 
+def claimed(base: str, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figure by which a model is compared: the first, unless its paper claims something of another."""
+    return next((each for each in metrics if each["name"] == CLAIMED.get(base)), metrics[0])
+
+
 def difference(values: list[float]) -> str:
-    """The mean of differences in points, with Student's interval over the seeds; what one seed says, it says alone."""
+    """The mean of differences, with Student's interval over the seeds; what one seed says, it says alone."""
     mean = sum(values) / len(values)
     if len(values) < 2:
-        return f"{100 * mean:+.1f} (one seed)"
+        return f"{mean:+.1f} (one seed)"
     deviation = math.sqrt(sum((each - mean) ** 2 for each in values) / (len(values) - 1))
     spread = STUDENT[min(len(values), len(STUDENT) + 1) - 2] * deviation / math.sqrt(len(values))
-    return f"{100 * mean:+.1f} ({100 * (mean - spread):+.1f} to {100 * (mean + spread):+.1f})"
+    return f"{mean:+.1f} ({mean - spread:+.1f} to {mean + spread:+.1f})"
 
 
 def comparisons(record: Record) -> list[str]:
@@ -251,9 +276,16 @@ def figure(metric: Mapping[str, Any], count: int) -> str:
         return f"tokens {percent(value)}"
     if metric["name"].startswith("entity"):
         return f"{metric['name'].removeprefix('entity ')} {percent(value)}"
+    if metric["name"] in POINTS or metric["name"].startswith(MEANS):
+        return f"{metric['name']} {shown(metric, value)}"
     low, high = wilson(value, count)
     name = "exact" if metric["name"] == "exact match" else metric["name"]
     return f"{name} {percent(value)} ({100 * low:.1f}–{100 * high:.1f})"
+
+
+def shown(metric: Mapping[str, Any], value: float) -> str:
+    """A value of a figure: a share as a percentage."""
+    return f"{value:.1f}" if metric["name"] in POINTS else percent(value)
 
 
 def percent(value: float) -> str:

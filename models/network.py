@@ -1,7 +1,7 @@
 """What every network is: tensors in by name; raw outputs and maps out, by name."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -46,6 +46,10 @@ class Network(nn.Module, ABC):
         """What training minimises, from the task's loss of each term [term]: their sum, unless a network wants more."""
         return losses.sum()
 
+    def rates(self) -> Iterable[tuple[Sequence[nn.Parameter], float]]:
+        """Which parameters learn together, and how many times as fast as training's settings say."""
+        return [(list(self.parameters()), 1.0)]
+
 
 class GeneratingNetwork(Network):
     """A model that puts out a sequence: it encodes its input once, then steps.
@@ -61,6 +65,17 @@ class GeneratingNetwork(Network):
     @abstractmethod
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         """One step: `token` [batch] int64, and by name the states, what `encode` gave, and input masks."""
+
+
+class DrawingNetwork(Network):
+    """A model that draws pictures from noise.
+
+    noise: the tensor of its noise. critic: in training, says of pictures [batch, row × column], and by name the same
+    tensors as the network's, how real they are [batch].
+    """
+
+    noise: str
+    critic: nn.Module
 
 
 class PromptedNetwork(GeneratingNetwork):

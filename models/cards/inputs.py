@@ -404,7 +404,7 @@ class GraphInput(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """Uniform numbers that the server draws for each row; 0.5 without a seed.
+    """Numbers that the server draws for each row; without a seed 0.5, or 0 of normal ones.
 
     axes: name -> size where it is fixed; 0 for an axis that an input has as well.
     """
@@ -412,6 +412,7 @@ class Noise:
     name: str = "noise"
     axes: Mapping[str, int] = field(default_factory=dict)
     most: int = 0
+    distribution: Literal["uniform", "normal"] = "uniform"
 
     def describe(self) -> bundle_pb2.NoiseInput:
         """As a bundle has it."""
@@ -422,7 +423,8 @@ class Noise:
         tensor = model_pb2.TensorDescription(
             name=self.name, data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=dimensions
         )
-        return bundle_pb2.NoiseInput(tensor=tensor, distribution=bundle_pb2.DISTRIBUTION_UNIFORM)
+        drawn = number_of(bundle_pb2.Distribution, self.distribution, what="a distribution")
+        return bundle_pb2.NoiseInput(tensor=tensor, distribution=drawn)
 
 
 def _tokenize(

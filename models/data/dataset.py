@@ -22,13 +22,15 @@ class Example:
     """An instance as a caller would send it, and what is known of it.
 
     label: its class. labels: classes of its parts (tokens, nodes, cells), "" for a part of which none is known.
-    numbers: what a regression is to put out. gold: where to look for each thing. What the task has not is empty.
+    numbers: what a regression is to put out. picture: what is to be drawn. gold: where to look for each thing. What the
+    task has not is empty.
     """
 
     instance: Instance
     label: str = ""
     labels: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    picture: Image | None = None
     gold: tuple[Gold, ...] = ()
 
 
@@ -75,6 +77,8 @@ def parts(example: Example) -> Iterator[bytes]:
     yield example.label.encode()
     yield from (label.encode() for label in example.labels)
     yield from (repr(number).encode() for number in example.numbers)
+    if example.picture is not None:
+        yield example.picture.data
     for gold in example.gold:
         yield from describe(gold)
     for name in sorted(example.instance):

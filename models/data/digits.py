@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from models.data import drawings as drawn
 from models.data.dataset import Dataset, Example, split
 from models.data.images import png
 
@@ -24,3 +25,8 @@ def dataset(*, seed: int = 0) -> Dataset:
         dev=dev,
         test=test,
     )
+
+
+def drawings(*, seed: int = 0) -> Dataset:
+    """The same, to be drawn."""
+    return drawn.of_pictures(dataset(seed=seed))

@@ -4,14 +4,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from models.data import graphs, idx, rows, stories
+from models.data import drawings, graphs, idx, rows, stories
 from models.data.dataset import DataError, Dataset, Example, require, split
 
 IMAGES: Literal["images"] = "images"
 GRAPHS: Literal["graphs"] = "graphs"
 _FileKind = rows.Kind | Literal["images"]
 STORIES: Literal["stories"] = "stories"
-Kind = _FileKind | Literal["graphs", "stories"]
+DRAWINGS: Literal["drawings"] = "drawings"  # labelled images, to be drawn by their labels
+Kind = _FileKind | Literal["graphs", "stories", "drawings"]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
 
@@ -26,6 +27,8 @@ def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str 
     """
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
+    if kind == DRAWINGS:
+        return drawings.of_pictures(load(path, IMAGES, seed=seed, name=name, licence=licence))
     if kind == GRAPHS:
         return graphs.dataset(path, name=name, licence=licence)
     if kind == STORIES:

@@ -7,7 +7,7 @@ from functools import partial
 from models.data import dates, digits, docstrings, names, recall, rows, transductions
 from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
-from models.data.folder import IMAGES, Kind
+from models.data.folder import DRAWINGS, IMAGES, Kind
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ def _longer(name: str, made: Made, change: dict[str, object]) -> dict[str, Made]
 SETS: dict[str, Made] = {
     "dates": Made(rows.PAIRS, dates.dataset),
     "digits": Made(IMAGES, digits.dataset),
+    "drawings": Made(DRAWINGS, digits.drawings),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
     "names": Made(rows.TAGGED, names.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),

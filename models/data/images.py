@@ -18,6 +18,11 @@ def png(pixels: Array) -> Image:
     return Image(buffer.getvalue())
 
 
+def read(picture: Image) -> Array:
+    """Decode a picture as grey, uint8 [row, column]."""
+    return np.asarray(Picture.open(io.BytesIO(picture.data)).convert("L"))
+
+
 @dataclass(frozen=True)
 class GreyLevels:
     """Size of pictures, and mean and standard deviation of their pixels, which are from 0 to 1."""
@@ -35,7 +40,7 @@ def grey_levels(pictures: Iterable[Value]) -> GreyLevels:
     for picture in pictures:
         if not isinstance(picture, Image):
             raise DataError("an example has no picture")
-        pixels = np.asarray(Picture.open(io.BytesIO(picture.data)).convert("L")).astype(np.int64)
+        pixels = read(picture).astype(np.int64)
         rows, columns = pixels.shape
         if size is None:
             size = rows, columns

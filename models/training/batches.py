@@ -1,19 +1,24 @@
 """From examples to batches of tensors, by the same preprocessing as in serving, as they are needed."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from bundle.errors import InputError
 from bundle.rows import Row
+from bundle.v1 import bundle_pb2
 from models.cards.card import Card
 from models.data.dataset import DataError, Example
 from models.tasks.task import Batch, Task
 
 _BUCKET = 50  # so many batches are drawn, sorted by length, and cut: little padding, and still chance
-_NEUTRAL = 0.5  # uniform noise that draws the most likely, as a server does without a seed
+# Noise: how it is drawn, and what draws the most likely, as a server does without a seed.
+_NOISE: Mapping[int, tuple[Callable[[tuple[int, ...]], Tensor], float]] = {
+    bundle_pb2.DISTRIBUTION_UNIFORM: (torch.rand, 0.5),
+    bundle_pb2.DISTRIBUTION_NORMAL: (torch.randn, 0.0),
+}
 
 
 class Batches:
@@ -74,8 +79,11 @@ class Batches:
         """Pad and stack."""
         arrays = self._card.collate(list(rows.values()))
         tensors: dict[str, Tensor] = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        for name, shape in self._card.noise_shapes(list(rows.values())).items():
-            tensors[name] = torch.rand(shape) if draw else torch.full(shape, _NEUTRAL)
+        shapes = self._card.noise_shapes(list(rows.values()))
+        for each in self._card.noise:
+            drawn, neutral = _NOISE[each.distribution]
+            shape = shapes[each.tensor.name]
+            tensors[each.tensor.name] = drawn(shape) if draw else torch.full(shape, neutral)
         target = self._task.stack([self._target(self.examples[index]) for index in rows])
         return Batch(tensors, tuple(rows), target)
 

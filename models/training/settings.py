@@ -10,6 +10,7 @@ class Settings:
     """What decides a training run, beside the model and the data.
 
     learning_rate: the highest; it rises over the first `warm_up` of all steps and falls by a cosine to a twentieth.
+    momentum: of the gradient; networks that learn against each other do without.
     patience: epochs without a lower dev loss after which training ends. clip: largest norm of the gradient.
     """
 
@@ -18,6 +19,7 @@ class Settings:
     batch_size: int = 32
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
+    momentum: float = 0.9
     warm_up: float = 0.05
     patience: int = 4
     clip: float = 1.0

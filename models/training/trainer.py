@@ -48,7 +48,10 @@ class Trainer:
         self.train, self.dev = train, dev
         self.progress = Progress()
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+            [{"params": parameters, "times": times} for parameters, times in model.rates()],
+            lr=settings.learning_rate,
+            betas=(settings.momentum, 0.999),
+            weight_decay=settings.weight_decay,
         )
 
     def resume(self) -> None:
@@ -94,7 +97,7 @@ class Trainer:
         here = self.progress
         share = rate(self.settings, here.step, len(self.train) * self.settings.epochs)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.settings.learning_rate * share
+            group["lr"] = self.settings.learning_rate * share * group["times"]
         self.model.train()
         self.optimizer.zero_grad()
         loss, terms = self.task.loss(self.model, batch)

@@ -43,6 +43,13 @@ MODELS = {
     "mme-neighbours": "models.zoo.meta_embeddings.mme:MME_NEIGHBOURS",
     "mme-spelling": "models.zoo.meta_embeddings.mme:MME_SPELLING",
     "mme-learned": "models.zoo.meta_embeddings.mme:MME_LEARNED",
+    "show-attend-tell": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL",
+    "show-attend-tell-hard": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_HARD",
+    "show-attend-tell-free": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_FREE",
+    "attention-unet": "models.zoo.segmentation.attention_unet:ATTENTION_UNET",
+    "attention-unet-features": "models.zoo.segmentation.attention_unet:ATTENTION_UNET_FEATURES",
+    "sagan": "models.zoo.generative.sagan:SAGAN",
+    "sagan-plain": "models.zoo.generative.sagan:SAGAN_PLAIN",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

@@ -26,7 +26,15 @@ from models.attention.align.reinforced import Selection
 from models.attention.queries.multi_hop import MultiHop
 from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.transforms import AddContext, ContextAsQuery, QueryTransform, SameQuery
-from models.attention.score import CoverageAware, Dot, General, LocationAware, RelationAware
+from models.attention.score import (
+    Additive,
+    CoverageAware,
+    Dot,
+    General,
+    LocationAware,
+    MultiDimensional,
+    RelationAware,
+)
 from tests.oracles import alignments
 
 
@@ -61,6 +69,27 @@ def test_straight_through_is_one_key_forward_and_softmax_backward() -> None:
     (weights * direction).sum().backward()
     (soft.softmax(-1) * direction).sum().backward()
     torch.testing.assert_close(ours.grad, soft.grad)
+
+
+def test_a_share_of_hard_draws_can_be_their_expected_value() -> None:
+    """Xu et al. 2015, end of §4.1; which, uniform numbers of the queries say."""
+    scores, align = torch.randn(1, 1, 3, 4), Hard(expected=0.5)
+    context = Context(noise=torch.rand(scores.shape), query_noise=torch.tensor([[[0.2, 0.5, 0.9]]]))
+    found = align(scores, None, context)
+    torch.testing.assert_close(found[..., 0, :], scores[..., 0, :].softmax(-1))
+    torch.testing.assert_close(found[..., 1:, :], Hard()(scores, None, context)[..., 1:, :])
+    torch.testing.assert_close(align(scores, None, Context(noise=context.noise)), Hard()(scores, None, context))
+
+
+@pytest.mark.parametrize(
+    "score", [Additive(d_q=2, d_k=3, d_w=4, offset=True), MultiDimensional(d_q=2, d_k=3, d_w=4, d_v=5, offset=True)]
+)
+def test_an_offset_is_added_to_every_score(score: Additive | MultiDimensional) -> None:
+    query, key = torch.randn(1, 1, 2, 2), torch.randn(1, 1, 3, 3)
+    before = score(query, key, Context())
+    assert score.importance.bias is not None
+    score.importance.bias.data += 2
+    torch.testing.assert_close(score(query, key, Context()), before + 2)
 
 
 def test_probabilities_of_all_selections_sum_to_one_and_have_the_gradient_of_the_expectation() -> None:

@@ -32,14 +32,18 @@ from tests.export.test_export_zoo import (
     a_gat,
     a_gpt,
     a_han,
+    a_hard_show_attend_tell,
     a_luong,
+    a_sagan,
     a_transformer,
     a_vit,
+    an_attention_unet,
     an_mme,
     an_rnn_capsule,
 )
 from tests.service.serving import serving
 
+# Soft attention of captions and gates for all features are served in `test_canvas_tasks`.
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "han": a_han,
     "bahdanau": a_bahdanau,
@@ -53,6 +57,9 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "disan": a_disan,
     "dme": a_dme,
     "mme": an_mme,
+    "show-attend-tell-hard": a_hard_show_attend_tell,
+    "attention-unet-features": an_attention_unet,
+    "sagan": a_sagan,
 }
 
 
@@ -118,8 +125,12 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
         lambda value: {"document": value}
     ),
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
+    "sagan": sentences.map(lambda name: {"class": Text(" ".join(name.split()[:8]))}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
-    "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
+    **dict.fromkeys(
+        ("vit", "show-attend-tell-hard", "attention-unet-features"),
+        pictures.map(lambda data: {"image": Image(picture(data))}),
+    ),
 }
 
 
@@ -189,6 +200,9 @@ def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_
 def test_rows_sum_to_one(name: str, served: Served) -> None:
     for answer in ask(served.client, name, served.trained[name].examples):
         for each in answer:
+            if not each.normalised:
+                assert name == "attention-unet-features" and ((each.weights > 0) & (each.weights < 1)).all()
+                continue
             sums = each.dense().sum(axis=2)
             if name == "disan" and each.name.endswith("ward"):
                 # A direction leaves one token with nothing to attend to.
@@ -288,6 +302,20 @@ def test_words_are_tagged_one_by_one_as_they_are_sent_or_parted(served: Served) 
         assert len(answer["meta"].query) == 4 and answer["meta"].weights.shape == (1, 4, 3)
     assert found[0] == found[1]
     np.testing.assert_array_equal(sent.prediction.outputs["logits"], parted.prediction.outputs["logits"])
+
+
+@pytest.mark.parametrize("name", ["sagan", "show-attend-tell-hard"])
+def test_a_seed_decides_what_is_drawn_and_no_seed_draws_the_most_likely(name: str, served: Served) -> None:
+    (instance,) = served.trained[name].examples
+    inputs = {key: plain(value) for key, value in instance.items()}
+    one, again, other, none = (served.client.attend(name, inputs, seed=seed) for seed in (7, 7, 8, None))
+    what = "values" if name == "sagan" else "decoder.cross"
+    found = [each.prediction.outputs[what] if name == "sagan" else each[what].weights for each in (one, again, other)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert found[0].shape != found[2].shape or not np.allclose(found[0], found[2])
+    assert difference(none, pytorch(served.trained[name], [instance])[0]) == ""
+    if name != "sagan":
+        assert set(np.unique(found[0])) == {0, 1}
 
 
 def test_a_target_forces_the_output_and_its_attention(served: Served) -> None:

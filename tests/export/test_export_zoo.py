@@ -16,12 +16,15 @@ from export.pipeline import export_model
 from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
 from models.zoo.capsule import rnn_capsule
+from models.zoo.captioning import show_attend_tell
 from models.zoo.disan import disan
+from models.zoo.generative import sagan
 from models.zoo.graph import gat
 from models.zoo.hierarchical import han
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings import dme, mme
 from models.zoo.rnn_search import bahdanau, luong
+from models.zoo.segmentation import attention_unet
 from models.zoo.transformer import gpt, transformer
 from models.zoo.vision import vit
 from tests.export import tiny
@@ -109,6 +112,25 @@ def a_vit() -> TrainedModel:
     return trained(
         "vit", vit.VitConfig(classes=2, d_model=8, layers=2, heads=2, d_hidden=12), {"image": Image(a_picture())}
     )
+
+
+def a_hard_show_attend_tell() -> TrainedModel:
+    sizes = {"channels": (4, 5), "strides": (2,), "d_embedding": 6, "d_state": 7, "d_attention": 5}
+    config = show_attend_tell.ShowAttendTellConfig(
+        vocabulary=tiny.VOCABULARY, begin=2, end=3, rows=8, columns=8, max_new_tokens=6, **sizes
+    )
+    return trained("show-attend-tell-hard", config, {"image": Image(a_picture())})
+
+
+def an_attention_unet() -> TrainedModel:
+    """With coefficients of each feature."""
+    config = attention_unet.AttentionUnetConfig(classes=2, rows=8, columns=8, channels=(3, 4), d_gate=3)
+    return trained("attention-unet-features", config, {"image": Image(a_picture())})
+
+
+def a_sagan() -> TrainedModel:
+    config = sagan.SaganConfig(vocabulary=tiny.VOCABULARY, rows=8, columns=8, d_noise=3, channels=(5, 4, 3))
+    return trained("sagan", config, {"class": Text("cat")})
 
 
 def a_gat() -> TrainedModel:

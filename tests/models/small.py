@@ -7,7 +7,9 @@ from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
+from models.zoo.captioning.show_attend_tell import ShowAttendTellConfig
 from models.zoo.disan.disan import DisanConfig
+from models.zoo.generative.sagan import SaganConfig
 from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
 from models.zoo.index import recipe
@@ -15,6 +17,7 @@ from models.zoo.meta_embeddings.dme import DmeConfig
 from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.rnn_search.luong import LuongConfig
+from models.zoo.segmentation.attention_unet import AttentionUnetConfig
 from models.zoo.transformer.gpt import GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
 from models.zoo.vision.vit import VitConfig
@@ -60,9 +63,16 @@ FILES = {
     }
 }
 MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
+SHOW_ATTEND_TELL = ShowAttendTellConfig(
+    vocabulary=VOCABULARY, begin=2, end=3, rows=4, columns=6, channels=(3, 4), strides=(2,), d_embedding=5, d_state=6,
+    d_attention=4, max_new_tokens=8,
+)  # fmt: skip
+ATTENTION_UNET = AttentionUnetConfig(classes=3, rows=4, columns=8, channels=(3, 4), d_gate=3)
+SAGAN = SaganConfig(vocabulary=VOCABULARY, rows=4, columns=8, d_noise=3, channels=(4, 5, 3))
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
-    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
+    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "show-attend-tell": SHOW_ATTEND_TELL,
+    "attention-unet": ATTENTION_UNET, "sagan": SAGAN, "luong": LUONG, "mme": MME,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv2d
 
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
@@ -19,6 +20,7 @@ from models.training.recipe import Blueprint
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
 from models.zoo.rnn_search.luong import Luong
+from models.zoo.segmentation.attention_unet import Gate
 from models.zoo.transformer import transformer
 from models.zoo.transformer.gpt import Block, Gpt
 from models.zoo.transformer.transformer import Transformer
@@ -96,6 +98,27 @@ def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     right = ScaledDot.forward
     monkeypatch.setattr(ScaledDot, "forward", lambda self, query, key, context: right(self, key, query, context))
     assert not torch.allclose(ours(features)[1].weights, weights_of(theirs, features), atol=1e-3)
+
+
+@pytest.mark.parametrize("by_feature", [False, True])
+def test_a_gate_is_that_of_the_paper(by_feature: bool) -> None:
+    """Oktay et al. 2018, eq. 1-3, by the convolutions of Fig. 2: 2 x 2 with stride 2 for W_x, 1 x 1 for the others."""
+    torch.manual_seed(4)
+    gate = Gate(d_x=3, d_g=5, d_w=4, by_feature=by_feature).double()
+    score = gate.attention.score
+    for parameter in gate.parameters():
+        nn.init.normal_(parameter)
+    features, gating = (torch.randn(2, *shape, dtype=torch.float64) for shape in ((3, 4, 6), (5, 2, 3)))
+    of_x = score.key_map.weight[0].T.reshape(4, 3, 2, 2)
+    of_g = score.query_map.weight[0].T[:, :, None, None]
+    last = score.importance.weight[0].T[:, :, None, None]
+    hidden = conv2d(features, of_x, stride=2) + conv2d(gating, of_g, score.query_map.bias[0, 0])
+    coarse = torch.sigmoid(conv2d(torch.relu(hidden), last, score.importance.bias[0, 0]))
+    wanted = nn.Upsample(scale_factor=2, mode="bilinear")(coarse)
+    gated, coefficients = gate(features, gating)
+    assert torch.allclose(gated, features * wanted, atol=1e-12)
+    shown = coefficients if by_feature else coefficients.unsqueeze(-1)
+    assert torch.allclose(shown[:, 0, 0], wanted.flatten(2).transpose(1, 2), atol=1e-12)
 
 
 def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:

@@ -27,24 +27,29 @@ class Hard(Align):
 
     With `Context(noise=uniform numbers)` the draw is theirs; without, it is arg max when serving and a random draw when
     training. Gradients: none through the draw (REINFORCE uses `log_probability`), or those of the softmax with
-    `straight_through`.
+    `straight_through`. With `expected`, the weights of that share of the queries are the softmax, the draw's expected
+    value, where the context has `query_noise`, uniform numbers too: half of the instances, in training (§4.1, end).
 
-    Shapes: scores [..., query, key], noise [batch, head, query, key] -> weights of the scores' shape.
+    Shapes: scores [..., query, key], noise [batch, head, query, key], query_noise [batch, head, query] -> weights of
+        the scores' shape.
     """
 
     stochastic = True
     sparse = True
     context_fields = ("noise",)
 
-    def __init__(self, *, straight_through: bool = False) -> None:
+    def __init__(self, *, straight_through: bool = False, expected: float = 0.0) -> None:
         super().__init__()
-        self.straight_through = straight_through
+        self.straight_through, self.expected = straight_through, expected
 
     def forward(self, scores: Tensor, mask: Tensor | None, context: Context) -> Tensor:
         noise = torch.rand_like(scores.float()) if context.noise is None and self.training else context.noise
         noisy = scores if noise is None else scores.float() + gumbel(noise)
         chosen = one_hot(fill(noisy, mask).argmax(-1), scores.shape[-1]).to(scores.dtype)
         weights = keep(chosen, mask)
+        if self.expected and context.query_noise is not None:
+            whole = (context.query_noise < self.expected).unsqueeze(-1)
+            weights = torch.where(whole, softmax(scores, mask), weights)
         if not self.straight_through:
             return weights
         soft = softmax(scores, mask)

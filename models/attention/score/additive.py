@@ -12,7 +12,7 @@ from models.attention.score.pairwise import Activation, pairwise
 class Additive(Score):
     """Additive score (Bahdanau et al. 2015, appendix A.1.2; survey BF Table 2, G Table 3, C Table 2).
 
-    e = wᵀ act(W₁ q + W₂ k + b)
+    e = wᵀ act(W₁ q + W₂ k + b), and a constant more with `offset`, which alignments other than softmax can see
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k] -> scores [batch, head, query, key].
     Memory: batch × head × query × key × d_w numbers, unless `chunk` (queries at a time) bounds it.
@@ -28,13 +28,14 @@ class Additive(Score):
         heads: int = 1,
         act: Activation = torch.tanh,
         bias: bool = True,
+        offset: bool = False,
         chunk: int | None = None,
     ) -> None:
         super().__init__()
         self.d_q, self.d_k, self.act, self.chunk = d_q, d_k, act, chunk
         self.query_map = HeadLinear(d_in=d_q, d_out=d_w, heads=heads, bias=bias)
         self.key_map = HeadLinear(d_in=d_k, d_out=d_w, heads=heads)
-        self.importance = HeadLinear(d_in=d_w, d_out=1, heads=heads)
+        self.importance = HeadLinear(d_in=d_w, d_out=1, heads=heads, bias=offset)
 
     def prepare(self, key: Tensor) -> Tensor:
         """W₂ k [batch, head, key, d_w]."""

@@ -14,7 +14,7 @@ from models.attention.score.pairwise import Activation, pairwise
 class MultiDimensional(Score):
     """Multi-dimensional score: a vector of scores a key (Shen et al. 2018a, eq. 11; survey BF eq. 31).
 
-    e = W_dᵀ act(W₁ q + W₂ k + b), W_d ∈ ℝ^{d_w × d_v}
+    e = W_dᵀ act(W₁ q + W₂ k + b), W_d ∈ ℝ^{d_w × d_v}, and a constant more with `offset`, as for the additive score
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k] -> scores [batch, head, query, key, d_v].
     Memory: batch × head × query × key × (d_w + d_v) numbers; `chunk` (queries at a time) bounds the d_w part.
@@ -32,13 +32,14 @@ class MultiDimensional(Score):
         d_v: int,
         heads: int = 1,
         act: Activation = torch.tanh,
+        offset: bool = False,
         chunk: int | None = None,
     ) -> None:
         super().__init__()
         self.d_q, self.d_k, self.act, self.chunk = d_q, d_k, act, chunk
         self.query_map = HeadLinear(d_in=d_q, d_out=d_w, heads=heads, bias=True)
         self.key_map = HeadLinear(d_in=d_k, d_out=d_w, heads=heads)
-        self.importance = HeadLinear(d_in=d_w, d_out=d_v, heads=heads)
+        self.importance = HeadLinear(d_in=d_w, d_out=d_v, heads=heads, bias=offset)
 
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         return pairwise(self.query_map(query), self.key_map(key), self.pair_score, self.chunk)

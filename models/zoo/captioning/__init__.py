@@ -1,0 +1,1 @@
+"""Sentences that are put out about pictures."""

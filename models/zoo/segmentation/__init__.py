@@ -1,0 +1,1 @@
+"""Pictures of which every cell gets a class."""

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.mechanism_study.line import UNIFORM
+from benchmarks.mechanism_study.lines import of_task
 from benchmarks.mechanism_study.statistics import Effect
 from benchmarks.mechanism_study.summary import Row, Standings, compared
 
@@ -35,7 +36,13 @@ def pick(found: Standings) -> str:
         return "an average: nothing was shown to be better"
     names = [f"**{best[0].name}**", *(each.name for each in best[1:MOST])]
     others = len(best) - len(names)
-    return ", ".join(names) + (f" and {others} more that are as good" if others > 0 else "")
+    more = f" and {others} more that are as good" if others > 0 else ""
+    lines = len(list(of_task(found.task.name)))
+    return (
+        ", ".join(names)
+        + more
+        + (f" (of {len(found.rows)} of {lines} lines so far)" if len(found.rows) < lines else "")
+    )
 
 
 def best_of(found: Standings) -> Row:

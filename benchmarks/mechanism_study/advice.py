@@ -39,7 +39,7 @@ def pick(found: Standings) -> str:
     more = f" and {others} more that are as good" if others > 0 else ""
     lines = len(list(of_task(found.task.name)))
     return (
-        ", ".join(names)
+        "; ".join(names)
         + more
         + (f" (of {len(found.rows)} of {lines} lines so far)" if len(found.rows) < lines else "")
     )
@@ -62,10 +62,10 @@ def reading(found: Sequence[Standings]) -> Iterator[str]:
     if needed:
         least, most = min(needed.values()), max(needed.values())
         said = f"The best mechanism is above a plain average on {len(needed)} of {len(needed) + len(other)} tasks, by"
-        yield f"\n{said} {100 * least:.1f} to {100 * most:.1f} points"
+        yield f"\n{said} {100 * least:.1f}{f' to {100 * most:.1f}' if most > least else ''} points"
         yield f"; on {', '.join(other)} none was shown to be.\n" if other else ".\n"
     agreeing = [each for each in map(agreement, found) if each is not None]
-    if agreeing:
+    if len(agreeing) > 1:
         yield "\nWho looks right answers right: over the mechanisms of a task, weight on the right place and right"
         yield f" answers have a rank\ncorrelation of {fmean(agreeing):.2f} (mean of {len(agreeing)} tasks).\n"
 

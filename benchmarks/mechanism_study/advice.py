@@ -37,12 +37,9 @@ def pick(found: Standings) -> str:
     names = [f"**{best[0].name}**", *(each.name for each in best[1:MOST])]
     others = len(best) - len(names)
     more = f" and {others} more that are as good" if others > 0 else ""
-    lines = len(list(of_task(found.task.name)))
-    return (
-        "; ".join(names)
-        + more
-        + (f" (of {len(found.rows)} of {lines} lines so far)" if len(found.rows) < lines else "")
-    )
+    there, lines = len(found.rows), len(list(of_task(found.task.name)))
+    so_far = f" (of {there} of {lines} lines so far)" if there < lines else ""
+    return "; ".join(names) + more + so_far
 
 
 def best_of(found: Standings) -> Row:

@@ -14,6 +14,7 @@ Times are processor seconds of one thread.
 
 import argparse
 import time
+import traceback
 from pathlib import Path
 
 import torch
@@ -60,13 +61,23 @@ def main() -> None:
 
 
 def work(results: Results, minutes: float, only: set[str]) -> None:
-    """Do what is missing, the most informative first."""
-    began = time.monotonic()
-    while job := next(missing(results, only), None):
+    """Do what is missing, the most informative first; a run that fails is named, left out, and tried again next time.
+
+    Raises: SystemExit at the end where any failed.
+    """
+    began, failed = time.monotonic(), set[str]()
+    while job := next((each for each in missing(results, only) if each.name not in failed), None):
         if minutes and time.monotonic() - began > 60 * minutes:
-            return
-        row = job.do(results)
-        print(f"{job.line.key} · seed {job.seed} · {row['accuracy']:.3f} · {row['cpu_seconds']} s", flush=True)
+            break
+        try:
+            row = job.do(results)
+        except Exception:
+            traceback.print_exc()
+            failed.add(job.name)
+        else:
+            print(f"{job.name} · {row['accuracy']:.3f} · {row['cpu_seconds']} s", flush=True)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(sorted(failed))}")
 
 
 def write(results: Results) -> None:

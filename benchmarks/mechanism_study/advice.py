@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchmarks.mechanism_study.line import UNIFORM
+from benchmarks.mechanism_study.lines import of_task
 from benchmarks.mechanism_study.statistics import Effect
 from benchmarks.mechanism_study.summary import Row, Standings, compared
 
@@ -35,7 +36,10 @@ def pick(found: Standings) -> str:
         return "an average: nothing was shown to be better"
     names = [f"**{best[0].name}**", *(each.name for each in best[1:MOST])]
     others = len(best) - len(names)
-    return ", ".join(names) + (f" and {others} more that are as good" if others > 0 else "")
+    more = f" and {others} more that are as good" if others > 0 else ""
+    there, lines = len(found.rows), len(list(of_task(found.task.name)))
+    so_far = f" (of {there} of {lines} lines so far)" if there < lines else ""
+    return "; ".join(names) + more + so_far
 
 
 def best_of(found: Standings) -> Row:
@@ -55,10 +59,10 @@ def reading(found: Sequence[Standings]) -> Iterator[str]:
     if needed:
         least, most = min(needed.values()), max(needed.values())
         said = f"The best mechanism is above a plain average on {len(needed)} of {len(needed) + len(other)} tasks, by"
-        yield f"\n{said} {100 * least:.1f} to {100 * most:.1f} points"
+        yield f"\n{said} {100 * least:.1f}{f' to {100 * most:.1f}' if most > least else ''} points"
         yield f"; on {', '.join(other)} none was shown to be.\n" if other else ".\n"
     agreeing = [each for each in map(agreement, found) if each is not None]
-    if agreeing:
+    if len(agreeing) > 1:
         yield "\nWho looks right answers right: over the mechanisms of a task, weight on the right place and right"
         yield f" answers have a rank\ncorrelation of {fmean(agreeing):.2f} (mean of {len(agreeing)} tasks).\n"
 

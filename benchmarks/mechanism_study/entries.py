@@ -1,4 +1,7 @@
-"""Which mechanisms enter which task: those whose idea can act there."""
+"""Which mechanisms enter which task: those whose idea can act there.
+
+Of the dot product and the scaled one each task has one: an equal start makes them the same.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -37,7 +40,7 @@ from models.testbed.text import RADIUS, Texts
 
 SCALED, ADDITIVE = "scaled multiplicative", "additive"
 CONTENT = (  # scores that compare what a key says with what is asked
-    "additive", "concat", "multiplicative (dot)", "general", "biased general", "activated general",
+    "additive", "concat", "general", "biased general", "activated general",
     "cosine similarity", "negative Euclidean distance", "Gaussian kernel", "deep", "generalised kernel",
     "positive random features", "multi-dimensional", "importance matrix",
 )  # fmt: skip
@@ -89,7 +92,7 @@ ALSO = {  # and what needs no order, where it is of interest
         "compositional de-attention",
     ),
 }  # fmt: skip
-MORE_SCORES = {"dates": ("general", "multiplicative (dot)", "deep", "multi-dimensional")}
+MORE_SCORES = {"dates": ("general", "deep", "multi-dimensional")}
 
 
 def writing(task: str) -> Iterator[Line]:
@@ -183,7 +186,7 @@ def aspect(task: str) -> Iterator[Line]:
 def story(task: str) -> Iterator[Line]:
     """Facts that are asked for: by what score, how often, and with what next."""
     if task == "babi1":  # one fact answers
-        for score in ("multiplicative (dot)", SCALED, ADDITIVE, "general", "cosine similarity"):
+        for score in ("multiplicative (dot)", ADDITIVE, "general", "cosine similarity"):
             yield combined(task, tell, score)
         for align in ("sparsemax", "1.5-entmax", "sigmoid", "hard, straight-through"):
             yield combined(task, tell, "multiplicative (dot)", align)

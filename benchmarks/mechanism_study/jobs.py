@@ -21,6 +21,11 @@ class Job:
     line: Line
     seed: int
 
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return f"{self.line.key} · seed {self.seed}"
+
     def do(self, results: Results) -> Mapping[str, Any]:
         """Run it and file the result."""
         first = results.row("run", self.line.key, 0)

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 
-from torch import nn
-
 from benchmarks.mechanism_study.data import TaskData
 from benchmarks.mechanism_study.entries import FORMS
 from benchmarks.mechanism_study.line import FROZEN, UNIFORM, Line
 from benchmarks.mechanism_study.subject import Subject
 from benchmarks.mechanism_study.tasks import TASKS
+from models.network import Network
 from models.zoo.controls import frozen, uniform
 
 
@@ -29,9 +28,7 @@ def of_task(task: str) -> Iterator[Line]:
     yield from (each for each in found if each is not plain)
 
 
-def controlled(
-    make: Callable[[TaskData], Subject], control: Callable[[nn.Module], nn.Module], data: TaskData
-) -> Subject:
+def controlled(make: Callable[[TaskData], Subject], control: Callable[[Network], Network], data: TaskData) -> Subject:
     """The plain mechanism's model with a control in the place of its attention."""
     subject = make(data)
     control(subject.model)

@@ -23,8 +23,9 @@ Written by `python -m benchmarks.mechanisms write` from `benchmarks/results/mech
 
 ## What to pick
 
-For each task the cheapest mechanism (processor time of a training step) of those that no other was shown to beat, and
-up to two more of them; beside it what a plain average of the same model reaches.
+For each task the cheapest mechanism of those that no other was shown to beat, and up to two more of them; beside it
+what a plain average of the same model reaches. Cheap is what takes little processor time in a training step; what takes
+less than a quarter more than the cheapest counts as equal, and of those the plain mechanism of the task comes first.
 
 """
 PICTURES = """
@@ -53,7 +54,8 @@ METHOD = """
   off, bounds bind, steps stop, features, heads or looks differ, earlier weights move later ones). One that did in
   less than 1 % of the cases is listed below its table and not compared. What entered nowhere is listed at the end.
 - **Equal start.** Scores are multiplied by a number that gives softmax over them an entropy of {entropy:g} of that of
-  equal weights on one batch. Kernels that are divided by their sum cannot be scaled and begin where they begin.
+  equal weights on one batch, which makes the scaled and the plain dot product one and the same. Kernels that are
+  divided by their sum cannot be scaled and begin where they begin.
 - **Equal tuning.** With the first seed three rates of Adam go a third of the steps; the best on the dev part goes on,
   and its rate is kept for the other seeds. Training stops where the dev part has not improved four times in a row;
   the weights that did best there read the test part, once.
@@ -95,7 +97,7 @@ def state(results: Results) -> str:
     jobs = list(planned())
     done = [job for job in jobs if results.known("run", job.line.key, job.seed)]
     seconds = sum(row["cpu_seconds"] for (kind, _, _), row in results.rows.items() if kind == "run")
-    said = f"{len(done):,} of {len(jobs):,} runs are in, {seconds / 3600:.1f} core-hours"
+    said = f"{len(done):,} of {len(jobs):,} runs are in, {seconds / 60:,.0f} core-minutes"
     if len(done) == len(jobs):
         return f"Complete: {said}."
     seeds = sorted({job.seed for job in done})

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -108,11 +109,8 @@ def beside(dataset: Dataset, *, longer: Dataset | None = None) -> TaskData:
             gold.append(looks)
         return Part(part.rows, part.targets, gold)
 
-    parts = (turned(part) for part in (data.train, data.dev, data.test))
-    train, dev, test = parts
-    return TaskData(
-        texts=data.texts, train=train, dev=dev, test=test, longer=data.longer and turned(data.longer), of=data.of
-    )
+    train, dev, test = (turned(part) for part in (data.train, data.dev, data.test))
+    return replace(data, train=train, dev=dev, test=test, longer=data.longer and turned(data.longer))
 
 
 def told(dataset: Dataset) -> TaskData:

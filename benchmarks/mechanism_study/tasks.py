@@ -12,8 +12,8 @@ from models.data import dates, folder, recall, rows, stories, transductions
 from models.data.dataset import Dataset
 
 TRAINING, HELD_OUT = 8_000, 1_000
-LETTERS = {"expand": (3, 7)}  # of sequences that are rewritten; twice as many where they are longer
-FEW = (4, 10)  # where nothing else is said
+LETTERS = (4, 10)  # of words that are rewritten; up to twice as many in longer ones
+FEWER = {"expand": (3, 7)}  # where more is written than read
 SEED = 0  # of the data; the seeds of a run are those of weights and of the order of examples
 
 
@@ -58,8 +58,8 @@ def load(name: str) -> TaskData:
 
 
 def _rewritten(rule: str) -> TaskData:
-    few = LETTERS.get(rule, FEW)
-    make = partial(transductions.dataset, rule, seed=SEED, training=TRAINING, held_out=HELD_OUT, lengths=few)
+    lengths = FEWER.get(rule, LETTERS)
+    make = partial(transductions.dataset, rule, seed=SEED, training=TRAINING, held_out=HELD_OUT, lengths=lengths)
     return reading.written(make(), longer=make(longer=True), words=False)
 
 

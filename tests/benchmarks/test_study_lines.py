@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import mechanisms
 from benchmarks.mechanism_study import jobs, latency, reading, run, tasks
 from benchmarks.mechanism_study.absent import ABSENT
 from benchmarks.mechanism_study.data import Part, TaskData, in_order, shuffled, targets_of
@@ -249,6 +250,24 @@ def test_the_first_seed_tries_the_rates_and_the_others_keep_its_choice(
     jobs.Job(line, 0).do(results)
     jobs.Job(line, 1).do(results)
     assert asked == [TASKS[line.task].rates, (5e-3,)]
+
+
+def test_a_run_that_fails_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(jobs, "load", small)
+
+    def fails(line: Line, seed: int, rates: tuple[float, ...]) -> dict[str, object]:
+        if line.name == "additive":
+            raise FloatingPointError("too large")
+        return {"rate": 5e-3, "of": small(line.task).of, "accuracy": 0.5, "cpu_seconds": 1.0}
+
+    monkeypatch.setattr(jobs, "run", fails)
+    results = Results(tmp_path / "results.jsonl")
+    with pytest.raises(SystemExit, match="expand / additive · seed 0"):
+        mechanisms.work(results, 0.0, {"expand"})
+    assert len(results.rows) == TASKS["expand"].seeds * (len(list(of_task("expand"))) - 1)
+    assert "too large" in capsys.readouterr().err
 
 
 def test_the_plan_keeps_to_six_core_hours() -> None:

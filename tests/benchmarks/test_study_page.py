@@ -48,9 +48,9 @@ def test_the_cheapest_of_those_that_nothing_beats_is_picked(results: Results) ->
     filed(results, "scaled multiplicative", share_of(0.9), step_ms=7.0)
     filed(results, "additive", share_of(0.9), step_ms=4.0)
     filed(results, "deep", share_of(0.6), step_ms=1.0)
-    assert pick(the_task(results)) == "**additive**, scaled multiplicative"
+    assert pick(the_task(results)) == "**additive**; scaled multiplicative (of 4 of 30 lines so far)"
     written = page(results, standings(results))
-    assert "| **additive**, scaled multiplicative | 90.0 % | 10.0 % |" in written
+    assert "| **additive**; scaled multiplicative (of 4 of 30 lines so far) | 90.0 % | 10.0 % | 50.0 % |" in written
     assert "+80.0\\* (+77" in written
     assert "**Partial**: 4 of" in written
 

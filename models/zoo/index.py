@@ -43,6 +43,17 @@ MODELS = {
     "mme-neighbours": "models.zoo.meta_embeddings.mme:MME_NEIGHBOURS",
     "mme-spelling": "models.zoo.meta_embeddings.mme:MME_SPELLING",
     "mme-learned": "models.zoo.meta_embeddings.mme:MME_LEARNED",
+    "hiecoatt": "models.zoo.co_attention.hiecoatt:HIECOATT",
+    "hiecoatt-alternating": "models.zoo.co_attention.hiecoatt:HIECOATT_ALTERNATING",
+    "hiecoatt-question": "models.zoo.co_attention.hiecoatt:HIECOATT_QUESTION",
+    "hiecoatt-image": "models.zoo.co_attention.hiecoatt:HIECOATT_IMAGE",
+    "mcan": "models.zoo.co_attention.mcan:MCAN",
+    "mcan-stacked": "models.zoo.co_attention.mcan:MCAN_STACKED",
+    "mcan-one": "models.zoo.co_attention.mcan:MCAN_ONE",
+    "mcan-four": "models.zoo.co_attention.mcan:MCAN_FOUR",
+    "psac": "models.zoo.co_attention.psac:PSAC",
+    "psac-question": "models.zoo.co_attention.psac:PSAC_QUESTION",
+    "psac-video": "models.zoo.co_attention.psac:PSAC_VIDEO",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

@@ -9,7 +9,7 @@ from models.attention.score import ScaledDot
 from models.blocks.convolved import Parts
 from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
-from models.blocks.transformer import EncoderLayer
+from models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
 from models.cards.card import Card
 from models.data import tokenizers
 from models.network import GeneratingNetwork, Network
@@ -135,7 +135,7 @@ def test_the_transformer_equals_torchs() -> None:
     put_in = torch.cat([torch.full((2, 1), small.TRANSFORMER.begin), target[:, :-1]], 1)
     features = model.embed(model.target_embedding, put_in, torch.arange(4))
     for layer in model.encoder:
-        assert isinstance(layer, transformer.EncoderLayer)
+        assert isinstance(layer, PostNormLayer)
         theirs = nn.TransformerEncoderLayer(*sizes, batch_first=True, dropout=0.0).double()
         theirs.self_attn.load_state_dict(torchs(layer.attention))
         load(theirs, layer.hidden, [layer.after_attention, layer.after_hidden])
@@ -153,7 +153,7 @@ def test_the_transformer_equals_torchs() -> None:
     assert torch.allclose(found.outputs["scores"], features @ model.target_embedding.weight.T, atol=1e-10)
 
 
-def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[transformer.AddAndNorm]) -> None:
+def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[AddAndNorm]) -> None:
     """Give a layer of torch's the weights of ours, attention apart."""
     pairs = [("linear1", hidden[0]), ("linear2", hidden[2])]
     pairs += [(f"norm{number}", each.norm) for number, each in enumerate(norms, 1)]

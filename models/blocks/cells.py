@@ -1,0 +1,58 @@
+"""Convolutional encoders: a picture as a grid of features, each of which sees a part of it."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+_FLAT = 1e-3  # a picture whose pixels differ by less than its root is flat
+
+
+def convolution(d_in: int, d_out: int, *, size: int, stride: int = 1) -> nn.Sequential:
+    """A convolution that keeps the picture's size, or divides it by `stride`; batch normalisation; relu."""
+    return nn.Sequential(nn.Conv2d(d_in, d_out, size, stride, size // 2, bias=False), nn.BatchNorm2d(d_out), nn.ReLU())
+
+
+def contrast(pixels: Tensor) -> Tensor:
+    """How far each pixel is from the picture's mean, in units of the root of the mean square, lighter or darker.
+
+    Ink stands out from the ground the same, dark on light and light on dark.
+
+    Shapes: [batch, channel, row, column] -> the same.
+    """
+    away = (pixels - pixels.mean((2, 3), keepdim=True)).abs()
+    return away / (away.square().mean((2, 3), keepdim=True) + _FLAT).sqrt()
+
+
+class Cells(nn.Module):
+    """Features of the cells of a picture, by its contrast, and where each cell is.
+
+    Convolutions of 5 × 5 with these strides, then one of 3 × 3. With strides 2 and 3 a cell is 6 × 6 pixels and sees
+    25 × 25: a digit of the canvas, and little beside it. So it says nothing of where it is, which deeper encoders learn
+    from the border that they all see: its column and row, from -1 to 1, are added.
+
+    Shapes: pixels [batch, channel, row, column] -> [batch, cell, d_out], row by row, d_out = channels[-1] + 2.
+    """
+
+    places: Tensor
+
+    def __init__(
+        self, *, channels: Sequence[int], strides: Sequence[int], rows: int, columns: int, d_in: int = 1
+    ) -> None:
+        super().__init__()
+        *sizes, last = channels
+        layers = [
+            convolution(a, b, size=5, stride=stride)
+            for a, b, stride in zip((d_in, *sizes), sizes, strides, strict=False)
+        ]
+        self.layers = nn.Sequential(*layers, convolution(sizes[-1], last, size=3))
+        self.grid = rows // math.prod(strides), columns // math.prod(strides)
+        self.d_out = last + 2
+        down, across = (torch.linspace(-1, 1, count) for count in self.grid)
+        places = torch.stack([across.expand(*self.grid), down.unsqueeze(1).expand(*self.grid)], -1)
+        self.register_buffer("places", places.flatten(0, 1), persistent=False)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        features = self.layers(contrast(pixels)).flatten(2).transpose(1, 2)
+        return torch.cat([features, self.places.to(features.dtype).expand(features.shape[0], -1, -1)], -1)

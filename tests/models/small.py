@@ -7,6 +7,9 @@ from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
+from models.zoo.co_attention.hiecoatt import HieCoAttConfig
+from models.zoo.co_attention.mcan import McanConfig
+from models.zoo.co_attention.psac import PsacConfig
 from models.zoo.disan.disan import DisanConfig
 from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
@@ -60,9 +63,14 @@ FILES = {
     }
 }
 MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
+ASKED = {"vocabulary": VOCABULARY, "classes": 3, "channels": (2, 3, 4), "d": 4}
+HIECOATT = HieCoAttConfig(rows=12, columns=18, d_attention=5, d_answer=6, around=1, **ASKED)
+MCAN = McanConfig(rows=12, columns=18, heads=2, d_hidden=6, d_fused=5, **ASKED)
+PSAC = PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
     "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
+    "hiecoatt": HIECOATT, "mcan": MCAN, "psac": PSAC,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}

@@ -149,7 +149,7 @@ def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
     config = network.config
     picture, question = config.picture(), config.question(blueprint.files[FILE])
     words, cells = question.tokens("words"), of_picture(picture, network.regions)
-    maps = {}
+    maps: dict[str, Map] = {}
     for level in LEVELS:
         maps |= of_level(level, network.levels[level], words, cells)
     return describe(

@@ -8,7 +8,7 @@ box it lies in. They are drawn with handwritten digits of the training part.
 import io
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class Seeing(Protocol):
     def cells(self) -> Cells: ...
 
 
-def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[AskingConfig]) -> None:
+def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -> None:
     """Teach a network's cells the names of digits, where its config says so."""
     config = blueprint.config
     if not config.taught:

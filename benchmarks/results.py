@@ -109,6 +109,20 @@ TABLE = (
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0", ("--epochs", "10"))
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),
+    *(
+        Run(f"questions-{model}", model)
+        for model in (
+            *(f"hiecoatt{control}" for control in _CONTROLS),
+            *(f"hiecoatt-{other}" for other in ("alternating", "question", "image")),
+            *(f"mcan{control}" for control in _CONTROLS),
+            *(f"mcan-{other}" for other in ("one", "four", "stacked")),
+        )
+    ),
+    *(
+        Run(f"films-{model}", model)
+        for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
+    ),
+    Run("nlvr-hiecoatt", "hiecoatt", "nlvr_mini", "CC-BY-4.0"),
     Run("mnist-vit", "vit", "mnist", "CC-BY-SA-3.0, unverified", ("--epochs", "6")),
 )
 

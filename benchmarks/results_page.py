@@ -37,6 +37,17 @@ TITLES = {
     "mme-learned": "learned embeddings of words alone",
     "disan": "directional self-attention",
     "disan-bilstm": "a bidirectional LSTM of about the same size, averaged",
+    "hiecoatt": "hierarchical co-attention",
+    "hiecoatt-alternating": "the same, alternating",
+    "hiecoatt-question": "the same, question attention alone",
+    "hiecoatt-image": "the same, image attention alone",
+    "mcan": "MCAN, two layers",
+    "mcan-one": "MCAN, one layer",
+    "mcan-four": "MCAN, four layers",
+    "mcan-stacked": "MCAN, two layers, stacked",
+    "psac": "positional self-attention with co-attention",
+    "psac-question": "the same, question attention alone",
+    "psac-video": "the same, video attention alone",
 }
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
 ABLATIONS = {
@@ -45,6 +56,9 @@ ABLATIONS = {
     "disan": ("disan-bilstm",),
     "luong": tuple(f"luong-{other}" for other in ("dot", "concat", "location", "local-m", "local-p", "unfed")),
     "mme": tuple(f"mme-{other}" for other in ("words", "characters", "neighbours", "spelling", "learned")),
+    "hiecoatt": ("hiecoatt-alternating", "hiecoatt-question", "hiecoatt-image"),
+    "mcan": ("mcan-one", "mcan-four", "mcan-stacked"),
+    "psac": ("psac-question", "psac-video"),
 }
 # Figures of where a model looks, which have a table of their own.
 LOOKS = WEIGHT, STRONGEST, ERRORS = "weight on the right place", "strongest on the right place", "alignment error rate"

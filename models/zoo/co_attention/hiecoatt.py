@@ -204,7 +204,7 @@ PRESETS = {
         vocabulary=8000,
     ),
     "paper": Preset(
-        settings=Settings(epochs=100, batch_size=300, learning_rate=4e-4, weight_decay=0.0, patience=10),
+        settings=Settings(epochs=256, batch_size=300, learning_rate=4e-4, weight_decay=0.0, patience=5),
         sizes={"d": 512, "d_attention": 512, "d_answer": 1024, "dropout": 0.5},
         vocabulary=15_000,
     ),

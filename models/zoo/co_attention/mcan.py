@@ -1,6 +1,6 @@
 """MCAN, deep modular co-attention network, J13 (Yu, Yu, Cui, Tao & Tian 2019): layers of words and regions.
 
-Fig. 5 of the paper, from the left: regions, and words read by an LSTM; a cascade of modular co-attention layers, in
+Fig. 4 of the paper, from the left: regions, and words read by an LSTM; a cascade of modular co-attention layers, in
 which words attend to words, regions to regions and to words; attentional reduction of both; fusion; the answer.
 """
 
@@ -46,7 +46,7 @@ class McanConfig(AskingConfig):
 
 
 class GuidedLayer(nn.Module):
-    """SGA(X, Y): self-attention over X, attention of X to Y, then the position-wise network (§3.1, Fig. 2).
+    """SGA(X, Y): self-attention over X, attention of X to Y, then the position-wise network (§3, Fig. 2 and 3).
 
     Shapes: features x [batch, region, d], guide y [batch, word, d], mask bool [batch, word] -> the same as x, weights
         [batch, head, region, region] and [batch, head, region, word].
@@ -73,7 +73,7 @@ class GuidedLayer(nn.Module):
 class Mcan(Network):
     """A picture and a question -> an answer, with the weights of every layer, head and reduction.
 
-    z = norm(W_x x̃ + W_y ỹ) (eq. 6), x̃ and ỹ the regions and words of the last layer, reduced by attention (eq. 5)
+    z = norm(W_x x̃ + W_y ỹ), x̃ and ỹ the regions and words of the last layer, reduced by attention (§4.3)
 
     Shapes: pixels [batch, 1, row, column], question_ids int64 [batch, word], question_mask bool -> logits [batch,
         class]; maps `words.<layer>.self` [batch, head, word, word], `regions.<layer>.self` [batch, head, region,

@@ -1,8 +1,9 @@
 """PSAC, positional self-attention with co-attention, J12 (Li, Song, Gao, Liu, Huang, He & Gan 2019): films.
 
 Fig. 1 of the paper: positional self-attention over the frames and over the words, neither recurrent; co-attention of
-the two; the frames, each with what was asked and seen, averaged; the answer. What the paper leaves open is as in its
-authors' code. Its words are spelt as well, and its features of frames a ResNet's; here they are a small network's.
+the two; the frames, each with what was asked and seen, averaged; the answer. Co-attention and fusion are those of the
+authors' code. Their words have spellings as well, and their frames features of a ResNet; here they are a small
+network's.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ BOTH = ("question", "video")
 
 @dataclass(frozen=True, kw_only=True)
 class PsacConfig(AskingConfig):
-    """Sizes. The paper has 36 frames, d 2048 for them (ResNet-152) and 128 for words, 8 heads."""
+    """Sizes. The authors' code has 36 frames, d 2048 for them, and 8 heads."""
 
     strides: tuple[int, ...] = (2, 4)
     d: int = 128
@@ -72,7 +73,7 @@ class Frames(nn.Module):
 
 
 class PositionalSelfAttention(nn.Module):
-    """Every position looks at every other and knows where it is (§3.1): x + layers(x + PE).
+    """Every position looks at every other and knows where it is: x + layers(x + PE).
 
     Shapes: features [batch, position, d], mask bool [batch, position] -> the same, weights of each layer [batch, head,
         position, position].
@@ -95,7 +96,7 @@ class PositionalSelfAttention(nn.Module):
 
 
 class TwoWay(nn.Module):
-    """What to look at and what to listen to (§3.3): each frame to words, and by way of them to frames.
+    """What to look at and what to listen to: each frame to words, and by way of them to frames.
 
     S = wᵀ [v; q; v ⊙ q];  A = M₁ Q;  B = M₁ M₂ V;  M₁ = softmax of S along words, M₂ = softmax of Sᵀ along frames
 

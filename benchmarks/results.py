@@ -115,6 +115,20 @@ TABLE = (
     *(Run(model, model) for model in (*(f"sagan{each}" for each in (*_CONTROLS, "-plain")),)),
     *(Run(f"mnist-{model}", model, "mnist", _MNIST) for model in ("sagan", "sagan-uniform", "sagan-plain")),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
+    *(
+        Run(f"questions-{model}", model)
+        for model in (
+            *(f"hiecoatt{control}" for control in _CONTROLS),
+            *(f"hiecoatt-{other}" for other in ("alternating", "question", "image")),
+            *(f"mcan{control}" for control in _CONTROLS),
+            *(f"mcan-{other}" for other in ("one", "four", "stacked")),
+        )
+    ),
+    *(
+        Run(f"films-{model}", model)
+        for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
+    ),
+    Run("nlvr-hiecoatt", "hiecoatt", "nlvr_mini", "CC-BY-4.0"),
 )
 
 

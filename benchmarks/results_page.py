@@ -44,6 +44,17 @@ TITLES = {
     "attention-unet-features": "the same with a coefficient for each feature",
     "sagan": "SAGAN",
     "sagan-plain": "the same without attention",
+    "hiecoatt": "hierarchical co-attention",
+    "hiecoatt-alternating": "the same, alternating",
+    "hiecoatt-question": "the same, question attention alone",
+    "hiecoatt-image": "the same, image attention alone",
+    "mcan": "MCAN, two layers",
+    "mcan-one": "MCAN, one layer",
+    "mcan-four": "MCAN, four layers",
+    "mcan-stacked": "MCAN, two layers, stacked",
+    "psac": "positional self-attention with co-attention",
+    "psac-question": "the same, question attention alone",
+    "psac-video": "the same, video attention alone",
 }
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
 ABLATIONS = {
@@ -55,6 +66,9 @@ ABLATIONS = {
     "show-attend-tell": ("show-attend-tell-hard", "show-attend-tell-free"),
     "attention-unet": ("attention-unet-features",),
     "sagan": ("sagan-plain",),
+    "hiecoatt": ("hiecoatt-alternating", "hiecoatt-question", "hiecoatt-image"),
+    "mcan": ("mcan-one", "mcan-four", "mcan-stacked"),
+    "psac": ("psac-question", "psac-video"),
 }
 # Figures of where a model looks, which have a table of their own.
 LOOKS = WEIGHT, STRONGEST, ERRORS = "weight on the right place", "strongest on the right place", "alignment error rate"

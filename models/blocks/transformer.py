@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import Attention
+from models.attention.flat import over_keys
 from models.attention.looks import QUANTITIES, Looks
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
-from models.attention.weights import Weights, weights_of
+from models.attention.weights import AroundAttention, Weights, weights_of
 
 
 class EncoderLayer(nn.Module):
@@ -40,6 +41,46 @@ class EncoderLayer(nn.Module):
         attended, looks = self.attention.looks(normed, normed, mask=mask)
         features = features + self.dropout(attended)
         return features + self.dropout(self.hidden(self.hidden_norm(features))), looks
+
+
+class AddAndNorm(nn.Module):
+    """norm(x + dropout(sublayer(x))) (Vaswani et al. 2017, §3.1)."""
+
+    def __init__(self, *, d_model: int, dropout: float) -> None:
+        super().__init__()
+        self.norm, self.dropout = nn.LayerNorm(d_model), nn.Dropout(dropout)
+
+    def forward(self, features: Tensor, made: Tensor) -> Tensor:
+        added: Tensor = self.norm(features + self.dropout(made))
+        return added
+
+
+class FeedForward(nn.Sequential):
+    """W₂ max(0, W₁ x + b₁) + b₂ (Vaswani et al. 2017, eq. 2)."""
+
+    def __init__(self, *, d_model: int, d_hidden: int) -> None:
+        super().__init__(nn.Linear(d_model, d_hidden), nn.ReLU(), nn.Linear(d_hidden, d_model))
+
+
+class PostNormLayer(AroundAttention, nn.Module):
+    """Self-attention, then the position-wise network, with norms behind (Vaswani et al. 2017, Fig. 1, left).
+
+    Shapes: features [batch, position, d_model], mask bool [batch, position] -> the same, weights [batch, head,
+        position, position].
+    """
+
+    attention: MultiHead
+
+    def __init__(self, *, d_model: int, heads: int, d_hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = MultiHead(attention=Attention(score=ScaledDot()), d_model=d_model, heads=heads)
+        self.hidden = FeedForward(d_model=d_model, d_hidden=d_hidden)
+        self.after_attention, self.after_hidden = (AddAndNorm(d_model=d_model, dropout=dropout) for _ in range(2))
+
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        attended, weights = self.attention(features, features, mask=over_keys(mask))
+        features = self.after_attention(features, attended)
+        return self.after_hidden(features, self.hidden(features)), weights
 
 
 def places(position: Tensor, d_model: int) -> Tensor:

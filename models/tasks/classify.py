@@ -1,6 +1,6 @@
 """One class for an instance."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bundle.values import Array
+from bundle.values import Array, Text
 from models.cards.card import Card, Metric
 from models.data.dataset import Example
 from models.network import Answer, Network
@@ -19,10 +19,12 @@ from models.tasks.task import UNKNOWN, Batch, HeldOut, Task, answers
 class Classify(Task):
     """Cross-entropy of the scores `output` [batch, class]; accuracy.
 
+    given: the input (a question, say) whose text alone the baseline answers by; empty for one that reads nothing.
     Targets: int64 [batch].
     """
 
     output: str = "logits"
+    given: str = ""
 
     def reader(self, labels: Sequence[str]) -> Callable[[Example], Array]:
         numbers = {label: number for number, label in enumerate(labels)}
@@ -32,12 +34,21 @@ class Classify(Task):
         return cross_entropy(answer.outputs[self.output], batch.target, reduction="none"), batch.target
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
-        """Accuracy beside that of always answering the training part's most frequent class."""
+        """Accuracy beside that of always answering what is most frequent in the training part (for the same text)."""
         right = sum(
             int((answer.outputs[self.output].argmax(-1) == batch.target).sum())
             for batch, answer in answers(network, held_out)
         )
-        majority = Counter(example.label for example in training).most_common(1)[0][0]
-        share = sum(example.label == majority for example in held_out.examples) / len(held_out.examples)
-        value = right / len(held_out.examples)
-        return [Metric(name="accuracy", value=value, baseline=share, baseline_name="majority class")]
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for example in training:
+            for text in {"", self._text(example)}:
+                counts[text][example.label] += 1
+        usual = {text: each.most_common(1)[0][0] for text, each in counts.items()}
+        hits = sum(each.label == usual.get(self._text(each), usual[""]) for each in held_out.examples)
+        count = len(held_out.examples)
+        name = f"most frequent for the {self.given}" if self.given else "majority class"
+        return [Metric(name="accuracy", value=right / count, baseline=hits / count, baseline_name=name)]
+
+    def _text(self, example: Example) -> str:
+        value = example.instance[self.given] if self.given else None
+        return value.text if isinstance(value, Text) else ""

@@ -50,6 +50,17 @@ MODELS = {
     "attention-unet-features": "models.zoo.segmentation.attention_unet:ATTENTION_UNET_FEATURES",
     "sagan": "models.zoo.generative.sagan:SAGAN",
     "sagan-plain": "models.zoo.generative.sagan:SAGAN_PLAIN",
+    "hiecoatt": "models.zoo.co_attention.hiecoatt:HIECOATT",
+    "hiecoatt-alternating": "models.zoo.co_attention.hiecoatt:HIECOATT_ALTERNATING",
+    "hiecoatt-question": "models.zoo.co_attention.hiecoatt:HIECOATT_QUESTION",
+    "hiecoatt-image": "models.zoo.co_attention.hiecoatt:HIECOATT_IMAGE",
+    "mcan": "models.zoo.co_attention.mcan:MCAN",
+    "mcan-stacked": "models.zoo.co_attention.mcan:MCAN_STACKED",
+    "mcan-one": "models.zoo.co_attention.mcan:MCAN_ONE",
+    "mcan-four": "models.zoo.co_attention.mcan:MCAN_FOUR",
+    "psac": "models.zoo.co_attention.psac:PSAC",
+    "psac-question": "models.zoo.co_attention.psac:PSAC_QUESTION",
+    "psac-video": "models.zoo.co_attention.psac:PSAC_VIDEO",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

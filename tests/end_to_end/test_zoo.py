@@ -33,11 +33,14 @@ from tests.export.test_export_zoo import (
     a_gpt,
     a_han,
     a_hard_show_attend_tell,
+    a_hiecoatt,
     a_luong,
+    a_psac,
     a_sagan,
     a_transformer,
     a_vit,
     an_attention_unet,
+    an_mcan,
     an_mme,
     an_rnn_capsule,
 )
@@ -60,6 +63,10 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "show-attend-tell-hard": a_hard_show_attend_tell,
     "attention-unet-features": an_attention_unet,
     "sagan": a_sagan,
+    "hiecoatt": a_hiecoatt,
+    "hiecoatt-alternating": partial(a_hiecoatt, "-alternating"),
+    "mcan": an_mcan,
+    "psac": a_psac,
 }
 
 
@@ -130,6 +137,12 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     **dict.fromkeys(
         ("vit", "show-attend-tell-hard", "attention-unet-features"),
         pictures.map(lambda data: {"image": Image(picture(data))}),
+    ),
+    **dict.fromkeys(
+        ("hiecoatt", "hiecoatt-alternating", "mcan", "psac"),
+        st.tuples(pictures, sentences).map(
+            lambda asked: {"image": Image(picture(asked[0])), "question": Text(asked[1])}
+        ),
     ),
 }
 
@@ -202,6 +215,9 @@ def test_rows_sum_to_one(name: str, served: Served) -> None:
         for each in answer:
             if name == "attention-unet-features":  # gates, each for itself
                 assert not each.normalised and ((each.weights > 0) & (each.weights < 1)).all()
+                continue
+            if each.name.endswith("affinity"):
+                assert name == "hiecoatt" and not each.normalised and (np.abs(each.weights) <= 1).all()
                 continue
             sums = each.dense().sum(axis=2)
             if name == "disan" and each.name.endswith("ward"):

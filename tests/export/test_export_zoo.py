@@ -17,6 +17,7 @@ from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
 from models.zoo.capsule import rnn_capsule
 from models.zoo.captioning import show_attend_tell
+from models.zoo.co_attention import hiecoatt, mcan, psac
 from models.zoo.disan import disan
 from models.zoo.generative import sagan
 from models.zoo.graph import gat
@@ -133,6 +134,23 @@ def a_sagan() -> TrainedModel:
     return trained("sagan", config, {"class": Text("cat")})
 
 
+ASKED = {"vocabulary": tiny.VOCABULARY, "classes": 2, "channels": (2, 3, 4), "d": 4}
+QUESTION: Instance = {"image": Image(a_picture()), "question": Text("a cat on the mat")}
+
+
+def a_hiecoatt(variant: str = "") -> TrainedModel:
+    config = hiecoatt.HieCoAttConfig(rows=12, columns=18, d_attention=5, d_answer=6, around=1, **ASKED)
+    return trained(f"hiecoatt{variant}", config, QUESTION)
+
+
+def an_mcan() -> TrainedModel:
+    return trained("mcan", mcan.McanConfig(rows=12, columns=18, heads=2, d_hidden=6, d_fused=5, **ASKED), QUESTION)
+
+
+def a_psac() -> TrainedModel:
+    return trained("psac", psac.PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED), QUESTION)
+
+
 def a_gat() -> TrainedModel:
     config = gat.GatConfig(features=4, classes=2, heads=3, d_head=2)
     features = np.random.default_rng(0).random((3, 4), np.float32)
@@ -172,6 +190,47 @@ def a_gat() -> TrainedModel:
                     ("decoder", "self", (itself, itself)),
                     ("decoder", "cross", (itself, 3)),
                 )
+            },
+        ),
+        (
+            a_hiecoatt,
+            {
+                f"{level}.{name}": (1, *shape)
+                for level in hiecoatt.LEVELS
+                for name, shape in (("words", (1, 5)), ("regions", (1, 6)), ("affinity", (5, 6)))
+            },
+        ),
+        (
+            partial(a_hiecoatt, "-alternating"),
+            {
+                f"{level}.{name}": (1, 1, keys)
+                for level in hiecoatt.LEVELS
+                for name, keys in (("start", 5), ("regions", 6), ("words", 5))
+            },
+        ),
+        (
+            an_mcan,
+            {
+                **{
+                    f"{name}.{layer}.{kind}": (2, *shape)
+                    for layer in range(2)
+                    for name, kind, shape in (
+                        ("words", "self", (5, 5)),
+                        ("regions", "self", (6, 6)),
+                        ("regions", "cross", (6, 5)),
+                    )
+                },
+                "words.pool": (1, 1, 5),
+                "regions.pool": (1, 1, 6),
+            },
+        ),
+        (
+            a_psac,
+            {
+                "frames.0.self": (2, 3, 3),
+                "words.0.self": (2, 5, 5),
+                "frames.cross": (1, 3, 5),
+                "words.cross": (1, 5, 3),
             },
         ),
         (a_gat, {"layer.0": (3, 7), "layer.1": (1, 7)}),  # two edges, their opposites, a loop a node

@@ -26,6 +26,9 @@ TINY = {
     "rnn-capsule": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.1},
     "disan": {"d": 8, "d_compare": 8, "dropout": 0.0},
     "dme": {"d_embedding": 8, "d": 8, "d_hidden": 6, "dropout": 0.1},
+    "hiecoatt": {"channels": (4, 6, 8), "d": 8, "d_attention": 6, "d_answer": 8, "around": 1},
+    "mcan": {"channels": (4, 6, 8), "d": 8, "heads": 2, "layers": 1, "d_hidden": 8, "d_fused": 8},
+    "psac": {"channels": (4, 6, 8), "d": 8, "heads": 2, "d_hidden": 8},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

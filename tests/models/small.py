@@ -8,6 +8,9 @@ from models.network import Answer, Network
 from models.training.recipe import Blueprint
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
 from models.zoo.captioning.show_attend_tell import ShowAttendTellConfig
+from models.zoo.co_attention.hiecoatt import HieCoAttConfig
+from models.zoo.co_attention.mcan import McanConfig
+from models.zoo.co_attention.psac import PsacConfig
 from models.zoo.disan.disan import DisanConfig
 from models.zoo.generative.sagan import SaganConfig
 from models.zoo.graph.gat import GatConfig
@@ -69,10 +72,15 @@ SHOW_ATTEND_TELL = ShowAttendTellConfig(
 )  # fmt: skip
 ATTENTION_UNET = AttentionUnetConfig(classes=3, rows=4, columns=8, channels=(3, 4), d_gate=3)
 SAGAN = SaganConfig(vocabulary=VOCABULARY, rows=4, columns=8, d_noise=3, channels=(4, 5, 3))
+ASKED = {"vocabulary": VOCABULARY, "classes": 3, "channels": (2, 3, 4), "d": 4}
+HIECOATT = HieCoAttConfig(rows=12, columns=18, d_attention=5, d_answer=6, around=1, **ASKED)
+MCAN = McanConfig(rows=12, columns=18, heads=2, d_hidden=6, d_fused=5, **ASKED)
+PSAC = PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
-    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "show-attend-tell": SHOW_ATTEND_TELL,
-    "attention-unet": ATTENTION_UNET, "sagan": SAGAN, "luong": LUONG, "mme": MME,
+    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
+    "show-attend-tell": SHOW_ATTEND_TELL, "attention-unet": ATTENTION_UNET, "sagan": SAGAN,
+    "hiecoatt": HIECOATT, "mcan": MCAN, "psac": PSAC,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}

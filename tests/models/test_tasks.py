@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bundle.values import Text
 from models.cards.card import Card
 from models.data.dataset import Example
 from models.data.gold import Box, Gold
@@ -52,6 +53,19 @@ def test_classes() -> None:
     assert terms == 1 and float(loss) == pytest.approx(math.log(1 + math.exp(-1)))
     (accuracy,) = task.judge(Says(), NO_CARD, held, examples)
     assert (accuracy.value, accuracy.baseline, accuracy.name) == (1 / 3, 2 / 3, "accuracy")
+
+
+def test_a_baseline_that_reads_the_question_alone() -> None:
+    """Of two questions of training, one has two answers; a question that is new gets the most frequent of all."""
+    task = Classify(given="question")
+    asked = [("a?", "no"), ("a?", "no"), ("a?", "yes"), ("b?", "yes"), ("b?", "yes")]
+    training = [Example({"question": Text(question)}, answer) for question, answer in asked]
+    held_out = [("a?", "no"), ("b?", "no"), ("c?", "yes")]
+    examples = [Example({"question": Text(question)}, answer) for question, answer in held_out]
+    held = Held(task, examples, ("no", "yes"), [{"logits": [[0.0, 1.0]]}] * 3)
+    (accuracy,) = task.judge(Says(), NO_CARD, held, training)
+    assert (accuracy.value, accuracy.baseline) == (1 / 3, 2 / 3)
+    assert accuracy.baseline_name == "most frequent for the question"
 
 
 @pytest.mark.parametrize("joined", [False, True])

@@ -55,6 +55,7 @@ def test_what_cannot_be_done_is_said_in_a_line(
 SMALL = {
     "han": ("movie_reviews", {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "max_sentences": 6, "max_words": 20}),
     "bahdanau": ("tatoeba_en_fr", {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "max_new_tokens": 20}),
+    "hiecoatt": ("nlvr_mini", {"channels": (4, 6, 8), "d": 8, "d_attention": 6, "d_answer": 8}),
     "vit": ("mnist", {"patch": 7, "d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16}),
 }
 
@@ -77,10 +78,19 @@ def test_training_reads_the_data_sets_as_they_lie(
     preset = Preset(settings=Settings(epochs=1, batch_size=20), sizes=sizes, vocabulary=300)
     monkeypatch.setitem(recipe(model).presets, "full", preset)
     if model != "bahdanau":  # of the few that are taken, every class must be among the first
-        module = {"han": "models.zoo.hierarchical.han", "vit": "models.zoo.vision.vit"}[model]
+        module = {
+            "han": "models.zoo.hierarchical.han",
+            "hiecoatt": "models.zoo.co_attention.asking",
+            "vit": "models.zoo.vision.vit",
+        }[model]
         monkeypatch.setattr(f"{module}.classes", lambda dataset: whole[0].labels)
     train(model, data=str(data / name), out=tmp_path / "run")
-    sizes_of = {"han": (1600, 200, 200), "bahdanau": (19_000, 1000, 1000), "vit": (10_800, 1200, 10_000)}[model]
+    sizes_of = {
+        "han": (1600, 200, 200),
+        "bahdanau": (19_000, 1000, 1000),
+        "hiecoatt": (868, 121, 240),
+        "vit": (10_800, 1200, 10_000),
+    }[model]
     assert (len(whole[0].train), len(whole[0].dev), len(whole[0].test)) == sizes_of
     trained = load_run(tmp_path / "run")
     assert trained.metrics and trained.training_data.name == name

@@ -17,6 +17,7 @@ from models.training.recipe import Blueprint
 from models.zoo.index import recipe
 from tests.models import small
 
+ASKED = ("hiecoatt", "hiecoatt-alternating", "mcan", "psac")
 TEXT = ["It rains all day. We stay at home!", "The cat sat."]
 
 
@@ -49,12 +50,16 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "sagan": [{"class": Text(each)} for each in ("cat", "sat")],
         "show-attend-tell": [{"image": png(seed), "target": Text("cats")} for seed in range(2)],
     }
+    for asked in ASKED:
+        instances[asked] = [{"image": png(seed), "question": Text(each)} for seed, each in enumerate(TEXT)]
     files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(name, {})}
-    card = recipe(name).card(small.make(name), Blueprint(small.CONFIGS[name], ("a", "b", "c"), files))
-    return card, instances[name]
+    blueprint = Blueprint(small.CONFIGS[small.base(name)], ("a", "b", "c"), files)
+    return recipe(name).card(small.make(name), blueprint), instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme", "attention-unet"])
+@pytest.mark.parametrize(
+    "name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme", "attention-unet", *ASKED]
+)
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -121,6 +126,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         "show-attend-tell",
         "attention-unet",
         "sagan",
+        *ASKED,
     ],
 )
 def test_a_card_says_where_the_model_stands(name: str) -> None:

@@ -132,6 +132,23 @@ def test_an_image_is_answered_the_same_in_any_company(count: int) -> None:
             assert torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-12)
 
 
+@quick
+@pytest.mark.parametrize(
+    "name", ["hiecoatt", "hiecoatt-alternating", "hiecoatt-question", "mcan", "mcan-stacked", "psac", "psac-uniform"]
+)
+@given(sizes=st.lists(lengths, min_size=1, max_size=4), extra=st.integers(0, 3))
+def test_a_question_is_answered_the_same_in_any_company(name: str, sizes: list[int], extra: int) -> None:
+    model = small.make(name)
+    ids = [small.text(length, seed) for seed, length in enumerate(sizes)]
+    size = (small.PSAC if name.startswith("psac") else small.MCAN).rows, 24 if name.startswith("psac") else 18
+    pixels = torch.randn(len(ids), 1, *size, generator=torch.Generator().manual_seed(extra), dtype=torch.float64)
+    stacked = small.stack(ids, extra)
+    batched = model(pixels=pixels, question_ids=stacked, question_mask=stacked != 0)
+    for row, each in enumerate(ids):
+        one = {"pixels": pixels[row : row + 1], "question_ids": each[None], "question_mask": each[None] != 0}
+        small.same(model(**one), batched, row)
+
+
 @pytest.mark.parametrize("name", ["han", "bahdanau"])
 def test_without_the_mask_padding_changes_the_answer(name: str) -> None:
     """The sabotage that the tests above must notice."""

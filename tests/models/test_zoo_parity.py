@@ -5,18 +5,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from models.attention.features import ConcatProduct
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.blocks.convolved import Parts
 from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
-from models.blocks.transformer import EncoderLayer
+from models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
 from models.cards.card import Card
 from models.data import tokenizers
 from models.network import GeneratingNetwork, Network
 from models.tasks.generate import greedy
 from models.tasks.stepping import Stepping
 from models.training.recipe import Blueprint
+from models.zoo.co_attention.hiecoatt import GRAMS, Phrases
+from models.zoo.co_attention.mcan import GuidedLayer, Mcan
+from models.zoo.co_attention.psac import TwoWay
 from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
 from models.zoo.rnn_search.luong import Luong
@@ -158,7 +162,7 @@ def test_the_transformer_equals_torchs() -> None:
     put_in = torch.cat([torch.full((2, 1), small.TRANSFORMER.begin), target[:, :-1]], 1)
     features = model.embed(model.target_embedding, put_in, torch.arange(4))
     for layer in model.encoder:
-        assert isinstance(layer, transformer.EncoderLayer)
+        assert isinstance(layer, PostNormLayer)
         theirs = nn.TransformerEncoderLayer(*sizes, batch_first=True, dropout=0.0).double()
         theirs.self_attn.load_state_dict(torchs(layer.attention))
         load(theirs, layer.hidden, [layer.after_attention, layer.after_hidden])
@@ -176,7 +180,7 @@ def test_the_transformer_equals_torchs() -> None:
     assert torch.allclose(found.outputs["scores"], features @ model.target_embedding.weight.T, atol=1e-10)
 
 
-def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[transformer.AddAndNorm]) -> None:
+def load(theirs: nn.Module, hidden: nn.Sequential, norms: list[AddAndNorm]) -> None:
     """Give a layer of torch's the weights of ours, attention apart."""
     pairs = [("linear1", hidden[0]), ("linear2", hidden[2])]
     pairs += [(f"norm{number}", each.norm) for number, each in enumerate(norms, 1)]
@@ -206,6 +210,57 @@ def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> 
             assert torch.allclose(row[..., :keys], whole[..., :keys], atol=1e-10)
             assert not row[..., keys:].any()
         stepping.token = target[step].expand(3)
+
+
+def test_a_guided_layer_equals_torchs_decoder_layer_without_its_mask() -> None:
+    model = small.make("mcan")
+    assert isinstance(model, Mcan)
+    config, layer = small.MCAN, model.looking[0]
+    assert isinstance(layer, GuidedLayer)
+    theirs = nn.TransformerDecoderLayer(config.d, config.heads, config.d_hidden, batch_first=True, dropout=0.0).double()
+    theirs.self_attn.load_state_dict(torchs(layer.itself))
+    theirs.multihead_attn.load_state_dict(torchs(layer.guided))
+    load(theirs, layer.hidden, [layer.after_itself, layer.after_guided, layer.after_hidden])
+    regions, words = torch.randn(2, 6, config.d, dtype=torch.float64), torch.randn(2, 5, config.d, dtype=torch.float64)
+    mask = torch.arange(5) < torch.tensor([[5], [3]])
+    found, _, cross = layer(regions, words, mask)
+    assert torch.allclose(found, theirs(regions, words, memory_key_padding_mask=~mask), atol=1e-10)
+    assert not cross[1, ..., 3:].any()
+
+
+def test_phrases_are_the_strongest_of_one_two_and_three_words() -> None:
+    """By hand: a window of s words around each, zeros beyond the ends."""
+    phrases = Phrases(4).double()
+    words = torch.randn(1, 5, 4, dtype=torch.float64)
+    found = phrases(words, torch.ones(1, 5, dtype=torch.bool))
+    for place in range(5):
+        grams = []
+        for size, gram in zip(GRAMS, phrases.grams, strict=True):
+            assert isinstance(gram, nn.Conv1d)
+            first = place - size // 2
+            made = gram.bias.clone()
+            for offset in range(size):
+                if 0 <= first + offset < 5:
+                    made += gram.weight[:, :, offset] @ words[0, first + offset]
+            grams.append(torch.tanh(made))
+        assert torch.allclose(found[0, place], torch.stack(grams).amax(0))
+
+
+def test_frames_listen_to_words_and_look_at_frames_by_way_of_them() -> None:
+    """Number by number, as Seo et al. (2017) and Xiong et al. (2017) have it."""
+    torch.manual_seed(4)
+    frames, words, mask = torch.randn(1, 3, 4), torch.randn(1, 3, 4), torch.tensor([[True, True, False]])
+    module = TwoWay(ConcatProduct(d=4))
+    (heard, looked), (listening, looking) = module(frames, words, mask)
+    of_word, of_frame, of_both = module.attention.score.weight.weight[0, :, 0].chunk(3)
+    said = words[0, :2]
+    affinity = torch.stack([(q @ of_word + v @ of_frame + (v * q) @ of_both) for v in frames[0] for q in said])
+    affinity = affinity.reshape(3, 2)
+    first, second = affinity.softmax(1), affinity.softmax(0).T
+    assert torch.allclose(listening[0, 0, :, :2], first, atol=1e-6) and not listening[..., 2].any()
+    assert torch.allclose(looking[0, 0, :2], second, atol=1e-6) and not looking[0, 0, 2].any()
+    assert torch.allclose(heard[0], first @ said, atol=1e-6)
+    assert torch.allclose(looked[0], first @ second @ frames[0], atol=1e-6)
 
 
 def test_patches_are_cut_row_by_row() -> None:

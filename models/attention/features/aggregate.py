@@ -41,15 +41,18 @@ class Aggregate(nn.Module):
 
 
 class UniformAggregate(Aggregate):
-    """The same score for every position, with the parameters of another aggregation: what that is compared with."""
+    """The same score for every position, with the parameters of another aggregation: what that is compared with.
 
-    def __init__(self, aggregate: Aggregate) -> None:
+    first, second: whether for this input.
+    """
+
+    def __init__(self, aggregate: Aggregate, *, first: bool = True, second: bool = True) -> None:
         super().__init__()
-        self.aggregate = aggregate
+        self.aggregate, self.first, self.second = aggregate, first, second
 
     def scores(self, affinity: Tensor, first: Side, second: Side, align: Align) -> tuple[Tensor, Tensor]:
         ours, theirs = self.aggregate.scores(affinity, first, second, align)
-        return torch.zeros_like(ours), torch.zeros_like(theirs)
+        return torch.zeros_like(ours) if self.first else ours, torch.zeros_like(theirs) if self.second else theirs
 
 
 def align_row(scores: Tensor, side: Side, align: Align) -> Tensor:

@@ -12,8 +12,7 @@ from models.attention import Attention
 from models.attention.cached import CausalAttention, CrossAttention, Kept
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
-from models.attention.weights import AroundAttention
-from models.blocks.transformer import places
+from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import TextInput, Tokenizer, forced_target
@@ -54,45 +53,9 @@ class TransformerConfig:
         """Attention of this many heads."""
         return MultiHead(attention=Attention(score=ScaledDot()), d_model=self.d_model, heads=self.heads)
 
-
-class AddAndNorm(nn.Module):
-    """norm(x + dropout(sublayer(x))) (§3.1)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.norm, self.dropout = nn.LayerNorm(config.d_model), nn.Dropout(config.dropout)
-
-    def forward(self, features: Tensor, made: Tensor) -> Tensor:
-        added: Tensor = self.norm(features + self.dropout(made))
-        return added
-
-
-class FeedForward(nn.Sequential):
-    """W₂ max(0, W₁ x + b₁) + b₂ (eq. 2)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        inner = nn.Linear(config.d_model, config.d_hidden)
-        super().__init__(inner, nn.ReLU(), nn.Linear(config.d_hidden, config.d_model))
-
-
-class EncoderLayer(AroundAttention, nn.Module):
-    """Self-attention over the source, then the position-wise network.
-
-    Shapes: features [batch, source, d_model], mask bool [batch, source] -> the same, weights [batch, head, source,
-        source].
-    """
-
-    attention: MultiHead
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.attention, self.hidden = config.multi_head(), FeedForward(config)
-        self.after_attention, self.after_hidden = AddAndNorm(config), AddAndNorm(config)
-
-    def forward(self, features: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        attended, weights = self.attention(features, features, mask=mask[:, None, None, :])
-        features = self.after_attention(features, attended)
-        return self.after_hidden(features, self.hidden(features)), weights
+    def encoder_layer(self) -> PostNormLayer:
+        """A layer of the encoder."""
+        return PostNormLayer(d_model=self.d_model, heads=self.heads, d_hidden=self.d_hidden, dropout=self.dropout)
 
 
 class DecoderLayer(nn.Module):
@@ -105,8 +68,10 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.itself, self.cross = CausalAttention(config.multi_head()), CrossAttention(config.multi_head())
-        self.hidden = FeedForward(config)
-        self.after_itself, self.after_cross, self.after_hidden = (AddAndNorm(config) for _ in range(3))
+        self.hidden = FeedForward(d_model=config.d_model, d_hidden=config.d_hidden)
+        self.after_itself, self.after_cross, self.after_hidden = (
+            AddAndNorm(d_model=config.d_model, dropout=config.dropout) for _ in range(3)
+        )
 
     def forward(self, features: Tensor, memory: Kept, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         attended, own, _ = self.itself(features)
@@ -144,7 +109,7 @@ class Transformer(GeneratingNetwork):
         for embedding in (self.source_embedding, self.target_embedding):
             nn.init.normal_(embedding.weight, std=config.d_model**-0.5)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.encoder = nn.ModuleList(config.encoder_layer() for _ in range(config.layers))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
 
     def embed(self, embedding: nn.Module, token: Tensor, position: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Questions about pictures and films, answered by co-attention."""

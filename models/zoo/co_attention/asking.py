@@ -1,0 +1,151 @@
+"""What the models that answer questions about pictures share: what they are sent, and what the data decide."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from models.blocks.regions import Regions
+from models.cards.inputs import ImageInput, TextInput, Tokenizer
+from models.cards.labels import LabelSet
+from models.data import tokenizers
+from models.data.dataset import Dataset, classes
+from models.data.images import grey_levels
+from models.tasks.classify import Classify
+from models.training.recipe import Blueprint
+from models.training.settings import Preset
+
+FILE = "tokenizer.json"
+ANSWER = Classify(given="question")
+_REGIONS = 160  # of a picture, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskingConfig:
+    """Sizes that all of them have.
+
+    rows, columns: of the picture, in pixels; mean, deviation: of pixels from 0 to 1. taught: whether its eye learns the
+    names of handwritten digits before anything is asked. channels, strides: of its convolutions; the product of the
+    strides is a cell's size.
+    """
+
+    vocabulary: int
+    classes: int
+    rows: int
+    columns: int
+    mean: tuple[float, ...] = (0.5,)
+    deviation: tuple[float, ...] = (0.5,)
+    d: int = 64
+    dropout: float = 0.1
+    taught: bool = False
+    channels: tuple[int, ...] = (16, 32, 64)
+    strides: tuple[int, ...] = (2, 3)
+    max_tokens: int = 40
+    max_characters: int = 1000
+    max_pixels: int = 16_777_216
+
+    def picture(self, summary: str = "A picture; it is scaled to the model's size.") -> ImageInput:
+        """What is asked about."""
+        return ImageInput(
+            summary=summary, rows=self.rows, columns=self.columns, mean=self.mean, deviation=self.deviation
+        )
+
+    def regions(self, around: int = 0) -> Regions:
+        """What is seen of it."""
+        return Regions(
+            channels=self.channels, strides=self.strides, rows=self.rows, columns=self.columns, d=self.d, around=around
+        )
+
+    def question(self, tokenizer: str) -> TextInput:
+        """What is asked."""
+        return TextInput(
+            name="question",
+            summary="A question about it, or a statement that is true of it or not.",
+            tokenizer=Tokenizer(text=tokenizer),
+            max_tokens=self.max_tokens,
+            prefix="question",
+            dimension="question",
+        )
+
+
+C = TypeVar("C", bound=AskingConfig)
+
+
+def of_picture(picture: ImageInput, regions: Regions) -> LabelSet:
+    """The regions as places of the picture."""
+    return picture.cells(*regions.cells.grid, name="regions")
+
+
+class Words(nn.Module):
+    """The words of a question as vectors, zeros at padding. Shapes: ids, mask [batch, word] -> [batch, word, d]."""
+
+    def __init__(self, config: AskingConfig) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
+        nn.init.normal_(self.embedding.weight, std=0.5)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        embedded: Tensor = self.dropout(self.embedding(ids)) * mask.unsqueeze(-1)
+        return embedded
+
+
+class Lstm(nn.Module):
+    """Words read onward by an LSTM: every state, zeros at padding, which comes last.
+
+    Shapes: features [batch, word, d], mask [batch, word] -> [batch, word, d].
+    """
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(d, d, batch_first=True)
+
+    def forward(self, features: Tensor, mask: Tensor) -> Tensor:
+        states: Tensor = self.cell(features)[0]
+        return states * mask.unsqueeze(-1)
+
+
+def few_regions(rows: int, columns: int, cell: int) -> tuple[int, int]:
+    """A picture's size in whole cells, and smaller where there are too many of them."""
+    shrunk = min(1.0, cell * (_REGIONS / (rows * columns)) ** 0.5)
+    return whole(rows * shrunk, cell), whole(columns * shrunk, cell)
+
+
+def frames_of(rows: int, columns: int, cell: int) -> tuple[int, int]:
+    """The size of a film, one picture of square frames side by side: each is in whole cells."""
+    frames = max(1, round(columns / rows))
+    size, _ = few_regions(rows, rows, cell)
+    return size, frames * size
+
+
+def whole(size: float, cell: int) -> int:
+    """So many pixels, in whole cells."""
+    return max(1, round(size / cell)) * cell
+
+
+def prepare(
+    config: type[C], size: Callable[[int, int, int], tuple[int, int]] = few_regions
+) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """What the training part decides: words, classes, and the pictures' brightness and size."""
+
+    def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        pixels = grey_levels(example.instance["image"] for example in dataset.train)
+        cell = math.prod(preset.sizes.get("strides", config.strides))
+        rows, columns = size(pixels.rows, pixels.columns, cell)
+        texts = tokenizers.texts_of([example.instance["question"] for example in dataset.train])
+        tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
+        labels = classes(dataset)
+        made = config(
+            vocabulary=tokenizers.size(tokenizer),
+            classes=len(labels),
+            rows=rows,
+            columns=columns,
+            mean=(round(pixels.mean, 4),),
+            deviation=(round(pixels.deviation, 4),),
+            **preset.sizes,
+        )
+        return Blueprint(made, labels, {FILE: tokenizer})
+
+    return prepared

@@ -1,0 +1,200 @@
+"""MCAN, deep modular co-attention network, J13 (Yu, Yu, Cui, Tao & Tian 2019): layers of words and regions.
+
+Fig. 4 of the paper, from the left: regions, and words read by an LSTM; a cascade of modular co-attention layers, in
+which words attend to words, regions to regions and to words; attentional reduction of both; fusion; the answer.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import Attention
+from models.attention.flat import over_keys
+from models.attention.queries.multi_head import MultiHead
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.score import ScaledDot, SelfAttentive
+from models.blocks.cells import Cells
+from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.labels import one
+from models.cards.maps import Map, map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import rows
+from models.data.canvas import questions
+from models.network import Answer, Network
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Lstm, Words, of_picture, prepare
+from models.zoo.co_attention.seeing import learn_to_see
+
+
+@dataclass(frozen=True, kw_only=True)
+class McanConfig(AskingConfig):
+    """Sizes. The paper has d 512, 6 layers, 8 heads, d_hidden 2048, d_fused 1024, and 10 to 100 detected regions.
+
+    stacked: whether regions are guided, in each layer, by the words of that layer, not by those of the last (Fig. 5).
+    """
+
+    layers: int = 2
+    heads: int = 4
+    d_hidden: int = 128
+    d_fused: int = 128
+    stacked: bool = False
+
+
+class GuidedLayer(nn.Module):
+    """SGA(X, Y): self-attention over X, attention of X to Y, then the position-wise network (§3, Fig. 2 and 3).
+
+    Shapes: features x [batch, region, d], guide y [batch, word, d], mask bool [batch, word] -> the same as x, weights
+        [batch, head, region, region] and [batch, head, region, word].
+    """
+
+    def __init__(self, config: McanConfig) -> None:
+        super().__init__()
+        self.itself, self.guided = (
+            MultiHead(attention=Attention(score=ScaledDot()), d_model=config.d, heads=config.heads) for _ in range(2)
+        )
+        self.hidden = FeedForward(d_model=config.d, d_hidden=config.d_hidden)
+        self.after_itself, self.after_guided, self.after_hidden = (
+            AddAndNorm(d_model=config.d, dropout=config.dropout) for _ in range(3)
+        )
+
+    def forward(self, features: Tensor, guide: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        attended, own = self.itself(features, features)
+        features = self.after_itself(features, attended)
+        attended, cross = self.guided(features, guide, mask=over_keys(mask))
+        features = self.after_guided(features, attended)
+        return self.after_hidden(features, self.hidden(features)), own, cross
+
+
+class Mcan(Network):
+    """A picture and a question -> an answer, with the weights of every layer, head and reduction.
+
+    z = norm(W_x x̃ + W_y ỹ), x̃ and ỹ the regions and words of the last layer, reduced by attention (§4.3)
+
+    Shapes: pixels [batch, 1, row, column], question_ids int64 [batch, word], question_mask bool -> logits [batch,
+        class]; maps `words.<layer>.self` [batch, head, word, word], `regions.<layer>.self` [batch, head, region,
+        region], `regions.<layer>.cross` [batch, head, region, word], `words.pool` and `regions.pool` [batch, 1, 1, …].
+    """
+
+    def __init__(self, config: McanConfig) -> None:
+        super().__init__()
+        self.config, d = config, config.d
+        self.regions, self.words, self.reader = config.regions(), Words(config), Lstm(d)
+        self.asking = nn.ModuleList(
+            PostNormLayer(d_model=d, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
+            for _ in range(config.layers)
+        )
+        self.looking = nn.ModuleList(GuidedLayer(config) for _ in range(config.layers))
+        self.reduce_words, self.reduce_regions = (
+            SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d, d_w=d, act=torch.relu))) for _ in range(2)
+        )
+        self.fuse_words, self.fuse_regions = (nn.Linear(d, config.d_fused, bias=False) for _ in range(2))
+        self.norm, self.dropout = nn.LayerNorm(config.d_fused), nn.Dropout(config.dropout)
+        self.classify = nn.Linear(config.d_fused, config.classes)
+
+    @property
+    def cells(self) -> Cells:
+        """The eye."""
+        return self.regions.cells
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        mask = tensors["question_mask"]
+        regions = self.dropout(self.regions(tensors["pixels"]))
+        words = self.reader(self.words(tensors["question_ids"], mask), mask)
+        maps: dict[str, Tensor] = {}
+        guides: list[Tensor] = []
+        for number, layer in enumerate(self.asking):
+            words, weights = layer(words, mask)
+            guides.append(words)
+            maps[f"words.{number}.self"] = weights * mask[:, None, :, None]  # padding asks for nothing
+        for number, layer in enumerate(self.looking):
+            guide = guides[number] if self.config.stacked else words
+            regions, own, cross = layer(regions, guide, mask)
+            maps |= {f"regions.{number}.self": own, f"regions.{number}.cross": cross}
+        said, maps["words.pool"] = self.reduce_words(words, mask=mask)
+        seen, maps["regions.pool"] = self.reduce_regions(regions)
+        fused = self.norm(self.fuse_words(said) + self.fuse_regions(seen))
+        return Answer({"logits": self.classify(self.dropout(fused))}, maps)
+
+
+def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    picture, question = config.picture(), config.question(blueprint.files[FILE])
+    words, cells, whole = question.tokens("words"), of_picture(picture, network.regions), one("answer")
+    maps: dict[str, Map] = {}
+    for number, layer in enumerate(network.asking):
+        summary = f"What each word looks at among the words in layer {number}."
+        maps[f"words.{number}.self"] = map_of(layer, "self", queries=words, keys=words, summary=summary)
+    for number, guided in enumerate(network.looking):
+        assert isinstance(guided, GuidedLayer)
+        summary = f"What each region looks at among the regions in layer {number}."
+        maps[f"regions.{number}.self"] = map_of(guided.itself, "self", queries=cells, keys=cells, summary=summary)
+        summary = f"Which words each region is guided by in layer {number}."
+        maps[f"regions.{number}.cross"] = map_of(guided.guided, "co", queries=cells, keys=words, summary=summary)
+    for name, pool, keys in (("word", network.reduce_words, words), ("region", network.reduce_regions, cells)):
+        summary = f"How much each {name} counts for the answer."
+        maps[f"{name}s.pool"] = map_of(pool, "pool", queries=whole, keys=keys, features=config.d, summary=summary)
+    return describe(
+        title="Deep modular co-attention network",
+        summary="Answers questions about pictures by layers of attention within and between words and regions.",
+        inputs=[picture, question],
+        results=[Classes(labels=blueprint.labels)],
+        maps=maps,
+        taxonomy=Taxonomy(
+            scoring="multiplicative",
+            features="parallel co-attention",
+            query=("self-attentive", "specialised"),
+            multiplicity="multi-head",
+        ),
+        citation=Citation(
+            "Yu, Yu, Cui, Tao, Tian", "Deep Modular Co-Attention Networks for Visual Question Answering", 2019, "CVPR"
+        ),
+        max_characters=config.max_characters,
+        max_pixels=config.max_pixels,
+    )
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=12, batch_size=32, learning_rate=2e-3, patience=3),
+        sizes={"taught": True},
+        vocabulary=500,
+    ),
+    "full": Preset(
+        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
+        sizes={"d": 96, "d_hidden": 384, "d_fused": 192, "layers": 3, "dropout": 0.2},
+        vocabulary=8000,
+    ),
+    "paper": Preset(
+        settings=Settings(epochs=13, batch_size=64, learning_rate=1e-4, weight_decay=0.0),
+        sizes={"d": 512, "d_hidden": 2048, "d_fused": 1024, "layers": 6, "heads": 8},
+        vocabulary=20_000,
+    ),
+}
+
+MCAN = Recipe(
+    config=McanConfig,
+    build=lambda blueprint: Mcan(blueprint.config),
+    card=card,
+    task=ANSWER,
+    data=rows.QUESTIONS,
+    builtin=questions.dataset,
+    start=learn_to_see,
+    prepare=prepare(McanConfig),
+    presets=PRESETS,
+)
+
+
+def changed(**sizes: int) -> Recipe[McanConfig]:
+    """The same of another depth or form."""
+    return MCAN.but(build=lambda blueprint: Mcan(replace(blueprint.config, **sizes)))
+
+
+MCAN_STACKED = changed(stacked=True)
+# The paper's question: how deep?
+MCAN_ONE, MCAN_FOUR = changed(layers=1), changed(layers=4)

@@ -1,0 +1,233 @@
+"""PSAC, positional self-attention with co-attention, J12 (Li, Song, Gao, Liu, Huang, He & Gan 2019): films.
+
+Fig. 1 of the paper: positional self-attention over the frames and over the words, neither recurrent; co-attention of
+the two; the frames, each with what was asked and seen, averaged; the answer. Co-attention and fusion are those of the
+authors' code. Their words have spellings as well, and their frames features of a ResNet; here they are a small
+network's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import Attention
+from models.attention.features import ConcatProduct, Pair
+from models.attention.features.parallel import side
+from models.attention.features.perceptron import both_ways
+from models.attention.flat import over_keys
+from models.attention.score.base import Score
+from models.attention.weights import Weights, weights_of
+from models.blocks.cells import Cells
+from models.blocks.transformer import PostNormLayer, places
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.maps import Map, map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import rows
+from models.data.canvas import films
+from models.network import Answer, Network
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Words, frames_of, prepare
+from models.zoo.co_attention.seeing import learn_to_see
+
+BOTH = ("question", "video")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PsacConfig(AskingConfig):
+    """Sizes. The authors' code has 36 frames, d 2048 for them, and 8 heads."""
+
+    strides: tuple[int, ...] = (2, 4)
+    d: int = 128
+    layers: int = 1
+    heads: int = 4
+    d_hidden: int = 128
+
+    @property
+    def frames(self) -> int:
+        """How many squares the picture is."""
+        return self.columns // self.rows
+
+
+class Frames(nn.Module):
+    """The frames of a film that is one picture, from left to right, each as one vector.
+
+    Shapes: pixels [batch, 1, row, frame × row] -> [batch, frame, d].
+    """
+
+    def __init__(self, config: PsacConfig) -> None:
+        super().__init__()
+        self.count = config.frames
+        self.cells = Cells(channels=config.channels, strides=config.strides, rows=config.rows, columns=config.rows)
+        down, across = self.cells.grid
+        self.project = nn.Linear(down * across * self.cells.d_out, config.d)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        apart = pixels.unflatten(3, (self.count, -1)).permute(0, 3, 1, 2, 4)  # [batch, frame, 1, row, column]
+        frames: Tensor = self.project(self.cells(apart.flatten(0, 1)).flatten(1))
+        return frames.unflatten(0, (-1, self.count))
+
+
+class PositionalSelfAttention(nn.Module):
+    """Every position looks at every other and knows where it is: x + layers(x + PE).
+
+    Shapes: features [batch, position, d], mask bool [batch, position] -> the same, weights of each layer [batch, head,
+        position, position].
+    """
+
+    def __init__(self, config: PsacConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            PostNormLayer(d_model=config.d, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
+            for _ in range(config.layers)
+        )
+
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+        position = torch.arange(features.shape[1], device=features.device)
+        encoded, weights = features + places(position, features.shape[2]).to(features.dtype), []
+        for layer in self.layers:
+            encoded, looks = layer(encoded, mask)
+            weights.append(looks)
+        return features + encoded, weights
+
+
+class TwoWay(nn.Module):
+    """What to look at and what to listen to: each frame to words, and by way of them to frames.
+
+    S = wᵀ [v; q; v ⊙ q];  A = M₁ Q;  B = M₁ M₂ V;  M₁ = softmax of S along words, M₂ = softmax of Sᵀ along frames
+
+    Shapes: frames [batch, frame, d], words [batch, word, d], mask bool [batch, word] -> Pair of A and B [batch, frame,
+        d], Pair of weights [batch, 1, frame, word] and [batch, 1, word, frame].
+    """
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.attention = Attention(score=score)
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the frames, over words; then those of the words, over frames."""
+        return weights_of(self.attention, self.attention)
+
+    def forward(self, frames: Tensor, words: Tensor, mask: Tensor) -> tuple[Pair, Pair]:
+        seen, said = side(frames.unsqueeze(1), None, None), side(words.unsqueeze(1), over_keys(mask), None)
+        affinity = self.attention.score(seen.features, said.features, said.context)
+        listening, looking = both_ways(affinity, seen, said, self.attention.align)
+        looking = looking * mask[:, None, :, None]  # padding asks for nothing
+        heard, looked = listening @ said.features, listening @ (looking @ seen.features)
+        return Pair(heard.squeeze(1), looked.squeeze(1)), Pair(listening, looking)
+
+
+class Psac(Network):
+    """A film and a question -> an answer, with what frames and words look at, among themselves and in each other.
+
+    attends: which of the two co-attentions there are. h_t = W [v_t; a_t; v_t ⊙ a_t; v_t ⊙ b_t], averaged over frames
+
+    Shapes: pixels [batch, 1, row, frame × row], question_ids int64 [batch, word], question_mask bool -> logits [batch,
+        class]; maps `frames.<layer>.self` [batch, head, frame, frame], `words.<layer>.self` [batch, head, word, word],
+        `frames.cross` [batch, 1, frame, word] and `words.cross` [batch, 1, word, frame].
+    """
+
+    def __init__(self, config: PsacConfig, *, attends: Sequence[str] = BOTH) -> None:
+        super().__init__()
+        self.config, self.attends, d = config, attends, config.d
+        self.frames, self.words = Frames(config), Words(config)
+        self.over_frames, self.over_words = PositionalSelfAttention(config), PositionalSelfAttention(config)
+        self.co_attention = TwoWay(ConcatProduct(d=d))
+        parts = 1 + 2 * ("question" in attends) + ("video" in attends)
+        self.join, self.dropout = nn.Linear(parts * d, d), nn.Dropout(config.dropout)
+        self.hidden, self.classify = nn.Linear(d, 2 * d), nn.Linear(2 * d, config.classes)
+
+    @property
+    def cells(self) -> Cells:
+        """The eye."""
+        return self.frames.cells
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        mask = tensors["question_mask"]
+        frames, own = self.over_frames(self.dropout(self.frames(tensors["pixels"])))
+        words, asked = self.over_words(self.words(tensors["question_ids"], mask), mask)
+        (heard, looked), (listening, looking) = self.co_attention(frames, words, mask)
+        parts = [frames]
+        if "question" in self.attends:
+            parts += [heard, frames * heard]
+        if "video" in self.attends:
+            parts.append(frames * looked)
+        whole = torch.relu(self.join(self.dropout(torch.cat(parts, -1)))).mean(1)
+        maps = {f"frames.{number}.self": each for number, each in enumerate(own)}
+        # Padding asks for nothing.
+        maps |= {f"words.{number}.self": each * mask[:, None, :, None] for number, each in enumerate(asked)}
+        maps |= {"frames.cross": listening, "words.cross": looking}
+        return Answer({"logits": self.classify(self.dropout(torch.relu(self.hidden(whole))))}, maps)
+
+
+def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
+    """Describe the network."""
+    config = network.config
+    film = config.picture("A film: square frames side by side, from left to right; it is scaled to the model's size.")
+    question = config.question(blueprint.files[FILE])
+    frames, words = film.cells(1, config.frames, name="frames"), question.tokens("words")
+    maps: dict[str, Map] = {}
+    for part, encoder, places_ in (("frame", network.over_frames, frames), ("word", network.over_words, words)):
+        for number, layer in enumerate(encoder.layers):
+            summary = f"What each {part} looks at among the {part}s in layer {number}."
+            maps[f"{part}s.{number}.self"] = map_of(layer, "self", queries=places_, keys=places_, summary=summary)
+    listening, looking = weights_of(network.co_attention)
+    maps["frames.cross"] = Map(
+        weights=listening, kind="co", queries=frames, keys=words, summary="Which words each frame listens to."
+    )
+    maps["words.cross"] = Map(
+        weights=looking, kind="co", queries=words, keys=frames, summary="Which frames each word looks at."
+    )
+    return describe(
+        title="Positional self-attention with co-attention",
+        summary="Answers questions about films by attention among frames, among words, and between the two.",
+        inputs=[film, question],
+        results=[Classes(labels=blueprint.labels)],
+        maps=maps,
+        taxonomy=Taxonomy(
+            scoring="scaled multiplicative", features="parallel co-attention", query=("self-attentive", "specialised")
+        ),
+        citation=Citation(
+            "Li, Song, Gao, Liu, Huang, He, Gan",
+            "Beyond RNNs: Positional Self-Attention with Co-Attention for Video Question Answering",
+            2019,
+            "AAAI",
+        ),
+        max_characters=config.max_characters,
+        max_pixels=config.max_pixels,
+    )
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=12, batch_size=32, learning_rate=2e-3, patience=3),
+        sizes={"taught": True},
+        vocabulary=500,
+    ),
+    "full": Preset(
+        settings=Settings(epochs=20, batch_size=32, learning_rate=1e-3, patience=5),
+        sizes={"d": 192, "d_hidden": 384, "dropout": 0.2},
+        vocabulary=8000,
+    ),
+}
+
+PSAC = Recipe(
+    config=PsacConfig,
+    build=lambda blueprint: Psac(blueprint.config),
+    card=card,
+    task=ANSWER,
+    data=rows.QUESTIONS,
+    builtin=films.dataset,
+    start=learn_to_see,
+    prepare=prepare(PsacConfig, frames_of),
+    presets=PRESETS,
+)
+# Each co-attention alone.
+PSAC_QUESTION, PSAC_VIDEO = (
+    PSAC.but(build=lambda blueprint, one=(each,): Psac(blueprint.config, attends=one)) for each in BOTH
+)

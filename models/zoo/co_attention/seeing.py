@@ -1,0 +1,89 @@
+"""Eyes that know digits before anything is asked, as those of the papers had learned to tell objects.
+
+Lu et al. (2016) and Li et al. (2019) take features of networks that had learned ImageNet, Yu et al. (2019) those of a
+detector taught with boxes and names. Here it is captions of the canvas world: each cell learns to name the digit whose
+box it lies in. They are drawn with handwritten digits of the training part.
+"""
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from PIL import Image as Picture
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from bundle.values import Array, Image, Text
+from models.blocks.cells import Cells, contrast
+from models.data.canvas import captions
+from models.data.canvas.world import SIZE, WORDS
+from models.data.dataset import Dataset, Example
+from models.data.gold import Box, Span
+from models.training.recipe import Blueprint
+from models.zoo.co_attention.asking import AskingConfig
+
+_PICTURES, _EPOCHS, _BATCH, _RATE = 3000, 8, 32, 5e-3
+_GROUND = len(WORDS)
+_ENOUGH = 0.25  # of a cell
+
+
+class Seeing(Protocol):
+    """A network with an eye."""
+
+    @property
+    def cells(self) -> Cells: ...
+
+
+def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -> None:
+    """Teach a network's cells the names of digits, where its config says so."""
+    config = blueprint.config
+    if not config.taught:
+        return
+    made = captions.dataset(training=_PICTURES, held_out=1).train
+    pixels, named = read(made, config)
+    layers = network.cells.layers
+    name = nn.Conv2d(config.channels[-1], len(WORDS) + 1, 1)
+    optimizer = torch.optim.AdamW([*layers.parameters(), *name.parameters()], lr=_RATE)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.02, _EPOCHS * -(-len(made) // _BATCH))
+    for _ in range(_EPOCHS):
+        for batch in torch.randperm(len(made)).split(_BATCH):
+            optimizer.zero_grad()
+            cross_entropy(name(layers(pixels[batch])), named[batch]).backward()
+            optimizer.step()
+            schedule.step()
+
+
+def read(examples: Sequence[Example], config: AskingConfig) -> tuple[Tensor, Tensor]:
+    """The contrast of pictures float32 [example, 1, row, column], and the name of each cell int64 [example, row of
+    cells, column of cells].
+    """
+    pixels = torch.from_numpy(np.stack([_pixels(each) for each in examples])[:, None])
+    cell = math.prod(config.strides)
+    named = np.stack([names(each, cell) for each in examples])
+    return contrast((pixels / 255 - config.mean[0]) / config.deviation[0]), torch.from_numpy(named)
+
+
+def _pixels(example: Example) -> Array:
+    image = example.instance["image"]
+    assert isinstance(image, Image)
+    return np.asarray(Picture.open(io.BytesIO(image.data)), np.float32)
+
+
+def names(example: Example, cell: int) -> Array:
+    """Which digit each cell of so many pixels shows, by its number; 10 where it shows none."""
+    text = example.instance["target"]
+    assert isinstance(text, Text)
+    found = np.full((SIZE // cell, SIZE // cell), _GROUND, np.int64)
+    edges = np.arange(SIZE // cell) * cell
+    for gold in example.gold:
+        (box,) = gold.keys
+        assert isinstance(box, Box) and isinstance(gold.of, Span)
+        down, across = (
+            np.clip(np.minimum(edges + cell, end) - np.maximum(edges, start), 0, None)
+            for start, end in ((box.top, box.bottom), (box.left, box.right))
+        )
+        found[np.outer(down, across) >= _ENOUGH * cell**2] = WORDS.index(text.text[gold.of.start : gold.of.end])
+    return found

@@ -1,7 +1,7 @@
 """Convolutional encoders: a picture as a grid of features, each of which sees a part of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -9,15 +9,20 @@ from torch import Tensor, nn
 _FLAT = 1e-3  # a picture whose pixels differ by less than its root is flat
 
 
-def convolution(d_in: int, d_out: int, *, size: int, stride: int = 1) -> nn.Sequential:
-    """A convolution that keeps the picture's size, or divides it by `stride`; normalisation; relu.
+def over_the_picture(features: int) -> nn.Module:
+    """Normalise each feature over its own picture (Ulyanov et al. 2016).
 
-    Each feature is normalised over its own picture (Ulyanov et al. 2016), and not over the batch: there pictures with
-    texts of one length come together, and learning would see in the statistics how long its text is to be.
+    Over a batch (`nn.BatchNorm2d`) learning would see in the statistics how long a text is to be that is written about
+    a picture: texts of one length come together.
     """
-    return nn.Sequential(
-        nn.Conv2d(d_in, d_out, size, stride, size // 2, bias=False), nn.GroupNorm(d_out, d_out), nn.ReLU()
-    )
+    return nn.GroupNorm(features, features)
+
+
+def convolution(
+    d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Callable[[int], nn.Module] = over_the_picture
+) -> nn.Sequential:
+    """A convolution that keeps the picture's size, or divides it by `stride`; normalisation; relu."""
+    return nn.Sequential(nn.Conv2d(d_in, d_out, size, stride, size // 2, bias=False), norm(d_out), nn.ReLU())
 
 
 def contrast(pixels: Tensor) -> Tensor:
@@ -44,13 +49,20 @@ class Cells(nn.Module):
     places: Tensor
 
     def __init__(
-        self, *, channels: Sequence[int], strides: Sequence[int], rows: int, columns: int, d_in: int = 1
+        self,
+        *,
+        channels: Sequence[int],
+        strides: Sequence[int],
+        rows: int,
+        columns: int,
+        d_in: int = 1,
+        norm: Callable[[int], nn.Module] = over_the_picture,
     ) -> None:
         super().__init__()
         *sizes, last = channels
         steps = zip((d_in, *sizes[:-1]), sizes, strides, strict=True)
-        layers = [convolution(before, after, size=5, stride=stride) for before, after, stride in steps]
-        self.layers = nn.Sequential(*layers, convolution(sizes[-1], last, size=3))
+        layers = [convolution(before, after, size=5, stride=stride, norm=norm) for before, after, stride in steps]
+        self.layers = nn.Sequential(*layers, convolution(sizes[-1], last, size=3, norm=norm))
         self.grid = rows // math.prod(strides), columns // math.prod(strides)
         self.d_out = last + 2
         down, across = (torch.linspace(-1, 1, count) for count in self.grid)

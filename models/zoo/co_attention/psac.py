@@ -62,7 +62,10 @@ class Frames(nn.Module):
     def __init__(self, config: PsacConfig) -> None:
         super().__init__()
         self.count = config.frames
-        self.cells = Cells(channels=config.channels, strides=config.strides, rows=config.rows, columns=config.rows)
+        # Over the batch: what a frame shows more of than others is what normalising over the frame takes away.
+        self.cells = Cells(
+            channels=config.channels, strides=config.strides, rows=config.rows, columns=config.rows, norm=nn.BatchNorm2d
+        )
         down, across = self.cells.grid
         self.project = nn.Linear(down * across * self.cells.d_out, config.d)
 

@@ -43,6 +43,13 @@ MODELS = {
     "mme-neighbours": "models.zoo.meta_embeddings.mme:MME_NEIGHBOURS",
     "mme-spelling": "models.zoo.meta_embeddings.mme:MME_SPELLING",
     "mme-learned": "models.zoo.meta_embeddings.mme:MME_LEARNED",
+    "lcr-rot-hop": "models.zoo.aspects.lcr_rot:LCR_ROT_HOP",
+    "lcr-rot-hop-one": "models.zoo.aspects.lcr_rot:LCR_ROT_ONE",
+    "rban": "models.zoo.aspects.rban:RBAN",
+    "rban-soft": "models.zoo.aspects.rban:RBAN_SOFT",
+    "hatn": "models.zoo.hierarchical.hatn:HATN",
+    "hatn-source": "models.zoo.hierarchical.hatn:HATN_SOURCE",
+    "hatn-pnet": "models.zoo.hierarchical.hatn:HATN_PNET",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

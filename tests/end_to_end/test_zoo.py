@@ -24,6 +24,7 @@ from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
+from models.cards.parts import PARTS
 from tests.export import tiny
 from tests.export.test_export_zoo import (
     a_bahdanau,
@@ -32,10 +33,13 @@ from tests.export.test_export_zoo import (
     a_gat,
     a_gpt,
     a_han,
+    a_hatn,
     a_luong,
     a_transformer,
     a_vit,
+    an_lcr_rot,
     an_mme,
+    an_rban,
     an_rnn_capsule,
 )
 from tests.service.serving import serving
@@ -53,6 +57,9 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "disan": a_disan,
     "dme": a_dme,
     "mme": an_mme,
+    "lcr-rot-hop": an_lcr_rot,
+    "rban": an_rban,
+    "hatn": a_hatn,
 }
 
 
@@ -118,6 +125,11 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
         lambda value: {"document": value}
     ),
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
+    "lcr-rot-hop": st.tuples(sentences, sentences, sentences).map(
+        lambda three: dict(zip(PARTS, map(Text, three), strict=True))
+    ),
+    "rban": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
+    "hatn": documents.map(lambda text: {"document": Text(text)}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
 }
@@ -185,20 +197,36 @@ def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_
         )
 
 
+# Models, their maps, and the query of those that has nothing to attend to: each direction leaves one token out, and the
+# first sentence of an example is of hidden words.
+WITH_NOTHING_TO_SEE = (("disan", "forward", 0), ("disan", "backward", -1), ("hatn", "others.word", 0))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_sum_to_one(name: str, served: Served) -> None:
     for answer in ask(served.client, name, served.trained[name].examples):
         for each in answer:
             sums = each.dense().sum(axis=2)
-            if name == "disan" and each.name.endswith("ward"):
-                # A direction leaves one token with nothing to attend to.
-                alone = 0 if each.name.endswith("forward") else -1
-                np.testing.assert_array_equal(sums[:, alone], 0)
-                sums = np.delete(sums, alone, axis=1)
+            for model, ending, alone in WITH_NOTHING_TO_SEE:
+                if name == model and each.name.endswith(ending):
+                    np.testing.assert_array_equal(sums[:, alone], 0)
+                    sums = np.delete(sums, alone, axis=1)
             if each.normalised:
                 np.testing.assert_allclose(sums, 1, atol=1e-5)
-            else:  # a bell around the predicted place
+            elif (name, each.name) != ("rban", "affinity"):  # a bell around the predicted place
                 assert (sums > 0).all() and (sums < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("lcr-rot-hop", {"left": (1, 2, 3), "right": (1, 2, 4), "left_target": (1, 2, 1), "right_target": (1, 2, 1)}),
+        ("rban", {"question": (1, 1, 3), "answer": (1, 1, 4), "affinity": (1, 3, 4)}),
+    ],
+)
+def test_maps_are_as_large_as_what_they_look_at(name: str, shapes: dict[str, tuple[int, ...]], served: Served) -> None:
+    (answer,) = ask(served.client, name, served.trained[name].examples)
+    assert {each.name: each.weights.shape for each in answer} == shapes
 
 
 @pytest.mark.parametrize("quantity", ["scores", "norms"])

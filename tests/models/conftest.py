@@ -26,6 +26,9 @@ TINY = {
     "rnn-capsule": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.1},
     "disan": {"d": 8, "d_compare": 8, "dropout": 0.0},
     "dme": {"d_embedding": 8, "d": 8, "d_hidden": 6, "dropout": 0.1},
+    "lcr-rot-hop": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.0},
+    "rban": {"d_embedding": 8, "d_hidden": 6, "d_attention": 6, "dropout": 0.0},
+    "hatn": {"d_embedding": 8, "d": 6, "pivots": 4, "search": 1, "dropout": 0.1},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

@@ -6,10 +6,13 @@ from torch import Tensor
 from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
+from models.zoo.aspects.lcr_rot import LcrRotConfig
+from models.zoo.aspects.rban import RbanConfig
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
 from models.zoo.disan.disan import DisanConfig
 from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
+from models.zoo.hierarchical.hatn import HatnConfig
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings.dme import DmeConfig
 from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
@@ -60,9 +63,13 @@ FILES = {
     }
 }
 MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
+LCR_ROT = LcrRotConfig(vocabulary=VOCABULARY, classes=3, hops=2, d_embedding=5, d_hidden=3)
+RBAN = RbanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=3, d_attention=4)
+HATN = HatnConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, max_sentences=9, max_words=12)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
     "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
+    "lcr-rot-hop": LCR_ROT, "rban": RBAN, "hatn": HATN,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}

@@ -44,6 +44,12 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
         "mme": [{"document": Sentences(("cats", "sat"))}, {"document": Text("the cat sat")}],
+        "lcr-rot-hop": [
+            {"left": Text("It rains"), "target": Text("all day"), "right": Text(". We stay at home!")},
+            {"left": Text("."), "target": Text("The cat"), "right": Text("sat")},
+        ],
+        "rban": [{"pair": Pair(TEXT[1], TEXT[0])}, {"pair": Pair(TEXT[1], TEXT[1])}],
+        "hatn": [{"document": Text(each)} for each in TEXT],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
     }
@@ -52,7 +58,9 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     return card, instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme"])
+@pytest.mark.parametrize(
+    "name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme", "lcr-rot-hop", "hatn"]
+)
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -104,7 +112,10 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "gat", "vit", "rnn-capsule", "disan", "dme", "mme"])
+@pytest.mark.parametrize(
+    "name",
+    ["han", "bahdanau", "luong", "gat", "vit", "rnn-capsule", "disan", "dme", "mme", "lcr-rot-hop", "rban", "hatn"],
+)
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]

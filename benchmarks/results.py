@@ -52,6 +52,8 @@ class Run:
 _SST2 = ("sst2", "none stated")
 _MNIST = "CC-BY-SA-3.0, unverified"
 _SNLI = ("snli_small", "CC-BY-SA-4.0")
+_MAMS = ("mams_atsa", "Apache-2.0")
+_REVIEWED = ("mr_polarity+mams_atsa", "CC BY 4.0 and Apache-2.0")
 _CONTROLS = ("", "-uniform", "-frozen")
 _REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
 _TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"))
@@ -66,6 +68,8 @@ TABLE = (
     Run("gat", "gat"),
     Run("gat-mean", "gat-mean"),
     Run("vit", "vit"),
+    *(Run(model, model) for model in ("rban", "rban-uniform", "rban-soft")),
+    *(Run(model, model) for model in ("hatn", "hatn-uniform", "hatn-source", "hatn-pnet")),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
     Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
@@ -129,6 +133,21 @@ TABLE = (
         for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
     ),
     Run("nlvr-hiecoatt", "hiecoatt", "nlvr_mini", "CC-BY-4.0"),
+    *(
+        Run(f"mams-{model}-{seed}", model, *_MAMS, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (*(f"lcr-rot-hop{control}" for control in _CONTROLS), "lcr-rot-hop-one")
+    ),
+    *(
+        Run(f"mams-{model}-{seed}", model, *_MAMS, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (*(f"rban{control}" for control in _CONTROLS), "rban-soft")
+    ),
+    *(
+        Run(f"reviews-{model}-{seed}", model, *_REVIEWED, ("--seed", str(seed)))
+        for seed in range(3)
+        for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")
+    ),
 )
 
 

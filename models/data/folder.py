@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from models.data import drawings, graphs, idx, rows, stories
+from models.data import drawings, graphs, idx, reviews, rows, stories
 from models.data.dataset import DataError, Dataset, Example, require, split
 
 IMAGES: Literal["images"] = "images"
@@ -12,19 +12,23 @@ GRAPHS: Literal["graphs"] = "graphs"
 _FileKind = rows.Kind | Literal["images"]
 STORIES: Literal["stories"] = "stories"
 DRAWINGS: Literal["drawings"] = "drawings"  # labelled images, to be drawn by their labels
-Kind = _FileKind | Literal["graphs", "stories", "drawings"]
+TRANSFER: Literal["reviews of two domains"] = "reviews of two domains"
+Kind = _FileKind | Literal["graphs", "stories", "drawings", "reviews of two domains"]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
 
 
 def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "") -> Dataset:
-    """Read lines of a kind, images, stories, or one graph of an .npz archive, which says itself what its parts are.
+    """Read lines of a kind, images, stories, reviews of two domains, or one graph of an .npz archive (which says itself
+    what its parts are).
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `train-images-idx3-ubyte.gz` with
     `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from the
     training part: a tenth to choose by, a tenth held out, drawn by the seed.
     Raises: DataError naming the file, and the line where there is one.
     """
+    if kind == TRANSFER:
+        return reviews.read(path, name=name, licence=licence)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     if kind == DRAWINGS:

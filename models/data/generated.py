@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from models.data import dates, digits, docstrings, names, recall, rows, transductions
+from models.data import aspects, dates, digits, docstrings, names, recall, reviews, rows, transductions
 from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
-from models.data.folder import DRAWINGS, IMAGES, Kind
+from models.data.folder import DRAWINGS, IMAGES, TRANSFER, Kind
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,9 @@ SETS: dict[str, Made] = {
     "drawings": Made(DRAWINGS, digits.drawings),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
     "names": Made(rows.TAGGED, names.dataset),
+    "aspects": Made(rows.ASPECTS, aspects.dataset),
+    "aspect-questions": Made(rows.ASPECT_QUESTIONS, partial(aspects.dataset, form="questions")),
+    "reviews": Made(TRANSFER, reviews.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),
     "questions": Made(rows.QUESTIONS, questions.dataset),
     "films": Made(rows.QUESTIONS, films.dataset),

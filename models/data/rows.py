@@ -244,8 +244,25 @@ def text_pair(content: Mapping[str, Any]) -> Example:
 
 def aspect(content: Mapping[str, Any]) -> Example:
     """A labelled target between its left and its right, "." where there is none. Raises: ValueError as the others."""
-    sides = {name: Text(_string(content, name).strip() or ".") for name in ("left", "right")}
+    sides = {name: side(_string(content, name)) for name in ("left", "right")}
     return Example({**sides, "target": _filled(content, "target")}, _label(content))
+
+
+def side(text: str) -> Text:
+    """What stands on one side of a target: "." where there is nothing."""
+    return Text(text.strip() or ".")
+
+
+def aspect_question(content: Mapping[str, Any]) -> Example:
+    """The same as a pair: a question about the target, and the whole sentence as its answer."""
+    target = _filled(content, "target").text.strip()
+    parts = (_string(content, "left").strip(), target, _string(content, "right").strip())
+    return Example({"pair": Pair(f"what about the {target}?", " ".join(filter(None, parts)))}, _label(content))
+
+
+def letters(*texts: str) -> str:
+    """The letters and digits of texts, whatever stands between them: the same for a sentence however it was cut."""
+    return "".join(filter(str.isalnum, "".join(texts)))
 
 
 def caption(content: Mapping[str, Any]) -> Example:
@@ -287,6 +304,7 @@ TEXTS = Kind("texts", ("label", "text"), text)
 PAIRS = Kind("pairs", ("source", "target"), pair)
 TEXT_PAIRS = Kind("pairs of texts", ("label", "first", "second"), text_pair)
 ASPECTS = Kind("targets in sentences", ("label", "left", "target", "right"), aspect)
+ASPECT_QUESTIONS = Kind("questions about targets in sentences", ASPECTS.columns, aspect_question)
 CAPTIONS = Kind("captions of pictures", ("image", "target"), caption, pictures=True)
 QUESTIONS = Kind("questions about pictures", ("label", "image", "question"), question, pictures=True)
 MASKS = Kind("pictures with the classes of their cells", ("image", "labels"), mask, pictures=True)

@@ -17,10 +17,10 @@ from models.tasks.task import UNKNOWN, Batch, HeldOut, Task, answers
 
 @dataclass(frozen=True)
 class Classify(Task):
-    """Cross-entropy of the scores `output` [batch, class]; accuracy.
+    """Cross-entropy of the scores `output` [batch, class]; accuracy. Where no class is known there is no loss.
 
     given: the input (a question, say) whose text alone the baseline answers by; empty for one that reads nothing.
-    Targets: int64 [batch].
+    Targets: int64 [batch], -1 where no class is known.
     """
 
     output: str = "logits"
@@ -31,7 +31,8 @@ class Classify(Task):
         return lambda example: np.int64(numbers.get(example.label, UNKNOWN))  # type: ignore[return-value]
 
     def losses(self, answer: Answer, batch: Batch) -> tuple[Tensor, Tensor]:
-        return cross_entropy(answer.outputs[self.output], batch.target, reduction="none"), batch.target
+        scores, target = answer.outputs[self.output], batch.target
+        return cross_entropy(scores, target, reduction="none", ignore_index=UNKNOWN), target
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Accuracy beside that of always answering what is most frequent in the training part (for the same text)."""
@@ -40,7 +41,7 @@ class Classify(Task):
             for batch, answer in answers(network, held_out)
         )
         counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for example in training:
+        for example in filter(lambda each: each.label, training):
             for text in {"", self._text(example)}:
                 counts[text][example.label] += 1
         usual = {text: each.most_common(1)[0][0] for text, each in counts.items()}

@@ -1,7 +1,6 @@
 """A target between its left and its right, rotatory or target-object attention, a class: aspect sentiment."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -12,17 +11,23 @@ from models.attention.levels import TargetObject
 from models.attention.weights import Weights, weights_of
 from models.cards.card import Card
 from models.cards.describe import describe
+from models.cards.inputs import TextInput, Tokenizer
 from models.cards.labels import LabelSet, numbered, one
 from models.cards.maps import Map
+from models.cards.parts import PARTS, parts_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Taxonomy
 from models.network import Answer
 from models.tasks.heads import Scores
 from models.testbed.classifier import SmallModel
-from models.testbed.text import MAX_CHARACTERS, Features, Texts, text_input
+from models.testbed.text import MAX_CHARACTERS, Features, Texts
 
-PARTS = {"left": "before the target", "target": "the target", "right": "after the target"}
 TARGET = one("target as one")
+
+
+def parts(texts: Texts) -> Mapping[str, TextInput]:
+    """The three inputs."""
+    return parts_of(Tokenizer(text=texts.tokenizer), max_tokens=texts.max_tokens)
 
 
 def part_map(texts: Texts, weights: Weights, queries: LabelSet, keys: str, *, part: bool = False) -> Map:
@@ -31,7 +36,7 @@ def part_map(texts: Texts, weights: Weights, queries: LabelSet, keys: str, *, pa
         weights=weights,
         kind="pool",
         queries=queries,
-        keys=text_input(texts, name=keys, prefix=keys, dimension=keys).tokens(keys),
+        keys=parts(texts)[keys].tokens(keys),
         features=texts.d,
         part=part,
         summary=f"Weights over the {keys} part.",
@@ -116,17 +121,10 @@ class TargetObjectModel(AspectModel):
 
 def card(texts: Texts, maps: Mapping[str, Map], *, title: str, taxonomy: Taxonomy) -> Card:
     """Describe the model."""
-    inputs = [
-        replace(
-            text_input(texts, name=name, prefix=name, dimension=name),
-            summary=f'The part of a sentence {what}; "." where there is none.',
-        )
-        for name, what in PARTS.items()
-    ]
     return describe(
         title=title,
         summary=f"A small classifier of what is said of a target, whose attention is {title}.",
-        inputs=inputs,
+        inputs=list(parts(texts).values()),
         results=[Classes(labels=texts.labels)],
         maps=maps,
         taxonomy=taxonomy,

@@ -61,6 +61,13 @@ MODELS = {
     "psac": "models.zoo.co_attention.psac:PSAC",
     "psac-question": "models.zoo.co_attention.psac:PSAC_QUESTION",
     "psac-video": "models.zoo.co_attention.psac:PSAC_VIDEO",
+    "lcr-rot-hop": "models.zoo.aspects.lcr_rot:LCR_ROT_HOP",
+    "lcr-rot-hop-one": "models.zoo.aspects.lcr_rot:LCR_ROT_ONE",
+    "rban": "models.zoo.aspects.rban:RBAN",
+    "rban-soft": "models.zoo.aspects.rban:RBAN_SOFT",
+    "hatn": "models.zoo.hierarchical.hatn:HATN",
+    "hatn-source": "models.zoo.hierarchical.hatn:HATN_SOURCE",
+    "hatn-pnet": "models.zoo.hierarchical.hatn:HATN_PNET",
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 

@@ -24,6 +24,7 @@ from export.errors import ExportError
 from export.pipeline import export_model
 from export.samples import make_samples
 from models.cards.card import TrainedModel
+from models.cards.parts import PARTS
 from tests.export import tiny
 from tests.export.test_export_zoo import (
     a_bahdanau,
@@ -33,6 +34,7 @@ from tests.export.test_export_zoo import (
     a_gpt,
     a_han,
     a_hard_show_attend_tell,
+    a_hatn,
     a_hiecoatt,
     a_luong,
     a_psac,
@@ -40,8 +42,10 @@ from tests.export.test_export_zoo import (
     a_transformer,
     a_vit,
     an_attention_unet,
+    an_lcr_rot,
     an_mcan,
     an_mme,
+    an_rban,
     an_rnn_capsule,
 )
 from tests.service.serving import serving
@@ -67,6 +71,9 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "hiecoatt-alternating": partial(a_hiecoatt, "-alternating"),
     "mcan": an_mcan,
     "psac": a_psac,
+    "lcr-rot-hop": an_lcr_rot,
+    "rban": an_rban,
+    "hatn": a_hatn,
 }
 
 
@@ -133,6 +140,11 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     ),
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
     "sagan": sentences.map(lambda name: {"class": Text(" ".join(name.split()[:8]))}),
+    "lcr-rot-hop": st.tuples(sentences, sentences, sentences).map(
+        lambda three: dict(zip(PARTS, map(Text, three), strict=True))
+    ),
+    "rban": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
+    "hatn": documents.map(lambda text: {"document": Text(text)}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     **dict.fromkeys(
         ("vit", "show-attend-tell-hard", "attention-unet-features"),
@@ -209,6 +221,11 @@ def test_an_instance_is_answered_as_in_pytorch_alone_and_anywhere_in_a_batch_on_
         )
 
 
+# Models, their maps, and the query of those that has nothing to attend to: each direction leaves one token out, and the
+# first sentence of an example is of hidden words.
+WITH_NOTHING_TO_SEE = (("disan", "forward", 0), ("disan", "backward", -1), ("hatn", "others.word", 0))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_sum_to_one(name: str, served: Served) -> None:
     for answer in ask(served.client, name, served.trained[name].examples):
@@ -217,18 +234,30 @@ def test_rows_sum_to_one(name: str, served: Served) -> None:
                 assert not each.normalised and ((each.weights > 0) & (each.weights < 1)).all()
                 continue
             if each.name.endswith("affinity"):
-                assert name == "hiecoatt" and not each.normalised and (np.abs(each.weights) <= 1).all()
+                assert name in ("hiecoatt", "rban") and not each.normalised
+                assert name == "rban" or (np.abs(each.weights) <= 1).all()
                 continue
             sums = each.dense().sum(axis=2)
-            if name == "disan" and each.name.endswith("ward"):
-                # A direction leaves one token with nothing to attend to.
-                alone = 0 if each.name.endswith("forward") else -1
-                np.testing.assert_array_equal(sums[:, alone], 0)
-                sums = np.delete(sums, alone, axis=1)
+            for model, ending, alone in WITH_NOTHING_TO_SEE:
+                if name == model and each.name.endswith(ending):
+                    np.testing.assert_array_equal(sums[:, alone], 0)
+                    sums = np.delete(sums, alone, axis=1)
             if each.normalised:
                 np.testing.assert_allclose(sums, 1, atol=1e-5)
             else:  # a bell around the predicted place
                 assert name == "luong-local-p" and (sums > 0).all() and (sums < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("lcr-rot-hop", {"left": (1, 2, 3), "right": (1, 2, 4), "left_target": (1, 2, 1), "right_target": (1, 2, 1)}),
+        ("rban", {"question": (1, 1, 3), "answer": (1, 1, 4), "affinity": (1, 3, 4)}),
+    ],
+)
+def test_maps_are_as_large_as_what_they_look_at(name: str, shapes: dict[str, tuple[int, ...]], served: Served) -> None:
+    (answer,) = ask(served.client, name, served.trained[name].examples)
+    assert {each.name: each.weights.shape for each in answer} == shapes
 
 
 @pytest.mark.parametrize("quantity", ["scores", "norms"])

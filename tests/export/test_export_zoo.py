@@ -15,13 +15,14 @@ from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 from export.pipeline import export_model
 from models.cards.card import TrainedModel
 from models.training.recipe import Blueprint
+from models.zoo.aspects import lcr_rot, rban
 from models.zoo.capsule import rnn_capsule
 from models.zoo.captioning import show_attend_tell
 from models.zoo.co_attention import hiecoatt, mcan, psac
 from models.zoo.disan import disan
 from models.zoo.generative import sagan
 from models.zoo.graph import gat
-from models.zoo.hierarchical import han
+from models.zoo.hierarchical import han, hatn
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings import dme, mme
 from models.zoo.rnn_search import bahdanau, luong
@@ -94,6 +95,26 @@ def an_mme() -> TrainedModel:
     sizes = {"vocabulary": tiny.VOCABULARY, "subwords": tiny.VOCABULARY, "letters": 40, "most_letters": 4}
     config = mme.MmeConfig(classes=2, d_embedding=6, d=8, heads=2, d_hidden=10, **sizes)
     return trained("mme", config, {"document": Sentences(("the", "cat", "sat .", "ran"))})
+
+
+def an_lcr_rot() -> TrainedModel:
+    config = lcr_rot.LcrRotConfig(vocabulary=tiny.VOCABULARY, classes=2, hops=2, d_embedding=6, d_hidden=4)
+    return trained("lcr-rot-hop", config, {name: Text(text) for name, text in tiny.PARTS.items()})
+
+
+def an_rban() -> TrainedModel:
+    config = rban.RbanConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d_hidden=4, d_attention=5)
+    return trained("rban", config, {"pair": Pair("the cat sat", "a dog ran on")})
+
+
+def a_hatn() -> TrainedModel:
+    """With two words that are pivots: a sentence of nothing else has no weight for the second network."""
+    config = hatn.HatnConfig(vocabulary=tiny.VOCABULARY, classes=2, d_embedding=6, d=5, max_sentences=9, max_words=16)
+    made = trained("hatn", config, {"document": Text("cat. the cat sat. a dog ran on the mat.")})
+    assert isinstance(made.model, hatn.Hatn)
+    for place, word in enumerate(("cat", ".")):
+        made.model.is_pivot[place, 4 + tiny.WORDS.index(word)] = True
+    return made
 
 
 def a_gpt() -> TrainedModel:
@@ -171,6 +192,14 @@ def a_gat() -> TrainedModel:
                 f"{side}.{name}": (1, queries or keys, keys, features)
                 for side, keys in (("first", 3), ("second", 4))
                 for name, queries, features in (("forward", 0, 4), ("backward", 0, 4), ("source", 1, 8))
+            },
+        ),
+        (
+            a_hatn,
+            {
+                f"{network}.{level}": shape
+                for network in hatn.ABOUT
+                for level, shape in (("word", (1, 13)), ("sentence", (1, 1, 3)))
             },
         ),
         (a_bahdanau, {"decoder.cross": (1, itself, 3)}),  # as many queries as steps, which chance decides

@@ -19,6 +19,7 @@ from models.cards.card import Card, Metric, TrainedModel, TrainingData
 from models.network import Answer, GeneratingNetwork, Network, StepAnswer
 
 WORDS = ("a", "cat", "dog", "mat", "on", "ran", "sat", "the", ".")
+PARTS = {"left": "a dog on", "target": "mat", "right": "ran . the cat"}  # of a sentence
 BEGIN, END = 2, 3
 VOCABULARY = len(WORDS) + 4
 MAX_STEPS = 9

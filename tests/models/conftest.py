@@ -29,6 +29,9 @@ TINY = {
     "hiecoatt": {"channels": (4, 6, 8), "d": 8, "d_attention": 6, "d_answer": 8, "around": 1},
     "mcan": {"channels": (4, 6, 8), "d": 8, "heads": 2, "layers": 1, "d_hidden": 8, "d_fused": 8},
     "psac": {"channels": (4, 6, 8), "d": 8, "heads": 2, "d_hidden": 8},
+    "lcr-rot-hop": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.0},
+    "rban": {"d_embedding": 8, "d_hidden": 6, "d_attention": 6, "dropout": 0.0},
+    "hatn": {"d_embedding": 8, "d": 6, "pivots": 4, "search": 1, "dropout": 0.1},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

@@ -6,6 +6,8 @@ from torch import Tensor
 from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
+from models.zoo.aspects.lcr_rot import LcrRotConfig
+from models.zoo.aspects.rban import RbanConfig
 from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
 from models.zoo.captioning.show_attend_tell import ShowAttendTellConfig
 from models.zoo.co_attention.hiecoatt import HieCoAttConfig
@@ -15,6 +17,7 @@ from models.zoo.disan.disan import DisanConfig
 from models.zoo.generative.sagan import SaganConfig
 from models.zoo.graph.gat import GatConfig
 from models.zoo.hierarchical.han import HanConfig
+from models.zoo.hierarchical.hatn import HatnConfig
 from models.zoo.index import recipe
 from models.zoo.meta_embeddings.dme import DmeConfig
 from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
@@ -76,11 +79,14 @@ ASKED = {"vocabulary": VOCABULARY, "classes": 3, "channels": (2, 3, 4), "d": 4}
 HIECOATT = HieCoAttConfig(rows=12, columns=18, d_attention=5, d_answer=6, around=1, **ASKED)
 MCAN = McanConfig(rows=12, columns=18, heads=2, d_hidden=6, d_fused=5, **ASKED)
 PSAC = PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED)
+LCR_ROT = LcrRotConfig(vocabulary=VOCABULARY, classes=3, hops=2, d_embedding=5, d_hidden=3)
+RBAN = RbanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=3, d_attention=4)
+HATN = HatnConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, max_sentences=9, max_words=12)
 CONFIGS = {
     "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
     "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
     "show-attend-tell": SHOW_ATTEND_TELL, "attention-unet": ATTENTION_UNET, "sagan": SAGAN,
-    "hiecoatt": HIECOATT, "mcan": MCAN, "psac": PSAC,
+    "hiecoatt": HIECOATT, "mcan": MCAN, "psac": PSAC, "lcr-rot-hop": LCR_ROT, "rban": RBAN, "hatn": HATN,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.
 PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from bundle.maps import grid_labels
 from bundle.rows import Labels
-from bundle.values import Sentences, Text
+from bundle.values import Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2
-from models.data import dates, folder, recall, rows, transductions
+from models.data import aspects, dates, folder, recall, rows, transductions
 from models.data.dataset import DataError, Dataset, Example
 from models.data.generated import SETS, load
 from models.data.gold import Box, Gold, Span, covered, of_the_whole
+from models.tasks.aspects import opposed, sentence
 from models.training import session
 from models.zoo.index import recipe
 
@@ -107,6 +108,44 @@ def test_what_is_recalled_stands_where_the_gold_says(tokens: int, seed: int, for
             assert wanted == [words[words.index(key) + 1] for key in asked_for]
         else:
             assert wanted == [word for word in words if word != recall.FILLER]
+
+
+OPINIONS = {
+    label: {opinion for _, opinions in clauses for opinion in opinions} for label, clauses in aspects.CLAUSES.items()
+}
+
+
+@pytest.mark.parametrize("form", ["targets", "questions"])
+def test_the_gold_of_a_thing_is_what_is_said_of_it(form: aspects.Form) -> None:
+    made = aspects.dataset(form=form, seed=2, training=60, held_out=20)
+    for part in (made.train, made.dev, made.test):
+        for example in part:
+            (gold,) = example.gold
+            (place,) = gold.keys
+            assert isinstance(place, Span)
+            if form == "questions":
+                pair = example.instance["pair"]
+                assert isinstance(pair, Pair) and place.input == "pair.second"
+                assert pair.second[place.start : place.end] in OPINIONS[example.label]
+                assert any(thing in pair.first and thing in pair.second for thing in aspects.THINGS)
+            else:
+                assert read(example, place) in OPINIONS[example.label]
+                assert text(example, "target") in aspects.THINGS
+    assert made == aspects.dataset(form=form, seed=2, training=60, held_out=20)
+    assert made.labels == aspects.LABELS
+    whole = [{sentence(each) for each in part} for part in (made.train, made.dev, made.test)]
+    assert [len(part) for part in whole] == [60, 20, 20] and len(set.union(*whole)) == 100
+    apart = {sentence(made.test[number]) for pair in opposed(made.test) for number in pair}
+    assert apart == whole[2], "every sentence has things that are not thought of alike"
+
+
+def test_targets_in_sentences_asked_as_questions(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"left": "", "target": "Fish ", "right": ", then tea.", "label": "neutral"}))
+    (asked,) = rows.read(path, rows.ASPECT_QUESTIONS)
+    assert asked == Example({"pair": Pair("what about the Fish?", "Fish , then tea.")}, "neutral")
+    (parts,) = rows.read(path, rows.ASPECTS)
+    assert text(parts, "left") == "." and sentence(parts) == sentence(asked) == "Fishthentea"
 
 
 def test_gold_is_part_of_what_data_are() -> None:

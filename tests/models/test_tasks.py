@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bundle.values import Text
+from bundle.values import Pair, Text
 from models.cards.card import Card
 from models.data.dataset import Example
 from models.data.gold import Box, Gold
 from models.network import Answer, Network
+from models.tasks.aspects import ClassifyTargets, opposed
 from models.tasks.classify import Classify
 from models.tasks.entities import Entities, entities
 from models.tasks.heads import Scores
@@ -66,6 +67,39 @@ def test_a_baseline_that_reads_the_question_alone() -> None:
     (accuracy,) = task.judge(Says(), NO_CARD, held, training)
     assert (accuracy.value, accuracy.baseline) == (1 / 3, 2 / 3)
     assert accuracy.baseline_name == "most frequent for the question"
+
+
+def test_an_example_without_a_class_has_no_loss_and_is_in_no_majority() -> None:
+    task, labels = Classify(), ("no", "yes")
+    batch = Batch({"logits": torch.tensor([[0.0, 1.0], [5.0, 0.0]])}, (0, 1), torch.tensor([1, -1]))
+    loss, terms = task.loss(Says(), batch)
+    assert terms == 2 and float(loss) == pytest.approx(math.log(1 + math.exp(-1)))
+    held = Held(task, [Example({}, "yes")], labels, [{"logits": [[0.0, 1.0]]}])
+    (accuracy,) = task.judge(Says(), NO_CARD, held, [Example({}), Example({}), Example({}, "no")])
+    assert accuracy.baseline == 0
+
+
+def test_targets_of_one_sentence_are_told_apart() -> None:
+    """Three targets in the first sentence, of which two pairs differ; the second sentence is about one thing."""
+    task, labels = ClassifyTargets(), ("bad", "good")
+    sentence = "nice soup , dry fish . hard bread".split()
+    examples = [
+        Example(
+            {
+                "left": Text(" ".join(sentence[:n]) or "."),
+                "target": Text(sentence[n]),
+                "right": Text(" ".join(sentence[n + 1 :]) or "."),
+            },
+            label,
+        )
+        for n, label in ((1, "good"), (4, "bad"), (7, "bad"))
+    ]
+    examples.append(Example({"pair": Pair("how was the fish ?", "dry fish")}, "bad"))
+    held = Held(task, examples, labels, [{"logits": [[float(n), 1.0]]} for n in (0, 2, 0, 2)])
+    accuracy, apart = task.judge(Says(), NO_CARD, held, examples)
+    assert (accuracy.value, apart.value, apart.baseline, apart.name) == (3 / 4, 1 / 2, 0, "told apart")
+    asked = [Example({"pair": Pair("how was it ?", " ".join(sentence))}, label) for label in labels]
+    assert list(opposed([*examples, *asked])) == [(0, 1), (0, 2), (0, 4), (1, 5), (2, 5), (4, 5)]
 
 
 @pytest.mark.parametrize("joined", [False, True])

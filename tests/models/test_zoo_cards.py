@@ -45,6 +45,12 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
         "mme": [{"document": Sentences(("cats", "sat"))}, {"document": Text("the cat sat")}],
+        "lcr-rot-hop": [
+            {"left": Text("It rains"), "target": Text("all day"), "right": Text(". We stay at home!")},
+            {"left": Text("."), "target": Text("The cat"), "right": Text("sat")},
+        ],
+        "rban": [{"pair": Pair(TEXT[1], TEXT[0])}, {"pair": Pair(TEXT[1], TEXT[1])}],
+        "hatn": [{"document": Text(each)} for each in TEXT],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         **{name: [{"image": png(seed)} for seed in range(2)] for name in ("vit", "attention-unet")},
         "sagan": [{"class": Text(each)} for each in ("cat", "sat")],
@@ -58,7 +64,8 @@ def case(name: str) -> tuple[Card, list[Instance]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme", "attention-unet", *ASKED]
+    "name",
+    ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme", "attention-unet", "lcr-rot-hop", "hatn", *ASKED],
 )
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
@@ -126,6 +133,9 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         "show-attend-tell",
         "attention-unet",
         "sagan",
+        "lcr-rot-hop",
+        "rban",
+        "hatn",
         *ASKED,
     ],
 )

@@ -5,7 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from models.cards.parts import PARTS
 from models.network import Answer
+from models.zoo.disan.disan import SIDES
 from tests.models import small
 
 lengths = st.integers(1, 7)
@@ -14,7 +16,7 @@ quick = settings(max_examples=25, deadline=None)
 
 
 @quick
-@pytest.mark.parametrize("name", ["han", "han-mean"])
+@pytest.mark.parametrize("name", ["han", "han-mean", "hatn", "hatn-pnet"])
 @given(shapes=documents, extra=st.integers(0, 3))
 def test_a_document_is_answered_the_same_in_any_company(name: str, shapes: list[list[int]], extra: int) -> None:
     model = small.make(name)
@@ -23,9 +25,9 @@ def test_a_document_is_answered_the_same_in_any_company(name: str, shapes: list[
     batched = model(token_ids=stacked, token_mask=stacked != 0)
     for row, each in enumerate(ids):
         small.same(model(token_ids=each[None], token_mask=each[None] != 0), batched, row)
-    sums = batched.maps["word"].sum(-1)
-    assert torch.allclose(sums[:, 0], (stacked != 0).any(-1).double(), atol=1e-12)
-    assert torch.allclose(batched.maps["sentence"].sum(-1), torch.ones(len(ids), 1, 1).double(), atol=1e-12)
+    for name_, weights in batched.maps.items():
+        wanted = (stacked != 0).any(-1) if name_.endswith("word") else torch.ones(len(ids), 1)
+        assert torch.allclose(weights.sum(-1)[:, 0], wanted.double(), atol=1e-12)
 
 
 @quick
@@ -95,17 +97,55 @@ def test_a_sentence_is_classified_the_same_in_any_company(name: str, sizes: list
 
 
 @quick
-@pytest.mark.parametrize("name", ["disan", "disan-bilstm"])
+@pytest.mark.parametrize("name", ["disan", "disan-bilstm", "rban", "rban-uniform", "rban-soft"])
 @given(sizes=st.lists(st.tuples(lengths, lengths), min_size=1, max_size=4), extra=st.integers(0, 3))
 def test_a_pair_is_compared_the_same_in_any_company(name: str, sizes: list[tuple[int, int]], extra: int) -> None:
     model = small.make(name)
     first, second = ([small.text(size[side], 2 * seed + side) for seed, size in enumerate(sizes)] for side in range(2))
     both = small.stack(first, extra), small.stack(second, extra)
-    batched = model(first_ids=both[0], first_mask=both[0] != 0, second_ids=both[1], second_mask=both[1] != 0)
-    for row, (one, other) in enumerate(zip(first, second, strict=True)):
-        tensors = {"first_ids": one[None], "second_ids": other[None]}
-        masks = {name.replace("ids", "mask"): ids != 0 for name, ids in tensors.items()}
-        small.same(model(**tensors, **masks), batched, row)
+    batched = model(**with_masks(dict(zip(SIDES, both, strict=True))))
+    for row, pair in enumerate(zip(first, second, strict=True)):
+        small.same(model(**with_masks({side: ids[None] for side, ids in zip(SIDES, pair, strict=True)})), batched, row)
+
+
+@quick
+@pytest.mark.parametrize("name", ["lcr-rot-hop", "lcr-rot-hop-one", "lcr-rot-hop-uniform"])
+@given(sizes=st.lists(st.tuples(lengths, lengths, lengths), min_size=1, max_size=4), extra=st.integers(0, 3))
+def test_a_target_is_judged_the_same_in_any_company(name: str, sizes: list[tuple[int, ...]], extra: int) -> None:
+    model = small.make(name)
+    ids = {part: [small.text(size[n], 3 * seed + n) for seed, size in enumerate(sizes)] for n, part in enumerate(PARTS)}
+    batched = model(**with_masks({part: small.stack(each, extra) for part, each in ids.items()}))
+    for row in range(len(sizes)):
+        small.same(model(**with_masks({part: each[row][None] for part, each in ids.items()})), batched, row)
+    for weights in batched.maps.values():
+        assert torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-12)
+
+
+def with_masks(ids: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Tensors of the parts of an input, by the names of the card; draws come out as they most likely do."""
+    masks = {f"{part}_mask": each != 0 for part, each in ids.items()}
+    noise = {f"{part}_noise": torch.full(each.shape, 0.5) for part, each in ids.items()}
+    return {f"{part}_ids": each for part, each in ids.items()} | masks | noise
+
+
+def test_what_keeping_words_is_compared_with_keeps_them_all_alike() -> None:
+    tensors = with_masks({side: small.text(4, seed)[None] for seed, side in enumerate(SIDES)})
+    maps = small.make("rban-uniform")(**tensors | {"second_noise": torch.full((1, 4), 0.999)}).maps
+    for name in ("question", "answer"):
+        assert torch.allclose(maps[name], torch.full((1, 1, 1, 4), 0.25, dtype=torch.float64))
+
+
+def test_words_that_a_sampler_does_not_keep_have_no_weight() -> None:
+    model = small.make("rban")
+    tensors = with_masks({side: small.text(4, seed)[None] for seed, side in enumerate(SIDES)})
+    every, none, some = torch.zeros(1, 4), torch.ones(1, 4), torch.tensor([[0.0, 1.0, 0.0, 1.0]])
+    for noise, kept in ((every, 4), (some, 2), (none, 0)):
+        answer = model(**tensors | {"second_noise": noise, "first_noise": every})
+        weights = answer.maps["answer"][0, 0, 0]
+        assert torch.equal(weights > 0, noise[0] == 0) and torch.isfinite(answer.outputs["logits"]).all()
+        assert float(weights.sum()) == pytest.approx(float(kept > 0))
+        assert not answer.maps["affinity"][0, 0][:, noise[0] == 1].any()
+        assert float(answer.maps["question"].sum()) == pytest.approx(1)
 
 
 def test_the_directions_of_disan_look_back_and_ahead_and_never_at_the_token_itself() -> None:

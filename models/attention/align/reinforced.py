@@ -12,6 +12,8 @@ from models.attention.context import Context
 from models.attention.errors import ShapeError, require_features
 from models.attention.signals.reinforce import selection_cost
 
+_CERTAIN = 1e4  # log-odds of what always happens
+
 
 class Selector(nn.Module):
     """Log-odds that a position is kept, from itself and the mean of all (Shen et al. 2018b, eq. 8–9).
@@ -20,6 +22,8 @@ class Selector(nn.Module):
 
     Shapes: features [batch, head, key, d], valid [batch, head, 1, key] or None -> log-odds [batch, head, 1, key].
     """
+
+    deciding = ("",)  # its parameters decide weights
 
     def __init__(self, *, d: int, d_hidden: int, start: float = 0.0) -> None:
         super().__init__()
@@ -35,6 +39,24 @@ class Selector(nn.Module):
         mean = mean.expand_as(features)
         odds: Tensor = self.odds(elu(self.hidden(torch.cat([features, mean, features * mean], -1))))
         return odds.transpose(-2, -1)
+
+    def uniform(self) -> "KeepAll":
+        """What keeps every position in its place: a control of equal size."""
+        return KeepAll(self)
+
+
+class KeepAll(nn.Module):
+    """Keeps every position, with the parameters of a selector: what that is compared with.
+
+    Shapes: as the selector.
+    """
+
+    def __init__(self, selector: Selector) -> None:
+        super().__init__()
+        self.selector = selector
+
+    def forward(self, features: Tensor, valid: Tensor | None = None) -> Tensor:
+        return torch.full_like(self.selector(features, valid), _CERTAIN)
 
 
 class Selection(NamedTuple):

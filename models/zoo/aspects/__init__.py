@@ -1,0 +1,1 @@
+"""Models that say what is thought of one thing in a text."""

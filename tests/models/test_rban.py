@@ -1,0 +1,43 @@
+"""The reinforced bidirectional attention network: what its samplers learn from."""
+
+import pytest
+import torch
+
+from models.network import Answer
+from models.zoo.aspects.rban import Rban
+from models.zoo.disan.disan import SIDES
+from tests.models import small
+from tests.models.test_zoo_padding import with_masks
+
+
+def test_a_draw_is_made_likelier_where_it_is_better_than_keeping_all_words_and_less_likely_where_it_is_worse() -> None:
+    """Losses 0.5 and 2 of the draws, log 2 with every word, and costs that are paid for."""
+    model = small.build("rban")
+    assert isinstance(model, Rban)
+    logs = {f"log.{side}": torch.tensor([-1.0, -1.0], requires_grad=True) for side in SIDES}
+    costs = {"cost.first": torch.tensor([1.0, 0.5]), "cost.second": torch.tensor([0.0, 1.0])}
+    signals = {**logs, **costs, "soft": torch.zeros(2, 2)}
+    losses = torch.tensor([0.5, 2.0], requires_grad=True)
+    loss = model.objective(losses, Answer({}, {}, signals), torch.tensor([0, 1]))
+    loss.backward()
+    price, soft = model.config.price, float(torch.log(torch.tensor(2.0)))
+    advantages = [soft - 0.5 + price * (2 - 1), soft - 2 + price * (2 - 1.5)]
+    for each in logs.values():
+        assert each.grad is not None and each.grad.tolist() == pytest.approx([-one for one in advantages])
+    assert losses.grad is not None and losses.grad.tolist() == [0.5, 0.5]
+    assert float(loss.detach()) == pytest.approx((2.5 + 2 * soft) / 2 + 2 * sum(advantages), rel=1e-5)
+
+
+def test_samplers_learn_in_training_alone_and_the_soft_model_has_none() -> None:
+    tensors = with_masks({side: small.text(4, seed)[None] for seed, side in enumerate(SIDES)})
+    for name in ("rban", "rban-soft"):
+        model = small.build(name).train()
+        assert isinstance(model, Rban)
+        model.steps.fill_(model.config.soft - 1)
+        assert not model(**tensors).signals, "samplers wait"
+        answer = model(**tensors)
+        losses = answer.outputs["logits"].logsumexp(-1)
+        model.objective(losses, answer, torch.tensor([1])).backward()
+        learning = {key.split(".")[0] for key, each in model.named_parameters() if each.grad is not None}
+        assert ("samplers" in learning) == (name == "rban") == bool(answer.signals)
+        assert not model.eval()(**tensors).signals

@@ -94,7 +94,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         torch.manual_seed(3)
         trained[name] = make()
         # Larger weights than a fresh model's, so that differences show; norms make them larger still.
-        louder = 1.25 if name in ("transformer", "vit") else 2
+        louder = 1.25 if name in ("transformer", "vit", "mcan") else 2
         with torch.no_grad():
             for parameter in trained[name].model.parameters():
                 parameter.mul_(louder)

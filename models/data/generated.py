@@ -4,7 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from models.data import dates, digits, docstrings, names, recall, rows, transductions
+from models.data import (
+    dates,
+    digits,
+    docstrings,
+    names,
+    numbers,
+    recall,
+    rows,
+    slips,
+    snapshots,
+    transductions,
+)
 from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
 from models.data.folder import IMAGES, Kind
@@ -26,8 +37,11 @@ def _longer(name: str, made: Made, change: dict[str, object]) -> dict[str, Made]
 SETS: dict[str, Made] = {
     "dates": Made(rows.PAIRS, dates.dataset),
     "digits": Made(IMAGES, digits.dataset),
+    "numbers": Made(rows.PAIRS, numbers.dataset),
+    "snapshots": Made(IMAGES, snapshots.dataset),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
     "names": Made(rows.TAGGED, names.dataset),
+    "slips": Made(rows.DOCUMENTS, slips.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),
     "questions": Made(rows.QUESTIONS, questions.dataset),
     "films": Made(rows.QUESTIONS, films.dataset),

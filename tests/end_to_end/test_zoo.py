@@ -27,6 +27,7 @@ from models.cards.card import TrainedModel
 from tests.export import tiny
 from tests.export.test_export_zoo import (
     a_bahdanau,
+    a_cct,
     a_disan,
     a_dme,
     a_gat,
@@ -49,6 +50,7 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "transformer": a_transformer,
     "gat": a_gat,
     "vit": a_vit,
+    "cct": a_cct,
     "rnn-capsule": an_rnn_capsule,
     "disan": a_disan,
     "dme": a_dme,
@@ -120,6 +122,7 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "disan": st.builds(Pair, sentences, sentences).map(lambda pair: {"pair": pair}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     "vit": pictures.map(lambda data: {"image": Image(picture(data))}),
+    "cct": pictures.map(lambda data: {"image": Image(picture(data))}),
 }
 
 

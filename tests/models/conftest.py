@@ -18,6 +18,7 @@ def one_thread() -> None:
 
 TINY = {
     "han": {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "dropout": 0.1},
+    "han-code": {"d_embedding": 8, "d_gru": 6, "d_attention": 8},
     "bahdanau": {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "d_attention": 8, "d_maxout": 8},
     "luong": {"d": 8},
     "transformer": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
@@ -26,6 +27,7 @@ TINY = {
     "rnn-capsule": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.1},
     "disan": {"d": 8, "d_compare": 8, "dropout": 0.0},
     "dme": {"d_embedding": 8, "d": 8, "d_hidden": 6, "dropout": 0.1},
+    "cct": {"channels": (4, 6), "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

@@ -17,6 +17,7 @@ from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.rnn_search.luong import LuongConfig
 from models.zoo.transformer.gpt import GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
+from models.zoo.vision.cct import CctConfig
 from models.zoo.vision.vit import VitConfig
 
 VOCABULARY = 20
@@ -45,6 +46,7 @@ GPT = GptConfig(
     vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2, d_hidden=12, max_prompt=9, max_new_tokens=8
 )
 GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
+CCT = CctConfig(classes=3, rows=4, columns=6, channels=(3,), d_model=8, layers=2, heads=2, d_hidden=12)
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
 
 
@@ -61,7 +63,7 @@ FILES = {
 }
 MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
 CONFIGS = {
-    "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
+    "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT, "cct": CCT,
     "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
 }  # fmt: skip
 # What the tensors are called that a generating model reads.

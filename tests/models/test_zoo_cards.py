@@ -46,13 +46,14 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "mme": [{"document": Sentences(("cats", "sat"))}, {"document": Text("the cat sat")}],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
         "vit": [{"image": png(seed)} for seed in range(2)],
+        "cct": [{"image": png(seed)} for seed in range(2)],
     }
     files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(name, {})}
     card = recipe(name).card(small.make(name), Blueprint(small.CONFIGS[name], ("a", "b", "c"), files))
     return card, instances[name]
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme"])
+@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "vit", "cct", "rnn-capsule", "dme", "mme"])
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
     description = card.description
@@ -104,7 +105,9 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         assert second.query_index.tolist() == [0] and np.allclose(second.weights, 1)
 
 
-@pytest.mark.parametrize("name", ["han", "bahdanau", "luong", "gat", "vit", "rnn-capsule", "disan", "dme", "mme"])
+@pytest.mark.parametrize(
+    "name", ["han", "bahdanau", "luong", "gat", "vit", "cct", "rnn-capsule", "disan", "dme", "mme"]
+)
 def test_a_card_says_where_the_model_stands(name: str) -> None:
     description = case(name)[0].description
     columns = [list(getattr(description.taxonomy, field.name)) for field in description.taxonomy.DESCRIPTOR.fields]

@@ -60,7 +60,7 @@ class Tally:
         return np.atleast_1d(np.asarray(self.shares)) / self.count
 
     def metrics(self, name: str) -> Iterator[Metric]:
-        """The mean over the heads and the best head's own; of weight, every head's, which shows how they share the work."""
+        """The mean over the heads and the best head's own; of weight every head's, as they may share the work."""
         for what, sums in (("weight on the right place", self.shares), ("strongest on the right place", self.hits)):
             heads = np.atleast_1d(np.asarray(sums)) / self.count
             named = {f"{what}, {name}": float(heads.mean())}

@@ -225,8 +225,8 @@ HAN_CODE = HAN.but(
     prepare=prepare_code,
     presets={
         "demo": Preset(
-            settings=Settings(epochs=10, batch_size=16, learning_rate=3e-3, patience=4),
-            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 32, "dropout": 0.1, "max_sentences": 40},
+            settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
+            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 32, "dropout": 0.1},
             vocabulary=800,
         ),
         "full": Preset(

@@ -17,16 +17,15 @@ _PARTS = 0.05
 
 
 def strokes(digit: int, chance: random.Random) -> list[Stroke]:
-    """A digit in one of the ways to write it, its parts a little larger, smaller or elsewhere; then bent and leant."""
+    """A digit in one of the ways to write it, its parts a little larger, smaller or elsewhere; then leant and bent."""
     drawn = _ways(digit, chance)
     lean, turn = chance.uniform(-0.3, 0.3), math.radians(chance.uniform(-12, 12))
     waves = [(chance.uniform(-_BEND, _BEND), chance.uniform(0.5, 1.2), chance.uniform(0, 6.3)) for _ in range(4)]
 
     def moved(x: float, y: float) -> tuple[float, float]:
         x, y = x - 0.5, y - 0.5
-        x, y = x + sum(a * math.sin(math.pi * f * y + p) for a, f, p in waves[:2]), y
-        x, y = x, y + sum(a * math.sin(math.pi * f * x + p) for a, f, p in waves[2:])
-        x += lean * y
+        x += lean * y + sum(a * math.sin(math.pi * f * y + p) for a, f, p in waves[:2])
+        y += sum(a * math.sin(math.pi * f * x + p) for a, f, p in waves[2:])
         return x * math.cos(turn) - y * math.sin(turn), x * math.sin(turn) + y * math.cos(turn)
 
     return [[moved(x, y) for x, y in stroke] for stroke in drawn]

@@ -21,8 +21,9 @@ _ZEROS = 0.15  # share of the digits that are made 0
 _SLIPS = 0.05
 _SHORTEST = 5
 _OTHER_WORDS = """
-hello world many few some all more dozen half and plus minus percent year house car viele einige jahre mehr beaucoup
-plusieurs années mucho algunos casa molti alcuni anni veel enkele jaren muitos alguns anos what is the answer please
+hello world many few some all more dozen half and plus minus percent point year house car what is the answer please
+million billion millions millionen milliarden millones milhões viele einige jahre mehr beaucoup plusieurs années mucho
+algunos casa molti alcuni anni veel enkele jaren muitos alguns anos
 """.split()
 
 
@@ -126,7 +127,9 @@ def _words(length: int) -> tuple[str, ...]:
 
 
 def other(chance: random.Random) -> str:
-    """A text that is no number: words, or a number with a word that is none."""
+    """A text that is no whole number, or too large a one: words, some with a number among them, or a fraction."""
+    if chance.random() < 0.1:
+        return f"{chance.choice(('', '-'))}{chance.randrange(100)}{chance.choice('.,/')}{chance.randint(1, 99)}"
     words = chance.choices(_OTHER_WORDS, k=chance.randint(1, 4))
     if chance.random() < 0.4:
         made = LANGUAGES[chance.choice(list(LANGUAGES))](draw(chance), chance)

@@ -14,6 +14,8 @@ TITLES = {
     "gat": "graph attention",
     "gat-mean": "the same network, plain averages",
     "vit": "Vision Transformer",
+    "cct": "compact convolutional Transformer",
+    "han-code": "hierarchical attention over lines of code",
     "rnn-capsule": "RNN-Capsule",
     "rnn-capsule-probability": "the same without reconstruction in the loss",
     "dme": "dynamic meta-embeddings",

@@ -11,6 +11,7 @@ _Used = Callable[[bundle_pb2.Bundle], bool]
 FEATURES: Mapping[str, _Used] = {
     "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
     "graphs": lambda bundle: any(step.HasField("read_graph") for each in bundle.preprocessing for step in each.steps),
+    "lines": lambda bundle: any(step.split_sentences.lines for each in bundle.preprocessing for step in each.steps),
     "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
@@ -21,7 +22,17 @@ FEATURES: Mapping[str, _Used] = {
 }
 # Those that this release reads.
 KNOWN = frozenset(
-    {"joined-tensors", "graphs", "edge-maps", "gated-maps", "row-probes", "projections", "positions", "prefill"}
+    {
+        "joined-tensors",
+        "graphs",
+        "lines",
+        "edge-maps",
+        "gated-maps",
+        "row-probes",
+        "projections",
+        "positions",
+        "prefill",
+    }
 )
 
 

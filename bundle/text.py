@@ -15,6 +15,7 @@ from bundle.tokenizer_files import character_maps, load_tokenizer
 # A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
 # only from the first of several marks: a text of nothing but dots must not take quadratic time.
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
+_LINE_END = re.compile(r"\n|\r\n?")
 _CHARACTER = re.compile(r"\S")
 _WORD = re.compile(r"\S+")
 
@@ -240,14 +241,14 @@ def read_tokenizer(path: Path) -> str:
         raise BundleError("the tokenizer file is not UTF-8") from error
 
 
-def split_sentences(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
+def split_sentences(text: str, max_characters: int = 0, *, lines: bool = False) -> Iterator[tuple[int, int]]:
     """Find the sentences of a text as they are asked for: (begin, end) in code points, without white space around them.
 
-    Splits after `.`, `!` and `?` before white space, at blank lines, and at white space where a sentence is over
-    `max_characters`.
+    Splits after `.`, `!` and `?` before white space and at blank lines, or with `lines` where a line ends; and at white
+    space where a sentence is over `max_characters`.
     """
     begin = 0
-    for match in _SENTENCE_END.finditer(text):
+    for match in (_LINE_END if lines else _SENTENCE_END).finditer(text):
         yield from _pieces(text, begin, match.end(), max_characters)
         begin = match.end()
     yield from _pieces(text, begin, len(text), max_characters)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from service.server import Server
 
 DEMO = Path(__file__).resolve().parent.parent / "deploy" / "demo"
+_WIDTH = 100
 DEFAULT_TARGET = "127.0.0.1:50051"
 
 
@@ -48,9 +50,16 @@ def print_commands(server: "Server") -> None:
     print(f"  {program} models{target}")
     for status in server.repository.statuses():
         if status.model is not None and status.is_default:
+            print(f"\n{does(status.model.description)}")
             for command in commands(status.model.description):
                 print(f"  {program} {command}{target}")
     sys.stdout.flush()
+
+
+def does(description: "model_pb2.ModelDescription") -> str:
+    """Say what a model does: the first sentence of its summary, in lines."""
+    said = description.summary.partition(". ")[0].rstrip(".")
+    return textwrap.fill(f"{description.name}: {said}.", _WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:

@@ -28,6 +28,7 @@ class SplitSentences(Step):
     gives: ClassVar[Kind] = Kind.SENTENCES
     max_characters: int
     words: bool = False
+    lines: bool = False
 
     @classmethod
     def make(
@@ -40,9 +41,9 @@ class SplitSentences(Step):
         """See `Step.make`."""
         if message.max_characters < 0:
             raise BundleError("splits at a negative number of characters")
-        if message.words and message.max_characters:
-            raise BundleError("splits into words, which have no most characters")
-        return cls(message.max_characters, message.words)
+        if message.words and (message.max_characters or message.lines):
+            raise BundleError("splits into words, which have no most characters and are no lines")
+        return cls(message.max_characters, message.words, message.lines)
 
     def run(self, value: Text | Sentences, call: Call) -> Passages:
         """Split, or pass on what was sent. Raises: InputError for a sentence that is empty."""
@@ -52,7 +53,11 @@ class SplitSentences(Step):
             if empty is not None:
                 raise InputError(field(empty), "is empty")
             return Passages((Passage(text, (0, len(text))) for text in value.texts), field, len(value.texts))
-        spans = split_words(value.text) if self.words else split_sentences(value.text, self.max_characters)
+        spans = (
+            split_words(value.text)
+            if self.words
+            else split_sentences(value.text, self.max_characters, lines=self.lines)
+        )
         return Passages(Passage(value.text[begin:end], (begin, end)) for begin, end in spans)
 
 

@@ -180,7 +180,7 @@ def forced_target(tokenizer: Tokenizer, max_new_tokens: int) -> TextInput:
 class DocumentInput(Input):
     """A document -> `token_ids` [sentence, word] and `token_mask`.
 
-    max_characters: of a sentence; a longer one is split at white space.
+    max_characters: of a sentence; a longer one is split at white space. lines: whether its lines are its sentences.
     """
 
     name: str = "document"
@@ -189,6 +189,7 @@ class DocumentInput(Input):
     max_sentences: int
     max_words: int
     max_characters: int = 0
+    lines: bool = False
     kind = model_pb2.INPUT_KIND_DOCUMENT
     axes: ClassVar[tuple[str, str]] = ("sentence", "word")
 
@@ -202,7 +203,7 @@ class DocumentInput(Input):
         """What parts a text."""
         # A piece of text this long has rarely more words than the model takes: it is split where it would be refused.
         longest = self.max_characters or _CHARACTERS_A_WORD * self.max_words
-        return bundle_pb2.SplitSentences(max_characters=longest)
+        return bundle_pb2.SplitSentences(max_characters=longest, lines=self.lines)
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:

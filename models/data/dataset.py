@@ -2,8 +2,8 @@
 
 import hashlib
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from bundle.errors import LimelightError
@@ -39,8 +39,10 @@ class Dataset:
     """Examples to learn from, to choose by (dev), and held out (test).
 
     name, licence, summary: what a bundle says of its training data. shown: instances to show with a model, where those
-    that are held out are too large. gold: examples that say where to look and nothing else (alignments made by people,
-    say): what a model puts out is not judged by them.
+    that are held out are too large, or not the best to begin with. gold: examples that say where to look and nothing
+    else (alignments made by people, say): what a model puts out is not judged by them. does: what a model that learned
+    it does, and what its answers mean; inputs: what each input should look like. Both go before what the model says of
+    itself.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Dataset:
     test: tuple[Example, ...]
     shown: tuple[Instance, ...] = ()
     gold: tuple[Example, ...] = ()
+    does: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -4,7 +4,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from models.data import aspects, dates, digits, docstrings, names, recall, reviews, rows, transductions
+from models.data import (
+    aspects,
+    dates,
+    digits,
+    docstrings,
+    names,
+    numbers,
+    recall,
+    reviews,
+    rows,
+    slips,
+    snapshots,
+    transductions,
+)
 from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
 from models.data.folder import DRAWINGS, IMAGES, TRANSFER, Kind
@@ -27,11 +40,14 @@ SETS: dict[str, Made] = {
     "dates": Made(rows.PAIRS, dates.dataset),
     "digits": Made(IMAGES, digits.dataset),
     "drawings": Made(DRAWINGS, digits.drawings),
-    "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
-    "names": Made(rows.TAGGED, names.dataset),
     "aspects": Made(rows.ASPECTS, aspects.dataset),
     "aspect-questions": Made(rows.ASPECT_QUESTIONS, partial(aspects.dataset, form="questions")),
     "reviews": Made(TRANSFER, reviews.dataset),
+    "numbers": Made(rows.PAIRS, numbers.dataset),
+    "snapshots": Made(IMAGES, snapshots.dataset),
+    "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
+    "names": Made(rows.TAGGED, names.dataset),
+    "slips": Made(rows.DOCUMENTS, slips.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),
     "questions": Made(rows.QUESTIONS, questions.dataset),
     "films": Made(rows.QUESTIONS, films.dataset),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -32,7 +33,8 @@ class Generate(Task):
         return cross_entropy(answer.outputs["scores"][mask], target, reduction="none"), target
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
-        """Greedy output: share that is exactly right, BLEU; with the target forced: share of tokens that are right.
+        """Greedy output: share that is exactly right (of each kind, where examples have labels), BLEU; with the target
+        forced: share of tokens that are right.
 
         Raises: TypeError where the network does not generate, or its card does not say how.
         """
@@ -51,10 +53,15 @@ class Generate(Task):
                     answers[index] = detokenizer.text(tokens)
         written = [answers[index] for index in range(len(answers))]
         wanted = tokenizers.texts_of([example.instance[self.target] for example in held_out.examples])
-        exact = sum(a == b for a, b in zip(written, wanted, strict=True)) / len(wanted)
+        exact = np.array([a == b for a, b in zip(written, wanted, strict=True)])
+        kinds = np.array([example.label for example in held_out.examples])
         by_words = any(" " in text for text in wanted)
         return [
-            Metric(name="exact match", value=exact),
+            Metric(name="exact match", value=float(exact.mean())),
+            *(
+                Metric(name=f"exact match, {kind}", value=float(exact[kinds == kind].mean()))
+                for kind in sorted(set(kinds.tolist()) - {""})
+            ),
             Metric(name="token accuracy", value=right / total),
             *(bleu(written, wanted) if by_words else []),
         ]

@@ -60,12 +60,14 @@ class Tally:
         return np.atleast_1d(np.asarray(self.shares)) / self.count
 
     def metrics(self, name: str) -> Iterator[Metric]:
-        """The mean over the heads, and the best head's own."""
+        """The mean over the heads and the best head's own; of weight every head's, as they may share the work."""
         for what, sums in (("weight on the right place", self.shares), ("strongest on the right place", self.hits)):
             heads = np.atleast_1d(np.asarray(sums)) / self.count
             named = {f"{what}, {name}": float(heads.mean())}
             if len(heads) > 1:
                 named[f"{what}, {name}, best head"] = float(heads.max())
+                if sums is self.shares:
+                    named |= {f"{what}, {name}, head {number}": float(each) for number, each in enumerate(heads)}
             for full, value in named.items():
                 yield Metric(name=full, value=value, baseline=self.even / self.count, baseline_name="equal weights")
         if self.links:

@@ -60,9 +60,13 @@ class Run:
         return self.recipe.build(self.blueprint)
 
     def card(self, network: Network) -> Card:
-        """Describe the network, under the name that it has in a repository."""
+        """Describe the network, under the name that it has in a repository, and as what its data made of it."""
         card = self.recipe.card(network, self.blueprint)
-        card.description.name = self.name
+        description = card.description
+        description.name = self.name
+        description.summary = " ".join(filter(None, (self.data.get("does"), description.summary)))
+        for each in description.inputs:
+            each.summary = self.data.get("inputs", {}).get(each.name, each.summary)
         return card
 
 

@@ -153,6 +153,8 @@ def begin(order: Order) -> tuple[Run, Dataset]:
         "name": dataset.name,
         "licence": dataset.licence,
         "summary": dataset.summary,
+        "does": dataset.does,
+        "inputs": dict(dataset.inputs),
         "training_examples": known(dataset.train),
         "dev_examples": known(dataset.dev),
         "held_out_examples": known(dataset.test),

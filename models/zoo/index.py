@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MODELS = {
     "han": "models.zoo.hierarchical.han:HAN",
+    "han-code": "models.zoo.hierarchical.han:HAN_CODE",
     "han-mean": "models.zoo.hierarchical.han:HAN_MEAN",
     "bahdanau": "models.zoo.rnn_search.bahdanau:BAHDANAU",
     "bahdanau-last": "models.zoo.rnn_search.bahdanau:BAHDANAU_LAST",
@@ -26,6 +27,7 @@ MODELS = {
     "gat": "models.zoo.graph.gat:GAT",
     "gat-mean": "models.zoo.graph.gat:GAT_MEAN",
     "vit": "models.zoo.vision.vit:VIT",
+    "cct": "models.zoo.vision.cct:CCT",
     "transformer": "models.zoo.transformer.transformer:TRANSFORMER",
     "gpt": "models.zoo.transformer.gpt:GPT",
     "rnn-capsule": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE",

@@ -41,9 +41,16 @@ def test_a_long_sentence_is_split_at_white_space_and_a_long_word_anywhere() -> N
     assert sentences("abcdefghij k", 4) == ["abcd", "efgh", "ij k"]
 
 
-@given(st.text(alphabet="ab.!? \n\"')😀", max_size=60), st.integers(0, 12))
-def test_sentences_cover_everything_but_white_space(text: str, most: int) -> None:
-    spans = list(split_sentences(text, most))
+def test_lines_are_sentences_where_that_is_asked_for() -> None:
+    text = "def f(x):\n    # Why. Because.\r\n\r\n\treturn x \rend"
+    lines = [text[begin:end] for begin, end in split_sentences(text, lines=True)]
+    assert lines == ["def f(x):", "# Why. Because.", "return x", "end"]
+    assert list(split_sentences("one two three", 8, lines=True)) == [(0, 7), (8, 13)]
+
+
+@given(st.text(alphabet="ab.!? \n\"')😀", max_size=60), st.integers(0, 12), st.booleans())
+def test_sentences_cover_everything_but_white_space(text: str, most: int, lines: bool) -> None:
+    spans = list(split_sentences(text, most, lines=lines))
     assert "".join("".join(text[begin:end].split()) for begin, end in spans) == "".join(text.split())
     assert all(begin < end for begin, end in spans)
     assert all(first[1] <= second[0] for first, second in pairwise(spans))

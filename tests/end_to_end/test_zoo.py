@@ -28,6 +28,7 @@ from models.cards.parts import PARTS
 from tests.export import tiny
 from tests.export.test_export_zoo import (
     a_bahdanau,
+    a_cct,
     a_disan,
     a_dme,
     a_gat,
@@ -60,6 +61,7 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
     "transformer": a_transformer,
     "gat": a_gat,
     "vit": a_vit,
+    "cct": a_cct,
     "rnn-capsule": an_rnn_capsule,
     "disan": a_disan,
     "dme": a_dme,
@@ -147,7 +149,7 @@ INSTANCES: dict[str, st.SearchStrategy[Instance]] = {
     "hatn": documents.map(lambda text: {"document": Text(text)}),
     "gat": graphs().map(lambda graph: {"graph": graph}),
     **dict.fromkeys(
-        ("vit", "show-attend-tell-hard", "attention-unet-features"),
+        ("vit", "cct", "show-attend-tell-hard", "attention-unet-features"),
         pictures.map(lambda data: {"image": Image(picture(data))}),
     ),
     **dict.fromkeys(

@@ -28,7 +28,7 @@ from models.zoo.meta_embeddings import dme, mme
 from models.zoo.rnn_search import bahdanau, luong
 from models.zoo.segmentation import attention_unet
 from models.zoo.transformer import gpt, transformer
-from models.zoo.vision import vit
+from models.zoo.vision import cct, vit
 from tests.export import tiny
 
 # A size, or how it follows from the number of steps.
@@ -172,6 +172,11 @@ def a_psac() -> TrainedModel:
     return trained("psac", psac.PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED), QUESTION)
 
 
+def a_cct() -> TrainedModel:
+    config = cct.CctConfig(classes=2, rows=8, columns=8, channels=(3,), d_model=8, heads=2, d_hidden=12)
+    return trained("cct", config, {"image": Image(a_picture())})
+
+
 def a_gat() -> TrainedModel:
     config = gat.GatConfig(features=4, classes=2, heads=3, d_head=2)
     features = np.random.default_rng(0).random((3, 4), np.float32)
@@ -270,6 +275,10 @@ def a_gat() -> TrainedModel:
                 for layer in range(2)
                 for quantity in ("", ":scores", ":norms")
             },
+        ),
+        (
+            a_cct,
+            {"pool": (1, 1, 16), **{f"encoder.0.self{each}": (2, 16, 16) for each in ("", ":scores", ":norms")}},
         ),
     ],
 )

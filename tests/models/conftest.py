@@ -18,6 +18,7 @@ def one_thread() -> None:
 
 TINY = {
     "han": {"d_embedding": 8, "d_gru": 6, "d_attention": 8, "dropout": 0.1},
+    "han-code": {"d_embedding": 8, "d_gru": 6, "d_attention": 8},
     "bahdanau": {"d_embedding": 8, "d_encoder": 8, "d_decoder": 12, "d_attention": 8, "d_maxout": 8},
     "luong": {"d": 8},
     "transformer": {"d_model": 16, "layers": 1, "heads": 2, "d_hidden": 16},
@@ -32,6 +33,7 @@ TINY = {
     "lcr-rot-hop": {"d_embedding": 8, "d_hidden": 6, "dropout": 0.0},
     "rban": {"d_embedding": 8, "d_hidden": 6, "d_attention": 6, "dropout": 0.0},
     "hatn": {"d_embedding": 8, "d": 6, "pivots": 4, "search": 1, "dropout": 0.1},
+    "cct": {"channels": (4, 6), "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
     "vit": {"patch": 4, "d_model": 8, "layers": 1, "heads": 2, "d_hidden": 12},
 }
 

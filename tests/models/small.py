@@ -26,6 +26,7 @@ from models.zoo.rnn_search.luong import LuongConfig
 from models.zoo.segmentation.attention_unet import AttentionUnetConfig
 from models.zoo.transformer.gpt import GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
+from models.zoo.vision.cct import CctConfig
 from models.zoo.vision.vit import VitConfig
 
 VOCABULARY = 20
@@ -54,6 +55,7 @@ GPT = GptConfig(
     vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2, d_hidden=12, max_prompt=9, max_new_tokens=8
 )
 GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
+CCT = CctConfig(classes=3, rows=4, columns=6, channels=(3,), d_model=8, layers=2, heads=2, d_hidden=12)
 VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
 
 
@@ -83,7 +85,7 @@ LCR_ROT = LcrRotConfig(vocabulary=VOCABULARY, classes=3, hops=2, d_embedding=5, 
 RBAN = RbanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=3, d_attention=4)
 HATN = HatnConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, max_sentences=9, max_words=12)
 CONFIGS = {
-    "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT,
+    "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT, "cct": CCT,
     "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
     "show-attend-tell": SHOW_ATTEND_TELL, "attention-unet": ATTENTION_UNET, "sagan": SAGAN,
     "hiecoatt": HIECOATT, "mcan": MCAN, "psac": PSAC, "lcr-rot-hop": LCR_ROT, "rban": RBAN, "hatn": HATN,

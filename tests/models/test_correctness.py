@@ -80,12 +80,14 @@ def test_share_of_weight_through_tokens_and_padding(
         assert strongest.value == share
 
 
-def test_the_best_head_is_said_beside_the_mean() -> None:
+def test_every_head_is_said_beside_the_mean() -> None:
     made = transductions.dataset("copy", training=20, held_out=3, lengths=(4, 4))
     card, parts = card_and_parts(made)
     found = {each.name: each.value for each in correctness(Looks(halves), card, parts)}
     assert found[f"weight on the right place, {MAP}"] == pytest.approx((1 + 0.25) / 2)
     assert found[f"weight on the right place, {MAP}, best head"] == pytest.approx(1)
+    heads = [found[f"weight on the right place, {MAP}, head {number}"] for number in range(2)]
+    assert sorted(heads) == [pytest.approx(0.25), pytest.approx(1)]
 
 
 def test_what_each_head_does_is_told() -> None:

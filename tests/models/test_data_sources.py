@@ -1,11 +1,16 @@
 """The data that need no download."""
 
 import datetime
+import random
 import sys
 from pathlib import Path
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from bundle.values import Image, Sentences, Text
-from models.data import dates, digits, docstrings, names
+from models.data import calendars, dates, digits, docstrings, names, numbers, numerals, spelling
 from models.data.dataset import Dataset
 from models.tasks.entities import entities
 
@@ -14,28 +19,93 @@ def texts(dataset: Dataset, part: str, name: str) -> list[str]:
     return [value.text for each in getattr(dataset, part) if isinstance(value := each.instance[name], Text)]
 
 
-def test_no_date_is_in_two_parts_and_every_target_is_its_iso_form() -> None:
-    made = dates.dataset(seed=3, training=300, held_out=40)
-    targets = [texts(made, part, "target") for part in ("train", "dev", "test")]
-    assert [len(part) for part in targets] == [300, 40, 40]
-    assert len({target for part in targets for target in part}) == 380
-    for part in targets:
-        for target in part:
-            assert datetime.date.fromisoformat(target).isoformat() == target
-    assert made == dates.dataset(seed=3, training=300, held_out=40)
-    assert made.fingerprint != dates.dataset(seed=4, training=300, held_out=40).fingerprint
+MADE = {"dates": dates.dataset, "numbers": numbers.dataset}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_no_text_is_in_two_parts_and_the_seed_decides_all(name: str) -> None:
+    made = MADE[name](seed=3, training=300, held_out=40)
+    found = [[text.lower() for text in texts(made, part, "text")] for part in ("train", "dev", "test")]
+    assert [len(part) for part in found] == [300, 40, 40]
+    assert len({text for part in found for text in part}) == 380
+    assert made == MADE[name](seed=3, training=300, held_out=40)
+    assert made.fingerprint != MADE[name](seed=4, training=300, held_out=40).fingerprint
+
+
+def test_every_target_is_a_day_of_the_calendar_or_none() -> None:
+    made = dates.dataset(seed=3, training=600, held_out=1)
+    for each in made.train:
+        value = each.instance["target"]
+        assert isinstance(value, Text)
+        if each.label in (dates.IMPOSSIBLE, dates.OTHER):
+            assert value.text == dates.NONE and not each.gold
+        else:
+            assert datetime.date.fromisoformat(value.text).isoformat() == value.text
+    assert {each.label for each in made.train} == {dates.WORDS, dates.NUMBERS, dates.IMPOSSIBLE, dates.OTHER}
 
 
 def test_every_way_to_write_a_date() -> None:
-    date = datetime.date(1998, 3, 3)
-    written = [dates.write(date, form)[0] for form in dates.LONG + dates.NUMERIC + dates.SHORT]
-    assert len(set(written)) == len(written)
-    for wanted in ("March 3rd, 1998", "Tuesday, 3 March 1998", "mardi 3 mars 1998", "Dienstag, den 3. März 1998"):
-        assert wanted in written
-    assert "martes, 3 de marzo de 1998" in written and "3/3/98" in written
-    assert [dates.ordinal(day) for day in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23)] == (
+    day, chance = dates.Day(1998, 3, 1), random.Random(0)
+    written = {
+        dates.write(day, form, language, chance)[0]
+        for language in calendars.LANGUAGES.values()
+        for form in (*calendars.SHARED, *language.forms, *calendars.NUMERIC)
+    }
+    wanted = """
+        March 1st, 1998|Sunday, March 1, 1998|the first of March 1998|dimanche 1er mars 1998|Sonntag, den 1. März 1998
+        domingo, 1 de marzo de 1998|1 marzo 1998|de 1e maart 1998|1º de março de 1998|1/3/98|1998-03-01
+    """
+    assert {each.strip() for line in wanted.strip().splitlines() for each in line.split("|")} <= written
+    assert [calendars.ordinal(day) for day in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23)] == (
         "1st 2nd 3rd 4th 11th 12th 13th 21st 22nd 23rd".split()
     )
+
+
+@given(st.integers(1000, 2999), st.integers(-2, 40), st.integers(-2, 40))
+def test_a_day_exists_where_the_calendar_has_it(year: int, month: int, day: int) -> None:
+    try:
+        wanted = datetime.date(year, month, day).isoformat()
+    except ValueError:
+        wanted = dates.NONE
+    assert dates.Day(year, month, day).iso == wanted
+
+
+@given(st.integers(1, 999_999), st.sampled_from(sorted(numerals.LANGUAGES)), st.integers(0, 9))
+def test_the_words_of_a_number_tell_every_digit_but_zeros(number: int, language: str, seed: int) -> None:
+    pieces = numerals.LANGUAGES[language](number, random.Random(seed))
+    told = {power for _, powers in pieces for power in powers}
+    digits = str(number)[::-1]
+    assert {power for power, digit in enumerate(digits) if digit != "0"} <= told < set(range(7))
+    assert max(told) == len(digits) - 1
+    assert not any(text != text.strip() for text, powers in pieces if powers)
+
+
+@pytest.mark.parametrize(
+    ("language", "number", "wanted"),
+    [
+        ("English", 417_012, "four hundred and seventeen thousand and twelve"),
+        ("French", 97, "quatre-vingt-dix-sept"),
+        ("French", 80_071, "quatre-vingt mille soixante et onze"),
+        ("German", 21_747, "einundzwanzigtausendsiebenhundertsiebenundvierzig"),
+        ("Spanish", 21_535, "veintiún mil quinientos treinta y cinco"),
+        ("Italian", 2_028, "duemilaventotto"),
+        ("Dutch", 622, "zeshonderdtweeëntwintig"),
+        ("Portuguese", 1_100, "mil e cem"),
+    ],
+)
+def test_numbers_are_written_as_people_write_them(language: str, number: int, wanted: str) -> None:
+    ways = (numerals.LANGUAGES[language](number, random.Random(seed)) for seed in range(40))
+    assert wanted in {"".join(text for text, _ in pieces) for pieces in ways}
+
+
+def test_a_slip_of_a_finger_is_one_edit_and_never_another_word() -> None:
+    chance = random.Random(0)
+    for word in ("février", "setenta", "Oktober"):
+        for _ in range(200):
+            typed = spelling.mistyped(word, chance, ("setenta", "sesenta"))
+            assert spelling.near(typed, word)
+            assert word != "setenta" or not spelling.near(typed, "sesenta")
+    assert not spelling.near("mars", "mai") and not spelling.near("juni", "januar")
 
 
 def library(root: Path) -> Path:

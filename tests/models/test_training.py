@@ -1,6 +1,8 @@
 """Training: it learns, from the tensors that serving sees."""
 
+import email
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Graph
 from bundle.wire import instance_from_wire, instance_to_wire
 from limelight.v1 import values_pb2
+from models.data import generated
 from models.data.dataset import DataError
 from models.training import session
 from models.training.batches import Batches
@@ -196,3 +199,26 @@ def test_a_run_says_where_it_looks_on_words_that_people_aligned(tiny: None, tmp_
     assert {"exact match", "weight on the right place, decoder.cross", "alignment error rate, decoder.cross"} <= found
     written = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
     assert found == {each["name"] for each in written}
+
+
+MADE_FOR = {"dates": "bahdanau", "numbers": "transformer", "snapshots": "cct", "slips": "han-code"}
+LOOKS = {"dates": "decoder.cross", "numbers": "decoder.0.cross", "snapshots": "pool", "slips": "word"}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_generated_data_say_what_a_model_does_how_well_and_where_it_looks(
+    name: str, tiny: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made, few = generated.SETS[name], {"training": 60, "held_out": 30}
+    library = {"library": Path(email.__file__).parent} if name == "slips" else {}
+    small = partial(made.make, **few, **library)
+    monkeypatch.setitem(generated.SETS, name, generated.Made(made.kind, small))
+    dataset = small(seed=0)
+    metrics = {each.name for each in run(order(MADE_FOR[name], f"builtin:{name}", tmp_path / "run", epochs=1))}
+    assert f"weight on the right place, {LOOKS[name]}" in metrics
+    kinds = {example.label for example in dataset.test} if name in ("dates", "numbers") else set()
+    assert {f"exact match, {kind}" for kind in kinds} <= metrics
+    trained = load_run(tmp_path / "run")
+    assert trained.card.description.summary.startswith(dataset.does)
+    assert {each.name: each.summary for each in trained.card.description.inputs}.items() >= dataset.inputs.items()
+    assert dataset.does and dataset.inputs

@@ -1,12 +1,14 @@
 """What a card says is what the model does."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image as Picture
 
+from bundle.features import used_features
 from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
 from bundle.v1 import bundle_pb2
 from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
@@ -52,7 +54,7 @@ def case(name: str) -> tuple[Card, list[Instance]]:
         "rban": [{"pair": Pair(TEXT[1], TEXT[0])}, {"pair": Pair(TEXT[1], TEXT[1])}],
         "hatn": [{"document": Text(each)} for each in TEXT],
         "gat": [{"graph": graph(3, [(0, 1), (2, 1)])}, {"graph": graph(1, [])}],
-        **{name: [{"image": png(seed)} for seed in range(2)] for name in ("vit", "attention-unet")},
+        **{name: [{"image": png(seed)} for seed in range(2)] for name in ("vit", "cct", "attention-unet")},
         "sagan": [{"class": Text(each)} for each in ("cat", "sat")],
         "show-attend-tell": [{"image": png(seed), "target": Text("cats")} for seed in range(2)],
     }
@@ -65,7 +67,20 @@ def case(name: str) -> tuple[Card, list[Instance]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["han", "bahdanau", "luong", "vit", "rnn-capsule", "dme", "mme", "attention-unet", "lcr-rot-hop", "hatn", *ASKED],
+    [
+        "han",
+        "bahdanau",
+        "luong",
+        "vit",
+        "cct",
+        "rnn-capsule",
+        "dme",
+        "mme",
+        "attention-unet",
+        "lcr-rot-hop",
+        "hatn",
+        *ASKED,
+    ],
 )
 def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_say(name: str) -> None:
     card, instances = case(name)
@@ -93,6 +108,19 @@ def test_a_model_gives_the_outputs_and_maps_of_its_card_as_large_as_the_labels_s
                 assert weights.weights.shape == (1, keys) and weights.query_index.max() == queries - 1
                 sums = np.bincount(weights.query_index, weights.weights[0])
                 assert np.allclose(sums, 1, atol=1e-5)
+
+
+def test_a_network_for_program_code_reads_lines_and_its_bundle_requires_that() -> None:
+    text = "def half(x):\n    # Of x. Or less.\n    return x / 2\n"
+    pieces = tokenizers.pieces([text] * 9, vocabulary=60, output=False)
+    config = replace(small.HAN, vocabulary=tokenizers.size(pieces), lines=True)
+    blueprint = Blueprint(config, ("a", "b", "c"), {"tokenizer.json": pieces})
+    chosen = recipe("han-code")
+    card = chosen.card(chosen.build(blueprint), blueprint)
+    labels = card.preprocessor().row({"document": Text(text)}).labels["sentences"]
+    lines = [text[start:end] for start, end in zip(labels.starts, labels.ends, strict=True)]
+    assert lines == ["def half(x):", "# Of x. Or less.", "return x / 2"]
+    assert used_features(card.bundle()) == ["lines"]
 
 
 def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> None:
@@ -136,6 +164,7 @@ def test_a_network_of_graphs_gives_edges_with_what_they_lead_from_and_to() -> No
         "lcr-rot-hop",
         "rban",
         "hatn",
+        "cct",
         *ASKED,
     ],
 )

@@ -159,16 +159,17 @@ def test_the_directions_of_disan_look_back_and_ahead_and_never_at_the_token_itse
 
 
 @quick
+@pytest.mark.parametrize(("name", "shapes"), [("vit", {(2, 7, 7)}), ("cct", {(1, 1, 6), (2, 6, 6)})])
 @given(count=st.integers(1, 5))
-def test_an_image_is_answered_the_same_in_any_company(count: int) -> None:
-    model = small.make("vit")
+def test_an_image_is_answered_the_same_in_any_company(name: str, shapes: set[tuple[int, int, int]], count: int) -> None:
+    model = small.make(name)
     pixels = torch.randn(count, 1, 4, 6, generator=torch.Generator().manual_seed(count), dtype=torch.float64)
     batched = model(pixels=pixels)
     for row in range(count):
         small.same(model(pixels=pixels[row : row + 1]), batched, row)
-    for name, weights in batched.maps.items():
-        assert weights.shape == (count, 2, 7, 7)
-        if ":" not in name:
+    assert {tuple(weights.shape[1:]) for weights in batched.maps.values()} == shapes
+    for map_name, weights in batched.maps.items():
+        if ":" not in map_name:
             assert torch.allclose(weights.sum(-1), torch.ones(()).double(), atol=1e-12)
 
 

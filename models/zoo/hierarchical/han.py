@@ -22,7 +22,7 @@ from models.cards.labels import one
 from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import docstrings, embeddings, rows, tokenizers
+from models.data import docstrings, embeddings, rows, slips, tokenizers
 from models.data.dataset import Dataset, classes
 from models.network import Answer, Network
 from models.tasks.classify import Classify
@@ -39,7 +39,8 @@ class HanConfig:
     """Sizes. The paper has d_embedding 200, d_gru 50 in each direction, d_attention 100.
 
     word_dropout: share of the words that training takes for unknown ones, so that those mean something. counted:
-    whether embeddings begin as counted from what words stand beside, as the paper's begin as word2vec's (§3.3).
+    whether embeddings begin as counted from what words stand beside, as the paper's begin as word2vec's (§3.3). lines:
+    whether the sentences of a document are its lines.
     """
 
     vocabulary: int
@@ -53,6 +54,7 @@ class HanConfig:
     max_sentences: int = 64
     max_words: int = 64
     max_characters: int = 20_000
+    lines: bool = False
 
 
 class Level(nn.Module):
@@ -135,6 +137,7 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
         tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
         max_sentences=config.max_sentences,
         max_words=config.max_words,
+        lines=config.lines,
     )
     word = map_of(
         network.words.attention,
@@ -177,6 +180,15 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[HanConfig]:
     return Blueprint(config, labels, {"tokenizer.json": tokenizer})
 
 
+def prepare_code(dataset: Dataset, preset: Preset) -> Blueprint[HanConfig]:
+    """The training part's pieces of words, with small and capital letters and every mark, and its classes."""
+    texts = tokenizers.texts_of([example.instance["document"] for example in dataset.train])
+    tokenizer = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=False)
+    labels = classes(dataset)
+    config = HanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), lines=True, **preset.sizes)
+    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
+
+
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=7, batch_size=16, learning_rate=4e-3, patience=3),
@@ -206,6 +218,23 @@ HAN = Recipe(
     builtin=docstrings.dataset,
     prepare=prepare,
     presets=PRESETS,
+)
+# Program code: lines in the place of sentences, pieces in that of words, so that what is misspelt can be read.
+HAN_CODE = HAN.but(
+    builtin=slips.dataset,
+    prepare=prepare_code,
+    presets={
+        "demo": Preset(
+            settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
+            sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 32, "dropout": 0.1},
+            vocabulary=800,
+        ),
+        "full": Preset(
+            settings=Settings(epochs=10, batch_size=16, learning_rate=2e-3, patience=3),
+            sizes={"d_embedding": 64, "d_gru": 64, "d_attention": 64, "dropout": 0.2, "max_sentences": 100},
+            vocabulary=2000,
+        ),
+    },
 )
 # What attention is compared with: plain averages in the place of both.
 HAN_MEAN = HAN.but(

@@ -207,8 +207,8 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[BahdanauConfig]:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=8, batch_size=64, learning_rate=4e-3, patience=4),
-        sizes={"d_embedding": 32, "d_encoder": 48, "d_decoder": 64, "d_attention": 48, "d_maxout": 48},
+        settings=Settings(epochs=16, batch_size=64, learning_rate=4e-3, patience=4),
+        sizes={"d_embedding": 32, "d_encoder": 64, "d_decoder": 80, "d_attention": 48, "d_maxout": 48},
     ),
     "full": Preset(
         settings=Settings(epochs=12, batch_size=64, learning_rate=3e-3, patience=2),

@@ -1,0 +1,186 @@
+"""Compact convolutional Transformer (Hassani et al. 2021): convolutions make the tokens, attention makes them one.
+
+Fig. 2 of the paper, from the left: convolutional tokenizer, positions, encoder, sequence pooling, classes.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from models.attention import Attention
+from models.attention.queries.pool import SelfAttentivePool
+from models.attention.score import Dot
+from models.blocks.transformer import EncoderLayer
+from models.cards.card import Card
+from models.cards.describe import describe
+from models.cards.inputs import ImageInput
+from models.cards.labels import one
+from models.cards.maps import map_of
+from models.cards.results import Classes
+from models.cards.taxonomy import Citation, Taxonomy
+from models.data import folder, snapshots
+from models.data.dataset import DataError, Dataset, classes
+from models.data.images import grey_levels
+from models.network import Answer, Network
+from models.tasks.classify import Classify
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings
+
+_EPSILON = 1e-3  # of a picture without contrast
+
+
+@dataclass(frozen=True, kw_only=True)
+class CctConfig:
+    """Sizes. The paper's CCT-7/3x1 has one convolution, d_model 256, 7 layers, 4 heads, d_hidden 512.
+
+    rows, columns: of the picture, multiples of 2 to the number of `channels`. channels: put out by each convolution
+    that halves the picture; one more makes d_model of them, a token a cell.
+    """
+
+    classes: int
+    rows: int = 32
+    columns: int = 32
+    channels: tuple[int, ...] = (16, 32)
+    d_model: int = 64
+    layers: int = 1
+    heads: int = 4
+    d_hidden: int = 128
+    dropout: float = 0.1
+    mean: tuple[float, ...] = (0.5,)
+    deviation: tuple[float, ...] = (0.5,)
+    max_pixels: int = 16_777_216
+
+    def __post_init__(self) -> None:
+        if self.rows % 2 ** len(self.channels) or self.columns % 2 ** len(self.channels):
+            raise ValueError(f"{self.rows} x {self.columns} pixels cannot be halved {len(self.channels)} times")
+
+    @property
+    def cells(self) -> tuple[int, int]:
+        """Rows and columns of the tokens."""
+        return self.rows // 2 ** len(self.channels), self.columns // 2 ** len(self.channels)
+
+
+class CompactTransformer(Network):
+    """Picture -> classes, with the weight of each of its cells.
+
+    Every picture is brought to the same brightness and contrast first, whatever light it was taken in.
+
+    Shapes: pixels float32 [batch, channel, row, column] -> logits [batch, class], maps `pool` [batch, 1, 1, cell],
+        `encoder.<layer>.self` [batch, head, cell, cell] with scores and norms.
+    """
+
+    def __init__(self, config: CctConfig) -> None:
+        super().__init__()
+        self.config, d_model = config, config.d_model
+        sizes = (len(config.mean), *config.channels, d_model)
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(before, after, 3, padding=1) for before, after in itertools.pairwise(sizes)
+        )
+        rows, columns = config.cells
+        self.position = nn.Parameter(torch.randn(1, rows * columns, d_model) * 0.02)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            EncoderLayer(d_model=d_model, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
+            for _ in range(config.layers)
+        )
+        self.norm = nn.LayerNorm(d_model)
+        # x' = softmax(g(x)ᵀ) x, g linear: a trained query (§3.2).
+        self.pool = SelfAttentivePool(attention=Attention(score=Dot()), d_q=d_model)
+        self.classify = nn.Linear(d_model, config.classes)
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        pixels = tensors["pixels"]
+        level = pixels.mean((2, 3), keepdim=True)
+        spread = (pixels - level).square().mean((2, 3), keepdim=True)
+        features = (pixels - level) / (spread + _EPSILON).sqrt()
+        for number, convolution in enumerate(self.convolutions):
+            features = torch.relu(convolution(features))
+            if number < len(self.config.channels):
+                features = torch.max_pool2d(features, 2)
+        features = self.dropout(features.flatten(2).transpose(1, 2) + self.position)  # [batch, cell, d_model]
+        maps: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.layers):
+            features, looks = layer(features)
+            maps |= looks.maps(f"encoder.{number}.self")
+        pooled, weights = self.pool(self.norm(features))
+        return Answer({"logits": self.classify(self.dropout(pooled))}, {"pool": weights, **maps})
+
+
+def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
+    """Describe the transformer."""
+    config = network.config
+    image = ImageInput(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation)
+    cells = image.cells(*config.cells)
+    pool = map_of(
+        network.pool,
+        "pool",
+        queries=one("picture"),
+        keys=cells,
+        summary="How much each cell of the picture counts in the answer.",
+    )
+    maps = {
+        f"encoder.{number}.self": map_of(
+            layer, "self", queries=cells, keys=cells, summary=f"What each cell of layer {number} looks at."
+        )
+        for number, layer in enumerate(network.layers)
+    }
+    return describe(
+        title="Compact convolutional Transformer",
+        summary="Classifies a picture: convolutions read its cells, which look at each other and are weighed.",
+        inputs=[image],
+        results=[Classes(labels=blueprint.labels)],
+        maps={"pool": pool, **maps},
+        taxonomy=Taxonomy(
+            scoring=("multiplicative", "scaled multiplicative"), query="self-attentive", multiplicity="multi-head"
+        ),
+        citation=Citation(
+            "Hassani, Walton, Shah, Abuduweili, Li, Shi",
+            "Escaping the Big Data Paradigm with Compact Transformers",
+            2021,
+            "arXiv",
+        ),
+        max_pixels=config.max_pixels,
+    )
+
+
+def prepare(dataset: Dataset, preset: Preset) -> Blueprint[CctConfig]:
+    """The training part's size, brightness and classes. Raises: DataError where the size cannot be halved."""
+    pixels = grey_levels(example.instance["image"] for example in dataset.train)
+    labels = classes(dataset)
+    try:
+        config = CctConfig(
+            classes=len(labels),
+            rows=pixels.rows,
+            columns=pixels.columns,
+            mean=(round(pixels.mean, 4),),
+            deviation=(round(pixels.deviation, 4),),
+            **preset.sizes,
+        )
+    except ValueError as error:
+        raise DataError(f"{error}; choose another preset") from error
+    return Blueprint(config, labels, {})
+
+
+PRESETS = {
+    "demo": Preset(
+        settings=Settings(epochs=8, batch_size=64, learning_rate=3e-3, patience=4, weight_decay=0.02),
+        sizes={"channels": (16, 32), "d_model": 64, "layers": 1, "heads": 4, "d_hidden": 128},
+    ),
+    "full": Preset(
+        settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
+        sizes={"channels": (32, 64), "d_model": 128, "layers": 3, "heads": 4, "d_hidden": 256},
+    ),
+}
+
+CCT = Recipe(
+    config=CctConfig,
+    build=lambda blueprint: CompactTransformer(blueprint.config),
+    card=card,
+    task=Classify(),
+    data=folder.IMAGES,
+    builtin=snapshots.dataset,
+    prepare=prepare,
+    presets=PRESETS,
+)

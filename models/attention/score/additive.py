@@ -12,7 +12,9 @@ from models.attention.score.pairwise import Activation, pairwise
 class Additive(Score):
     """Additive score (Bahdanau et al. 2015, appendix A.1.2; survey BF Table 2, G Table 3, C Table 2).
 
-    e = wᵀ act(W₁ q + W₂ k + b), and a constant more with `offset`, which alignments other than softmax can see
+    e = wᵀ act(W₁ q + W₂ k + b)
+
+    With `offset` a constant more, which alignments other than softmax can see.
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k] -> scores [batch, head, query, key].
     Memory: batch × head × query × key × d_w numbers, unless `chunk` (queries at a time) bounds it.

@@ -14,7 +14,9 @@ from models.attention.score.pairwise import Activation, pairwise
 class MultiDimensional(Score):
     """Multi-dimensional score: a vector of scores a key (Shen et al. 2018a, eq. 11; survey BF eq. 31).
 
-    e = W_dᵀ act(W₁ q + W₂ k + b), W_d ∈ ℝ^{d_w × d_v}, and a constant more with `offset`, as for the additive score
+    e = W_dᵀ act(W₁ q + W₂ k + b), W_d ∈ ℝ^{d_w × d_v}
+
+    With `offset` a constant more, as for the additive score.
 
     Shapes: query [batch, head, query, d_q], key [batch, head, key, d_k] -> scores [batch, head, query, key, d_v].
     Memory: batch × head × query × key × (d_w + d_v) numbers; `chunk` (queries at a time) bounds the d_w part.

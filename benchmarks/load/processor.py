@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -31,9 +32,11 @@ def machine_seconds() -> float:
 def family(pid: int) -> list[int]:
     """The process and all that descend from it."""
     found = [pid]
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        for child in (thread / "children").read_text().split():
-            found += family(int(child))
+    with suppress(FileNotFoundError):  # of a process that ends meanwhile
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # and of a thread
+                for child in (thread / "children").read_text().split():
+                    found += family(int(child))
     return found
 
 
@@ -41,6 +44,9 @@ def resident_bytes(pids: Iterable[int]) -> int:
     """Memory that processes hold, what they share counted to equal parts."""
     total = 0
     for pid in pids:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
         total += next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
     return total

@@ -7,7 +7,6 @@ from contextlib import AsyncExitStack
 import grpc
 
 from bundle.errors import LimelightError
-from service.accepting import Acceptors
 from service.access.access import Access
 from service.descriptors import room_for
 from service.settings import Settings
@@ -65,7 +64,6 @@ async def listen(
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
     await server.start()
-    Acceptors(server, services, interceptors).start()
     stack.push_async_callback(server.stop, None)
     return port
 

@@ -131,8 +131,8 @@ the server's window for requests) are said. Memory is looked at again
 SHED = """### Where the time goes under overload
 
 `python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
-generator take. Whatever is asked beyond what can be answered is received, looked at and refused by the event loop, or
-received and cancelled by gRPC, on the cores that answer: that, and not what waits, is what goodput loses.
+generator take. What is asked beyond what can be answered is received, looked at and refused by the event loop, or
+received and cancelled by gRPC. Cores are left over: threads wait for each other, for the interpreter's lock above all.
 
 """
 

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from PIL import Image as Picture
@@ -31,6 +32,12 @@ class GreyLevels:
     columns: int
     mean: float
     deviation: float
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """What a config of a model of such pictures has of them: `rows`, `columns`, `mean` and `deviation`."""
+        brightness = {"mean": (round(self.mean, 4),), "deviation": (round(self.deviation, 4),)}
+        return {"rows": self.rows, "columns": self.columns, **brightness}
 
 
 def grey_levels(pictures: Iterable[Value]) -> GreyLevels:

@@ -21,11 +21,11 @@ from models.cards.maps import Map
 from models.cards.parts import PARTS, parts_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import aspects, rows, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data import aspects, rows
 from models.network import Answer, Network
 from models.tasks.aspects import ClassifyTargets
 from models.tasks.heads import Scores
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -128,15 +128,6 @@ def card(network: LcrRotHop, blueprint: Blueprint[LcrRotConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[LcrRotConfig]:
-    """The training part's words and classes."""
-    texts = tokenizers.texts_of([value for example in dataset.train for value in example.instance.values()])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = LcrRotConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=2),
@@ -158,7 +149,7 @@ LCR_ROT_HOP = Recipe(
     task=ClassifyTargets(),
     data=rows.ASPECTS,
     builtin=aspects.dataset,
-    prepare=prepare,
+    prepare=of_texts(LcrRotConfig),
     presets=PRESETS,
 )
 # One rotation, as in LCR-Rot: what repeating it is compared with.

@@ -28,11 +28,12 @@ from models.cards.labels import one
 from models.cards.maps import Map
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import aspects, rows, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data import aspects, rows
+from models.data.dataset import Dataset
 from models.network import Answer, Network
 from models.tasks.aspects import ClassifyTargets
 from models.tasks.heads import Scores
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -195,15 +196,6 @@ def card(network: Rban, blueprint: Blueprint[RbanConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[RbanConfig]:
-    """The training part's words and classes."""
-    texts = tokenizers.texts_of([example.instance["pair"] for example in dataset.train])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = RbanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 def builtin(*, seed: int = 0) -> Dataset:
     """Questions about a made-up restaurant."""
     return aspects.dataset(form="questions", seed=seed)
@@ -225,7 +217,7 @@ RBAN = Recipe(
     task=ClassifyTargets(),
     data=rows.ASPECT_QUESTIONS,
     builtin=builtin,
-    prepare=prepare,
+    prepare=of_texts(RbanConfig),
     presets=PRESETS,
 )
 # Soft attention over all words: what keeping some of them is compared with.

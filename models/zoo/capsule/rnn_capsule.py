@@ -23,10 +23,10 @@ from models.cards.labels import LabelSet
 from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import docstrings, rows, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data import docstrings, rows
 from models.network import Answer, Network
 from models.tasks.classify import Classify
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -120,15 +120,6 @@ def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[RnnCapsuleConfig]:
-    """The training part's words and classes."""
-    texts = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = RnnCapsuleConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
@@ -149,7 +140,7 @@ RNN_CAPSULE = Recipe(
     task=Classify(),
     data=rows.TEXTS,
     builtin=docstrings.texts,
-    prepare=prepare,
+    prepare=of_texts(RnnCapsuleConfig),
     presets=PRESETS,
 )
 # The same with the loss of the probabilities alone: what learning to reconstruct is compared with.

@@ -276,10 +276,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
             vocabulary=tokenizers.size(target),
             begin=begin,
             end=end,
-            rows=pixels.rows,
-            columns=pixels.columns,
-            mean=(round(pixels.mean, 4),),
-            deviation=(round(pixels.deviation, 4),),
+            **pixels.sizes,
             **preset.sizes,
         )
     except ValueError as error:

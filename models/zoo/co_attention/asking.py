@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from torch import Tensor, nn
@@ -140,10 +140,7 @@ def prepare(
         made = config(
             vocabulary=tokenizers.size(tokenizer),
             classes=len(labels),
-            rows=rows,
-            columns=columns,
-            mean=(round(pixels.mean, 4),),
-            deviation=(round(pixels.deviation, 4),),
+            **replace(pixels, rows=rows, columns=columns).sizes,
             **preset.sizes,
         )
         return Blueprint(made, labels, {FILE: tokenizer})

@@ -24,10 +24,10 @@ from models.cards.labels import LabelSet, one
 from models.cards.maps import Map, map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import inference, rows, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data import inference, rows
 from models.network import Answer, Network
 from models.tasks.classify import Classify
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -187,15 +187,6 @@ def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[DisanConfig]:
-    """The training part's words and classes."""
-    texts = tokenizers.texts_of([example.instance["pair"] for example in dataset.train])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = DisanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=4, batch_size=32, learning_rate=4e-3, patience=2),
@@ -212,7 +203,7 @@ DISAN = Recipe(
     task=Classify(),
     data=rows.TEXT_PAIRS,
     builtin=inference.dataset,
-    prepare=prepare,
+    prepare=of_texts(DisanConfig),
     presets=PRESETS,
 )
 # What the paper compares it with: a recurrent encoder of about as many parameters.

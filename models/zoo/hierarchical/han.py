@@ -5,6 +5,7 @@ Fig. 2 of the paper, from the bottom: word encoder, word attention, sentence enc
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from tokenizers import Tokenizer as Loaded
@@ -23,10 +24,11 @@ from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import docstrings, embeddings, rows, slips, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data.dataset import Dataset
 from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.tasks.heads import Scores
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -171,24 +173,6 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[HanConfig]:
-    """The training part's words and classes."""
-    texts = tokenizers.texts_of([example.instance["document"] for example in dataset.train])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = HanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
-def prepare_code(dataset: Dataset, preset: Preset) -> Blueprint[HanConfig]:
-    """The training part's pieces of words, with small and capital letters and every mark, and its classes."""
-    texts = tokenizers.texts_of([example.instance["document"] for example in dataset.train])
-    tokenizer = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=False)
-    labels = classes(dataset)
-    config = HanConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), lines=True, **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=7, batch_size=16, learning_rate=4e-3, patience=3),
@@ -216,13 +200,14 @@ HAN = Recipe(
     data=rows.DOCUMENTS,
     start=start,
     builtin=docstrings.dataset,
-    prepare=prepare,
+    prepare=of_texts(HanConfig),
     presets=PRESETS,
 )
 # Program code: lines in the place of sentences, pieces in that of words, so that what is misspelt can be read.
 HAN_CODE = HAN.but(
     builtin=slips.dataset,
-    prepare=prepare_code,
+    # Pieces of words, with small and capital letters and every mark.
+    prepare=of_texts(partial(HanConfig, lines=True), partial(tokenizers.pieces, output=False)),
     presets={
         "demo": Preset(
             settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),

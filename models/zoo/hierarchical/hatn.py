@@ -31,13 +31,14 @@ from models.cards.maps import Map
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import embeddings, reviews, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data.dataset import Dataset
 from models.data.folder import TRANSFER
 from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.tasks.task import UNKNOWN
 from models.training.batches import Batches
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 from models.training.stop import Stop
@@ -255,15 +256,6 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[HatnConfig]:
-    """The training part's words, of both domains, and classes."""
-    texts = tokenizers.texts_of([example.instance["document"] for example in dataset.train])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = HatnConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=10),
@@ -287,7 +279,7 @@ HATN = Recipe(
     data=TRANSFER,
     start=start,
     builtin=reviews.dataset,
-    prepare=prepare,
+    prepare=of_texts(HatnConfig),
     presets=PRESETS,
 )
 # The same learned from the source alone: what transfer is compared with. And the P-net without the other.

@@ -24,10 +24,11 @@ from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import docstrings, rows, tokenizers
-from models.data.dataset import Dataset, classes
+from models.data.dataset import Dataset
 from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.tasks.heads import Scores
+from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 from models.zoo.meta_embeddings.tables import ALL, count, tables
@@ -125,15 +126,6 @@ def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[DmeConfig]:
-    """The training part's words and classes."""
-    texts = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
-    tokenizer = tokenizers.words(texts, vocabulary=preset.vocabulary)
-    labels = classes(dataset)
-    config = DmeConfig(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
-    return Blueprint(config, labels, {"tokenizer.json": tokenizer})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=5, batch_size=16, learning_rate=3e-3, patience=3),
@@ -151,7 +143,7 @@ DME = Recipe(
     data=rows.TEXTS,
     start=start,
     builtin=docstrings.texts,
-    prepare=prepare,
+    prepare=of_texts(DmeConfig),
     presets=PRESETS,
 )
 DME_CONTEXTUALISED = DME.but(build=lambda blueprint: Dme(replace(blueprint.config, contextualised=True)))

@@ -186,10 +186,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AttentionUnetConfig]:
     try:
         config = AttentionUnetConfig(
             classes=len(labels),
-            rows=pixels.rows,
-            columns=pixels.columns,
-            mean=(round(pixels.mean, 4),),
-            deviation=(round(pixels.deviation, 4),),
+            **pixels.sizes,
             **preset.sizes,
         )
     except ValueError as error:

@@ -152,10 +152,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[CctConfig]:
     try:
         config = CctConfig(
             classes=len(labels),
-            rows=pixels.rows,
-            columns=pixels.columns,
-            mean=(round(pixels.mean, 4),),
-            deviation=(round(pixels.deviation, 4),),
+            **pixels.sizes,
             **preset.sizes,
         )
     except ValueError as error:

@@ -124,10 +124,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[VitConfig]:
     try:
         config = VitConfig(
             classes=len(labels),
-            rows=pixels.rows,
-            columns=pixels.columns,
-            mean=(round(pixels.mean, 4),),
-            deviation=(round(pixels.deviation, 4),),
+            **pixels.sizes,
             **preset.sizes,
         )
     except ValueError as error:

@@ -39,7 +39,7 @@ _SWAPPED = (5, 6, 7, 8)  # rows become columns
 def decode_image(
     data: bytes, *, channels: int, max_pixels: int, field: str, enough: tuple[int, int] | None = None
 ) -> tuple[Array, tuple[int, int]]:
-    """Decode an image file to uint8 [row, column, channel], turned as its EXIF orientation says.
+    """Decode an image file to uint8 [row, column, channel], on white, turned as its EXIF orientation says.
 
     The size is read from the header, and an image over `max_pixels` is refused before it is decoded.
     enough: (rows, columns) of which a JPEG may be decoded at a half, a quarter or an eighth of its size, as long as it
@@ -110,9 +110,13 @@ def _convert(image: ImageFile, mode: str) -> Pillow.Image:
     if image.mode.startswith("I;16"):  # 16 bits of grey; Pillow would cut them off at 255
         grey = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         return grey.convert(mode)
-    if image.mode == "P" and "transparency" in image.info:  # straight to RGB, Pillow warns
-        return image.convert("RGBA").convert(mode)
-    return image.convert(mode)
+    if not image.has_transparency_data:
+        return image.convert(mode)
+    # On white, as a browser shows it: what is under transparent pixels, black as a rule, nobody has seen.
+    whole = image.convert("RGBA")
+    paper = Pillow.new(mode, whole.size, "white")
+    paper.paste(whole.convert(mode), mask=whole.getchannel("A"))
+    return paper
 
 
 def resize(pixels: Array, rows: int, columns: int, resampling: Pillow.Resampling) -> Array:

@@ -170,14 +170,21 @@ def test_sixteen_bits_of_grey_are_scaled_and_not_cut_off() -> None:
     np.testing.assert_array_equal(made.tensors["pixels"][0], NUMBERS[2:6, 4:8] * 2)
 
 
-def test_a_palette_with_transparency_gives_no_warning() -> None:
-    palette = Pillow.fromarray(NUMBERS).convert("P")
+@pytest.mark.parametrize("mode", ["P", "LA", "RGBA"])
+def test_what_is_transparent_is_white(mode: str) -> None:
+    grey, alpha = Pillow.fromarray(NUMBERS), Pillow.fromarray(2 * NUMBERS)
     buffer = io.BytesIO()
-    palette.save(buffer, "PNG", transparency=bytes(range(96)))
+    if mode == "P":  # which Pillow warns of, turned into RGB at once
+        grey.convert("P").save(buffer, "PNG", transparency=bytes(range(0, 192, 2)))
+    else:
+        picture = grey.convert(mode)
+        picture.putalpha(alpha)
+        picture.save(buffer, "PNG")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made = Preprocessor.from_parts(bundle(cropped(4, 4)), {}).row({"image": Image(buffer.getvalue())})
-    np.testing.assert_array_equal(made.tensors["pixels"][0], NUMBERS[2:6, 4:8])
+    number = NUMBERS[2:6, 4:8].astype(np.float64)
+    np.testing.assert_allclose(made.tensors["pixels"][0], 255 - (255 - number) * 2 * number / 255, atol=1)
 
 
 @pytest.mark.parametrize("lossless", [True, False])

@@ -192,12 +192,16 @@ def _cells(weights: Weights, cell: int) -> Image.Image:
 
 
 def _open(image: bytes) -> Image.Image | None:
-    """The picture that was sent, turned as its EXIF orientation says, as the server turns it.
+    """The picture that was sent, on white and turned as its EXIF orientation says, as the server reads it.
 
     None where this Pillow cannot read it, which is no reason to draw nothing.
     """
     try:
-        return ImageOps.exif_transpose(Image.open(io.BytesIO(image))).convert("RGB")
+        turned = ImageOps.exif_transpose(Image.open(io.BytesIO(image)))
+        if not turned.has_transparency_data:
+            return turned.convert("RGB")
+        whole = turned.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole).convert("RGB")
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError):
         return None
 

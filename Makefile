@@ -23,15 +23,21 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/serve.stamp
 
-demo: $(VENV)/serve.stamp  ## Serves three trained models and prints commands to try.
+# A demo model: its name, and what is trained.
+define demo-model
+$(BIN)/limelight train $(2) --preset demo --name $(1) --out build/demo-runs/$(1)
+$(BIN)/limelight export build/demo-runs/$(1) --repository build/demo
+endef
+
+demo: $(VENV)/serve.stamp  ## Serves four trained models and prints commands to try.
 	$(BIN)/limelight demo
 
-demo-models: $(VENV)/dev.stamp  ## Trains and exports the three demo models again, from nothing, into build/demo.
+demo-models: $(VENV)/dev.stamp  ## Trains and exports the four demo models again, from nothing, into build/demo.
 	rm -rf build/demo-runs build/demo
-	for model in han vit bahdanau; do \
-	  $(BIN)/limelight train $$model --preset demo --out build/demo-runs/$$model && \
-	  $(BIN)/limelight export build/demo-runs/$$model --repository build/demo || exit 1; \
-	done
+	$(call demo-model,dates,bahdanau)
+	$(call demo-model,numbers,transformer --data builtin:numbers)
+	$(call demo-model,digits,cct)
+	$(call demo-model,slips,han-code)
 
 install-demo-models:  ## Puts the models of build/demo in place of those in deploy/demo, which are tracked.
 	test -d build/demo || { echo "run make demo-models first" >&2; exit 1; }

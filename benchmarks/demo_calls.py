@@ -1,4 +1,4 @@
-"""Calls to the demo models as people would make them: documents of a page, pictures of a camera, dates to write."""
+"""Calls to the demo models as people would make them: code of a page, pictures of a camera, dates and numbers."""
 
 import io
 import random
@@ -9,24 +9,30 @@ from PIL import Image
 
 from benchmarks.process import ROOT
 from limelight.v1 import service_pb2, values_pb2
+from models.data.numerals import LANGUAGES
 
 DEMO = ROOT / "deploy" / "demo"
 _SERVICE = "/limelight.v1.AttentionService/"
 PREDICT, ATTEND, GENERATE = (_SERVICE + name for name in ("Predict", "Attend", "Generate"))
 _WORDS = """
-the of a to in is that it for as was with be by on not this are or from at which one have an had they you were
-thread lock queue task loop event socket server client request window canvas colour line turtle shape file
-name module class object value string number list function call result error time system process return write
-read open close start stop
+self thread lock queue task loop event socket server client request window canvas colour line turtle shape file name
+module object value string number found function result error time system process args index left right
 """.split()
+_LINES = (
+    "    {} = {}.{}({}, {})",
+    "    if {} > {}.{} or {} is {}:",
+    "        return {}[{}].{}({} + {})",
+    "    for {} in {}.{}({}[{}]):",
+    "        {}[{}].{}({} == {})",
+)
 _MONTHS = "January February March April May June July August September October November December".split()
 
 
-def text(words: int, seed: int) -> str:
-    """So many words in sentences of about twelve, the same for the same seed."""
+def code(words: int, seed: int) -> str:
+    """A function with about so many names, five on a line, the same for the same seed."""
     chance = random.Random(seed)
-    found = [chance.choice(_WORDS) + (". " if chance.random() < 1 / 12 else " ") for _ in range(words)]
-    return "".join(found).strip() + "."
+    lines = [chance.choice(_LINES).format(*chance.choices(_WORDS, k=5)) for _ in range(words // 5)]
+    return "\n".join(["def {}({}, {}):".format(*chance.choices(_WORDS, k=3)), *lines, ""])
 
 
 def picture(side: int, seed: int) -> bytes:
@@ -42,7 +48,7 @@ def picture(side: int, seed: int) -> bytes:
 
 
 def document_instance(words: int, seed: int) -> values_pb2.Instance:
-    value = values_pb2.Value(document=values_pb2.Document(text=text(words, seed)))
+    value = values_pb2.Value(document=values_pb2.Document(text=code(words, seed)))
     return values_pb2.Instance(inputs={"document": value})
 
 
@@ -56,18 +62,25 @@ def date_instance(seed: int) -> values_pb2.Instance:
     return values_pb2.Instance(inputs={"text": values_pb2.Value(text=date)})
 
 
+def number_instance(seed: int) -> values_pb2.Instance:
+    chance = random.Random(seed)
+    language = chance.choice(list(LANGUAGES.values()))
+    words = "".join(piece for piece, _ in language(chance.randrange(1_000_000), chance))
+    return values_pb2.Instance(inputs={"text": values_pb2.Value(text=words)})
+
+
 def _document(seed: int) -> bytes:
     instances = [document_instance(300, seed)]
-    return service_pb2.PredictRequest(model=values_pb2.Model(name="han"), instances=instances).SerializeToString()
+    return service_pb2.PredictRequest(model=values_pb2.Model(name="slips"), instances=instances).SerializeToString()
 
 
 def _picture(seed: int) -> bytes:
     instances = [picture_instance(256, seed)]
-    return service_pb2.PredictRequest(model=values_pb2.Model(name="vit"), instances=instances).SerializeToString()
+    return service_pb2.PredictRequest(model=values_pb2.Model(name="digits"), instances=instances).SerializeToString()
 
 
 def _generation(seed: int) -> bytes:
-    model = values_pb2.Model(name="bahdanau")
+    model = values_pb2.Model(name="dates")
     return service_pb2.GenerateRequest(model=model, instance=date_instance(seed)).SerializeToString()
 
 

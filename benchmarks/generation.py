@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--repository", type=Path, default=DEMO)
-    parser.add_argument("--model", default="bahdanau")
+    parser.add_argument("--model", default="dates")
     parser.add_argument("--text", nargs="+", help="what is sent, in turn, as the input `text`; dates for the demo")
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()

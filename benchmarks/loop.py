@@ -78,7 +78,7 @@ def _attend(model: str, instances: Sequence[values_pb2.Instance], **options: Any
 
 def _generate(instance: values_pb2.Instance, **options: Any) -> bytes:
     return service_pb2.GenerateRequest(
-        model=values_pb2.Model(name="bahdanau"),
+        model=values_pb2.Model(name="dates"),
         instance=instance,
         truncate=True,
         attention=attention_pb2.AttentionOptions(**options),
@@ -146,15 +146,17 @@ def demo_cases() -> list[Case]:
     beams = service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_BEAM, beams=16, hypotheses=16)
     dates = [date_instance(n) for n in range(256)]
     return [
-        Case("256 documents of 20,000 characters", PREDICT, lambda: _predict("han", documents)),
-        Case("all maps of 256 documents", ATTEND, lambda: _attend("han", documents)),
+        Case("256 documents of 20,000 characters", PREDICT, lambda: _predict("slips", documents)),
+        Case("all maps of 256 documents", ATTEND, lambda: _attend("slips", documents)),
         Case(
-            "1,024 spans of a document", ATTEND, lambda: _attend("han", documents[:1], key_groups=[_span_groups(1024)])
+            "1,024 spans of a document",
+            ATTEND,
+            lambda: _attend("slips", documents[:1], key_groups=[_span_groups(1024)]),
         ),
-        Case("8 pictures of 16 megapixels", PREDICT, lambda: _predict("vit", [picture_instance(4096, 1)] * 8)),
-        Case("256 pictures of 65,000 pixels", ATTEND, lambda: _attend("vit", [picture_instance(256, 1)] * 256)),
-        Case("beams of 16 for 256 texts", PREDICT, lambda: _predict("bahdanau", dates, generation=beams)),
-        Case("all maps of 256 generations", ATTEND, lambda: _attend("bahdanau", dates)),
+        Case("8 pictures of 16 megapixels", PREDICT, lambda: _predict("digits", [picture_instance(4096, 1)] * 8)),
+        Case("256 pictures of 65,000 pixels", ATTEND, lambda: _attend("digits", [picture_instance(256, 1)] * 256)),
+        Case("beams of 16 for 256 texts", PREDICT, lambda: _predict("dates", dates, generation=beams)),
+        Case("all maps of 256 generations", ATTEND, lambda: _attend("dates", dates)),
         Case(
             "generation with 1,024 groups a token",
             GENERATE,

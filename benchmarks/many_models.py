@@ -27,8 +27,8 @@ from bundle.names import BUNDLE_FILE
 from service.machine import available_cores
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCE = ROOT / "deploy" / "demo" / "han" / "1"
-DOCUMENT = "The food was good. The service was slow, and nobody said why."
+SOURCE = ROOT / "deploy" / "demo" / "slips" / "1"
+DOCUMENT = "def mean(numbers):\n    return sum(numbers) / len(numbers)\n"
 ROUNDS = 5
 
 

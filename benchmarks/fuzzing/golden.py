@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from google.protobuf.message import Message
 
-from benchmarks.demo_calls import date_instance, document_instance, picture_instance
+from benchmarks.demo_calls import date_instance, document_instance, number_instance, picture_instance
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
 _SERVICE = "/limelight.v1.AttentionService/"
@@ -139,8 +139,9 @@ _INPUTS: dict[str, Callable[[int], values_pb2.Instance]] = {
     "tiny": _text,
     "echo": _text,
     "paper": _paper,
-    "han": lambda number: document_instance(12 + number % 20, number),
-    "bahdanau": date_instance,
-    "vit": lambda number: picture_instance(32, number),
+    "dates": date_instance,
+    "numbers": number_instance,
+    "digits": lambda number: picture_instance(32, number),
+    "slips": lambda number: document_instance(10 + number % 20, number),
 }
 _LIGHT = frozenset({"tiny", "echo", "paper"})

@@ -22,7 +22,7 @@ GOLDEN_EVERY = 20
 _LARGEST = 4 * 2**20  # of a message that goes the slow way
 _LARGE_SHARE = 0.02  # of the messages over what the fast way sends; the others are not sent
 _DEMO_SHARE = 0.1
-_DEMO = frozenset({"han", "vit", "bahdanau"})
+_DEMO = frozenset({"dates", "numbers", "digits", "slips"})
 _ENDLESS = "/grpc.health.v1.Health/Watch"
 _HARD_FRAMES = (
     b"",

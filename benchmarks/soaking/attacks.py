@@ -79,7 +79,7 @@ def large_requests(target: str, seconds: float, chance: random.Random) -> None:
     with grpc.insecure_channel(target) as channel:
         predict = channel.unary_unary(_SERVICE + "Predict")
         while time.monotonic() < end:
-            name = chance.choice(("tiny", "paper", "picture", "han"))
+            name = chance.choice(("tiny", "paper", "picture", "slips"))
             request = service_pb2.PredictRequest(
                 model=values_pb2.Model(name=name), instances=[chance.choice(instances)], truncate=chance.random() < 0.5
             )

@@ -110,7 +110,7 @@ it is told.
 
 ## A soak of {minutes:.0f} minutes
 
-On {machine}. Half of the calls are good ones to nine models (three of the demo, six small ones), the others are the
+On {machine}. Half of the calls are good ones to the models of the demo and to six small ones, the others are the
 fuzzer's; beside them uploads that never end, answers that nobody reads, half-open connections and large wrong requests;
 every four seconds a model is swapped for its other version. Memory, descriptors, threads and gauges are read between
 rounds, at rest.

@@ -1,8 +1,8 @@
 """Limelight's client: attention models over gRPC, and what they look at.
 
     with limelight.Client("127.0.0.1:50051") as client:
-        answer = client.attend("han", {"document": "It rains. We stay at home."})
-        print(answer.prediction.label, answer["word"].dense().shape)
+        answer = client.attend("dates", {"text": "7 March 2021"})
+        print(answer.prediction.text, answer["decoder.cross"].weights.shape)
 
 Needs grpcio, protobuf and numpy. Names are imported when they are first used, so that programs which only want the
 protocol (`limelight.v1`) and `limelight --help` do not pay for the rest.

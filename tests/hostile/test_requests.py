@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capped]:
     folder = tmp_path_factory.mktemp("repository")
     for make in (bundles.tiny, bundles.paper, bundles.echo, bundles.web):
         make(folder)
-    shutil.copytree(ROOT / "deploy/demo/vit", folder / "vit")
+    shutil.copytree(ROOT / "deploy/demo/digits", folder / "digits")
     with capped(folder, "--preprocess-threads", "1") as running:
         yield running
 
@@ -208,7 +208,7 @@ ATTACKS = {
     "edges": Attack("Predict", lambda: predict("web", graph(100, 900_000)), field=f'{ONE}["graph"].graph.edges.data'),
     "pixels": Attack(
         "Predict",
-        lambda: predict("vit", image(png_that_says(60_000, 60_000))),
+        lambda: predict("digits", image(png_that_says(60_000, 60_000))),
         "RESOURCE_EXHAUSTED",
         f'{ONE}["image"]',
         "at most 16777216 in all",
@@ -259,13 +259,13 @@ def test_what_is_cut_is_answered_as_what_is_kept(server: Capped) -> None:
 
 
 def test_an_honest_image_does_not_wait_for_calls_of_many(server: Capped) -> None:
-    large = predict("vit", *[image(png(4096))] * 256)
+    large = predict("digits", *[image(png(4096))] * 256)
     resident = server.resident()
     server.forget_peak()
     others = [server.stub.Predict.future(large, timeout=300) for _ in range(2)]
     try:
         for _ in range(3):
-            answer = server.stub.Predict(predict("vit", image(png(8))), timeout=60)
+            answer = server.stub.Predict(predict("digits", image(png(8))), timeout=60)
             assert answer.predictions and not any(each.done() for each in others), [
                 each.done() and each.exception() for each in others
             ]
@@ -276,11 +276,11 @@ def test_an_honest_image_does_not_wait_for_calls_of_many(server: Capped) -> None
 
 
 def test_images_whose_caller_has_gone_are_not_decoded(server: Capped) -> None:
-    abandoned = [server.stub.Predict.future(predict("vit", *[image(png(4096))] * 256)) for _ in range(2)]
-    assert server.stub.Predict(predict("vit", image(png(8))), timeout=60).predictions
+    abandoned = [server.stub.Predict.future(predict("digits", *[image(png(4096))] * 256)) for _ in range(2)]
+    assert server.stub.Predict(predict("digits", image(png(8))), timeout=60).predictions
     for each in abandoned:
         each.cancel()
-    assert server.stub.Predict(predict("vit", image(png(8))), timeout=60).predictions
+    assert server.stub.Predict(predict("digits", image(png(8))), timeout=60).predictions
     before = cpu_seconds(server)
     time.sleep(2.0)
     assert cpu_seconds(server) - before < 1.0  # decoding takes all of a core

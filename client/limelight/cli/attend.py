@@ -67,7 +67,7 @@ def attend(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Show what a model looks at: `limelight attend han "Opens a socket. Sends bytes."`
+    """Show what a model looks at: `limelight attend dates "7 March 2021"`
 
     A terminal shades the words or patches by their weight; a pipe gets text with numbers. Of a map with several heads
     it shows the mean unless --head chooses some, and of one with many queries the mean and the strongest pairs unless

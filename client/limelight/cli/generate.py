@@ -54,7 +54,7 @@ def generate(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Let a model put out text, token by token: `limelight generate bahdanau "3 May 2021"`.
+    """Let a model put out text, token by token: `limelight generate dates "3 May 2021"`.
 
     A terminal shows the text as it comes; a pipe gets the text alone, a line a sequence. With --json
     every event is a line, with attention for the maps that --map names.

@@ -33,7 +33,7 @@ def predict(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Ask a model for a prediction: `limelight predict han "Opens a socket. Sends bytes."`"""
+    """Ask a model for a prediction: `limelight predict dates "7 March 2021"`"""
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)

@@ -1,0 +1,109 @@
+"""How the demo models fare with what they never saw: `python -m benchmarks.strangers --mnist FOLDER`, a minute.
+
+The model of digits is asked for the test pictures of MNIST (t10k-*.gz in FOLDER), as they are, light on dark, and
+inverted, dark on light, through a server as anybody would; nothing of MNIST was in its training. Beside that stands
+what the bundle of each model says of itself: figures on what its own data held out.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import limelight
+from benchmarks.demo_calls import DEMO
+from benchmarks.process import ServerProcess
+from benchmarks.tables import Bar, bar_table, table
+from bundle.values import Array
+from models.data.dataset import DataError
+from models.data.idx import read_idx
+from models.data.images import png
+
+_PICTURES, _LABELS = "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"
+_TOGETHER = 100  # pictures a call
+_ACCURACY = 0.8
+_WEIGHT = 0.9
+_RIGHT_PLACE = "weight on the right place, decoder.cross"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How many of so many pictures were read right."""
+
+    name: str
+    count: int
+    right: int
+
+    @property
+    def accuracy(self) -> float:
+        """The share of them."""
+        return self.right / self.count
+
+
+def asked(client: limelight.Client, name: str, pictures: Array, labels: Sequence[str]) -> Asked:
+    """Send pictures, uint8 [picture, row, column], and count the answers that are right."""
+    right = 0
+    for begin in range(0, len(pictures), _TOGETHER):
+        part = slice(begin, begin + _TOGETHER)
+        answers = client.predict("digits", [{"image": png(picture).data} for picture in pictures[part]], max_classes=1)
+        right += sum(each.label == label for each, label in zip(answers, labels[part], strict=True))
+    return Asked(name, len(pictures), right)
+
+
+def strangers(client: limelight.Client, folder: Path, most: int) -> Iterator[Asked]:
+    """MNIST's test pictures, both ways round. Raises: DataError where the files are not there, or are no such files."""
+    pictures, labels = read_idx(folder / _PICTURES)[:most], [str(each) for each in read_idx(folder / _LABELS)[:most]]
+    yield asked(client, "MNIST, light on dark", pictures, labels)
+    yield asked(client, "MNIST, dark on light", 255 - pictures, labels)
+
+
+def held_out(models: Sequence[limelight.Model]) -> list[str]:
+    """A table of what the bundles say."""
+    return table(
+        ["model", "held-out figure", "measured", "beside it"],
+        (
+            [
+                model.name,
+                each.name,
+                f"{each.value:.4f}",
+                "" if each.baseline is None else f"{each.baseline_name}: {each.baseline:.4f}",
+            ]
+            for model in models
+            for each in model.metrics
+        ),
+    )
+
+
+def bars(found: Sequence[Asked], models: Sequence[limelight.Model]) -> list[str]:
+    """What the run is held to."""
+    shares = [
+        each.value for model in models if model.name == "dates" for each in model.metrics if each.name == _RIGHT_PLACE
+    ]
+    return bar_table(
+        [
+            *(Bar(f"digits, {each.name}: accuracy", each.accuracy, _ACCURACY) for each in found),
+            *(Bar(f"dates: {_RIGHT_PLACE}", share, _WEIGHT) for share in shares),
+        ]
+    )
+
+
+def main() -> None:
+    """Ask and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mnist", type=Path, required=True, help="folder of MNIST's files")
+    parser.add_argument("--repository", type=Path, default=DEMO)
+    parser.add_argument("--most", type=int, default=10_000, help="pictures, the first ones")
+    options = parser.parse_args()
+    with ServerProcess(options.repository) as server, limelight.Client(server.target) as client:
+        try:
+            found = list(strangers(client, options.mnist, options.most))
+        except DataError as error:
+            raise SystemExit(error.message) from None
+        models = [client.model(each.name) for each in client.models()]
+    rows = ([each.name, f"{each.count:,}", f"{each.accuracy:.4f}"] for each in found)
+    print("\n".join([*table(["digits asked for", "pictures", "read right"], rows), "", *held_out(models), ""]))
+    print("\n".join(bars(found, models)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,10 @@
-"""How the demo models fare with what they never saw: `python -m benchmarks.strangers --mnist FOLDER`, a minute.
+"""How the demo models fare with what they never saw: `python -m benchmarks.strangers --mnist FOLDER`, two minutes.
 
 The model of digits is asked for the test pictures of MNIST (t10k-*.gz in FOLDER), as they are, light on dark, and
-inverted, dark on light, through a server as anybody would; nothing of MNIST was in its training. Beside that stands
-what the bundle of each model says of itself: figures on what its own data held out.
+inverted, dark on light, through a server as anybody would; nothing of MNIST was in its training. The model of slips is
+asked for each kind of slip in the functions that were held out, those of this Python's library: they are the held-out
+ones for the Python that it was trained by. Beside that stands what the bundle of each model says of itself: figures on
+what its own data held out.
 """
 
 import argparse
@@ -10,12 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import limelight
 from benchmarks.demo_calls import DEMO
 from benchmarks.process import ServerProcess
-from benchmarks.tables import Bar, bar_table, table
-from bundle.values import Array
-from models.data.dataset import DataError
+from benchmarks.tables import Bar, bar_table, number, table
+from bundle.values import Array, Text
+from models.data import slips
+from models.data.dataset import DataError, Example
+from models.data.gold import Span
 from models.data.idx import read_idx
 from models.data.images import png
 
@@ -55,6 +61,60 @@ def strangers(client: limelight.Client, folder: Path, most: int) -> Iterator[Ask
     pictures, labels = read_idx(folder / _PICTURES)[:most], [str(each) for each in read_idx(folder / _LABELS)[:most]]
     yield asked(client, "MNIST, light on dark", pictures, labels)
     yield asked(client, "MNIST, dark on light", 255 - pictures, labels)
+
+
+@dataclass(frozen=True)
+class Slip:
+    """What came of one kind of slip. weight: on its line, the mean; None where no line is wrong."""
+
+    name: str
+    count: int
+    right: int
+    weight: float | None
+
+
+def slips_found(client: limelight.Client, examples: Sequence[Example]) -> Iterator[Slip]:
+    """Ask for every example, and count by the kind of its slip."""
+    for name in sorted({each.label for each in examples}):
+        some = [each for each in examples if each.label == name]
+        answers = [
+            answer
+            for begin in range(0, len(some), _TOGETHER)
+            for answer in client.attend(
+                "slips",
+                [{"document": source(each)} for each in some[begin : begin + _TOGETHER]],
+                maps="sentence",
+                truncate=True,
+            )
+        ]
+        right = sum(each.prediction.label == name for each in answers)
+        shares = [on_the_line(*each) for each in zip(some, answers, strict=True) if each[0].gold]
+        yield Slip(name, len(some), right, sum(shares) / len(shares) if shares else None)
+
+
+def source(example: Example) -> str:
+    """The text of an example."""
+    document = example.instance["document"]
+    assert isinstance(document, Text)
+    return document.text
+
+
+def on_the_line(example: Example, answer: limelight.Attended) -> float:
+    """The weight on the lines where something is wrong: what the whole document should look at."""
+    found = answer["sentence"]
+    wrong = np.zeros(len(found.key), bool)
+    for place in example.gold[0].keys:
+        assert isinstance(place, Span)
+        wrong |= (found.key.starts < place.end) & (found.key.ends > place.start)
+    return float(found.weights[0, 0, wrong].sum())
+
+
+def slip_table(found: Sequence[Slip]) -> list[str]:
+    """A row a kind of slip."""
+    return table(
+        ["slip", "functions", "said right", "weight on its line"],
+        ([each.name, str(each.count), f"{each.right / each.count:.4f}", number(each.weight, ".4f")] for each in found),
+    )
 
 
 def held_out(models: Sequence[limelight.Model]) -> list[str]:
@@ -99,9 +159,21 @@ def main() -> None:
             found = list(strangers(client, options.mnist, options.most))
         except DataError as error:
             raise SystemExit(error.message) from None
+        kinds = list(slips_found(client, slips.dataset().test))
         models = [client.model(each.name) for each in client.models()]
     rows = ([each.name, f"{each.count:,}", f"{each.accuracy:.4f}"] for each in found)
-    print("\n".join([*table(["digits asked for", "pictures", "read right"], rows), "", *held_out(models), ""]))
+    print(
+        "\n".join(
+            [
+                *table(["digits asked for", "pictures", "read right"], rows),
+                "",
+                *slip_table(kinds),
+                "",
+                *held_out(models),
+                "",
+            ]
+        )
+    )
     print("\n".join(bars(found, models)))
 
 

@@ -1,4 +1,4 @@
-// Calls Limelight from JavaScript with nothing but the .proto files: node examples/attend.cjs "Opens a socket."
+// Calls Limelight from JavaScript with nothing but the .proto files: node examples/attend.cjs "7 March 2021"
 // Needs: npm install @grpc/grpc-js@1.14.7 @grpc/proto-loader@0.8.1
 const fs = require("node:fs");
 const path = require("node:path");
@@ -23,9 +23,9 @@ function credentials() {
 }
 
 const request = {
-  model: { name: "han" },
-  instances: [{ inputs: { document: { text: process.argv[2] } } }],
-  attention: { selections: [{ names: ["word"] }] },
+  model: { name: "dates" },
+  instances: [{ inputs: { text: { text: process.argv[2] } } }],
+  attention: { selections: [{ names: ["decoder.cross"] }] },
 };
 client.Attend(request, { deadline: Date.now() + 10_000 }, (error, answer) => {
   if (error) {
@@ -33,10 +33,15 @@ client.Attend(request, { deadline: Date.now() + 10_000 }, (error, answer) => {
     process.exit(1);
   }
   const [{ prediction, maps }] = answer.results;
-  const best = prediction.results[0].classification.classes[0];
-  console.log(best.label, best.probability.toFixed(3));
-  const words = prediction.label_sets.find((set) => set.name === maps[0].key_labels).texts;
-  const weights = new Float32Array(new Uint8Array(maps[0].weights.data).buffer); // [head, edge]: one head, an edge a word
-  words.forEach((word, index) => console.log(weights[index].toFixed(3), word));
+  const [map] = maps;
+  const texts = (name) => prediction.label_sets.find((set) => set.name === name).texts;
+  const [written, read] = [texts(map.query_labels), texts(map.key_labels)];
+  const weights = new Float32Array(new Uint8Array(map.weights.data).buffer); // [head, query, key]: one head
+  console.log(prediction.results[0].sequences.sequences[0].text);
+  written.forEach((step, index) => {
+    const row = weights.subarray(index * read.length, (index + 1) * read.length);
+    const most = row.indexOf(Math.max(...row));
+    console.log(step, "looks at", JSON.stringify(read[most]), row[most].toFixed(3));
+  });
   client.close();
 });

@@ -53,32 +53,53 @@ def print_commands(server: "Server") -> None:
             print(f"\n{does(status.model.description)}")
             for command in commands(status.model.description):
                 print(f"  {program} {command}{target}")
+            if own := _own(status.model.description):
+                print(f"  # one of yours: {program} {own}{target}")
     sys.stdout.flush()
 
 
 def does(description: "model_pb2.ModelDescription") -> str:
-    """Say what a model does: the first sentence of its summary, in lines."""
-    said = description.summary.partition(". ")[0].rstrip(".")
-    return textwrap.fill(f"{description.name}: {said}.", _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    """Say what a model does, the first sentence of its summary, and what each input should be, in lines."""
+    said = [f"  {description.name}: {_first_sentence(description.summary)}"]
+    said += [f"    {each.name}: {each.summary}" for each in description.inputs if not each.optional]
+    return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="    ") for line in said)
 
 
 def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:
-    """Yield the command that shows a model's attention, and for one that generates, the one that lets it write."""
-    generates = any(each.HasField("sequence") for each in description.results)
-    verbs = ["attend", *(["generate"] if generates else [])]
-    for verb in verbs:
-        yield f"{verb} {description.name} {_example(description)}"
+    """Yield the command that shows a model's attention, and for one that generates, those that let it write.
+
+    What is seen in a picture is drawn over it, which a terminal cannot.
+    """
+    kind, texts = _taken(description)
+    first = shlex.quote(texts[0]) if texts else "--example 0"
+    yield f"attend {description.name} {first}" + (f" --png {description.name}.png" if kind == "image" else "")
+    if any(each.HasField("sequence") for each in description.results):
+        for text in texts[1:] or texts:
+            yield f"generate {description.name} {shlex.quote(text)}"
 
 
-def _example(description: "model_pb2.ModelDescription") -> str:
-    """Write the first example as an argument; one that is no text is sent by its number."""
+def _own(description: "model_pb2.ModelDescription") -> str:
+    """The command for what somebody has in a file; empty where it is as well typed."""
+    match _taken(description)[0]:
+        case "image":
+            return f"attend {description.name} PICTURE.png --png {description.name}.png"
+        case "document":
+            return f"attend {description.name} @FILE"
+    return ""
+
+
+def _taken(description: "model_pb2.ModelDescription") -> tuple[str, list[str]]:
+    """What kind of value a model of one input takes, and its examples where they are arguments, each of one line."""
     required = [each.name for each in description.inputs if not each.optional]
-    if len(required) == 1 and description.examples:
-        value = description.examples[0].inputs[required[0]]
-        text = value.text if value.HasField("text") else value.document.text
-        if text and "\n" not in text:
-            return shlex.quote(text)
-    return "--example 0"
+    if len(required) != 1 or not description.examples:
+        return "", []
+    values = [each.inputs[required[0]] for each in description.examples]
+    texts = [each.text or each.document.text for each in values]
+    return str(values[0].WhichOneof("kind")), [text for text in texts if text and "\n" not in text]
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].rstrip(".") + "."
 
 
 def _program() -> str:

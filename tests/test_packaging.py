@@ -41,3 +41,11 @@ def test_a_server_needs_a_newer_grpc_than_a_client() -> None:
 def test_tracked_models_are_replaced_only_when_asked(target: str, writes: bool) -> None:
     planned = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert ("deploy/demo" in planned) == writes
+
+
+def test_the_demo_has_the_models_that_make_trains_and_is_small() -> None:
+    demo = ROOT / "deploy" / "demo"
+    command = ["make", "--dry-run", "demo-models"]
+    planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert {each.name for each in demo.iterdir()} == set(re.findall(r"--name (\S+)", planned))
+    assert sum(file.stat().st_size for file in demo.rglob("*") if file.is_file()) <= 2 * 2**20

@@ -1,7 +1,10 @@
-"""Every fenced command and code block of the README works, as pasted, in the order in which it stands."""
+"""Every fenced command and code block of the README works, as pasted, in the order in which it stands; and what the
+demo prints.
+"""
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from bundle.reader import read_bundle
+from service.demo import commands
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -125,6 +131,14 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
             started_and_stopped(command, checkout)
         else:
             run(["bash", "-c", command], checkout, demo)
+
+
+def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
+    for model in sorted((ROOT / "deploy" / "demo").iterdir()):
+        found = list(commands(read_bundle(model / "1").bundle.description))
+        assert found
+        for each in found:
+            run([sys.executable, "-m", "limelight.cli", *shlex.split(each)], checkout, demo)
 
 
 def installed(checkout: Path) -> None:

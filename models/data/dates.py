@@ -150,7 +150,10 @@ def dataset(*, seed: int = 0, training: int = 30_000, held_out: int = 1_500) -> 
     return Dataset(
         name="Dates as people write them",
         licence="none: generated",
-        summary=f"Dates in English, French, German, Spanish, Italian, Dutch and Portuguese, from seed {seed}.",
+        summary=(
+            f"Dates in English, French, German, Spanish, Italian, Dutch and Portuguese, from seed {seed}. The right"
+            " place of the digits of a year, a month or a day is all of that part as it is written."
+        ),
         train=examples[:training],
         dev=examples[training : training + held_out],
         test=examples[training + held_out :],

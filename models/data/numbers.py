@@ -61,14 +61,14 @@ def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_500) -> 
     return Dataset(
         name="Numbers in words",
         licence="none: generated",
-        summary=f"Numbers from 0 to {MOST:,} in {', '.join(LANGUAGES)}, generated from seed {seed}.",
+        summary=(
+            f"Numbers from 0 to {MOST:,} in {', '.join(LANGUAGES)}, generated from seed {seed}. The right place of a"
+            " digit is the words that decide it."
+        ),
         train=examples[:training],
         dev=examples[training : training + held_out],
         test=examples[training + held_out :],
-        shown=tuple(
-            {"text": Text(text)}
-            for text in ("quatre-vingt-dix-sept", "siebenundvierzig", "four hundred and seven thousand and twelve")
-        ),
+        shown=tuple({"text": Text(text)} for text in ("siebenundvierzig", "forty-two")),
         does=(
             f"Reads a number in words in {', '.join(LANGUAGES)} and writes it in digits, without separators;"
             f" or {NONE!r} where the text is no number."

@@ -61,11 +61,6 @@ class Planted:
 
 
 _SHOWN = (
-    """def mean(numbers):
-    if not numbers
-        return 0.0
-    return sum(numbers) / len(numbers)
-""",
     """def longest(words):
     best = ""
     for word in words:
@@ -73,9 +68,17 @@ _SHOWN = (
             best = word
     retrun best
 """,
-    """def read_all(path):
-    with open(path, encoding="utf-8) as file:
-        return [line.strip() for line in file if line.strip()]
+    """def find(items, wanted):
+    for place, item in enumerate(items):
+        if item = wanted:
+            return place
+    return -1
+""",
+    """def total(items):
+    result = 0
+    for in item items:
+        result += item
+    return result
 """,
 )
 Planter = Callable[[str, Sequence[Piece], random.Random], Planted | None]
@@ -243,7 +246,10 @@ def dataset(*, seed: int = 0, library: Path | None = None, training: int = 9_000
     return Dataset(
         name="Slips in functions of the Python standard library",
         licence="PSF-2.0",
-        summary=f"Functions of {LINES[0]} to {LINES[1]} lines, with a slip or none, seed {seed}; whole files held out.",
+        summary=(
+            f"Functions of {LINES[0]} to {LINES[1]} lines, with a slip or none, seed {seed}; whole files held out."
+            " The right place is the line of the slip."
+        ),
         train=tuple(parts["train"]),
         dev=tuple(parts["dev"]),
         test=tuple(parts["test"]),

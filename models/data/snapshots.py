@@ -34,10 +34,14 @@ def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_000) -> 
     return Dataset(
         name="Digits, written and printed",
         licence="CC-BY-4.0 (the handwritten digits)",
-        summary=f"scikit-learn's handwritten digits, digits drawn by a pen, printed ones; generated from seed {seed}.",
+        summary=(
+            "scikit-learn's handwritten digits, digits drawn by a pen, printed ones; generated from seed"
+            f" {seed}. The right place is the box around the digit."
+        ),
         train=train,
         dev=dev,
         test=test,
+        shown=(test[0].instance,),  # one: of maps of so many cells, a server's samples are as large as the model
         does="Reads the digit in a picture: the classes are 0 to 9.",
         inputs={
             "image": (

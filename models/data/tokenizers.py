@@ -104,7 +104,7 @@ def _ending(tokenizer: Tokenizer) -> str:
 
 
 def _write(content: object) -> str:
-    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def texts_of(values: Sequence[object]) -> list[str]:

@@ -89,6 +89,8 @@ def _print_model(model: Model) -> None:
         data = model.training_data
         examples = f"{data.training_examples} examples, {data.held_out_examples} held out"
         print(f"trained on: {data.name} ({examples}{', ' + data.licence if data.licence else ''})")
+        if data.summary:
+            print(data.summary)
     for graph in model.graphs:
         nodes = ", ".join(f"{count} nodes on {provider}" for provider, count in graph.nodes.items())
         print(f"graph {graph.name}: {graph.provider}{' (' + nodes + ')' if nodes else ''}")

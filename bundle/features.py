@@ -7,12 +7,17 @@ from bundle.v1 import bundle_pb2
 
 _Used = Callable[[bundle_pb2.Bundle], bool]
 
+
+def _takes_step(bundle: bundle_pb2.Bundle, name: str) -> bool:
+    return any(step.WhichOneof("step") == name for each in bundle.preprocessing for step in each.steps)
+
+
 # Every feature of the format, and whether a bundle uses it.
 FEATURES: Mapping[str, _Used] = {
     "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
-    "graphs": lambda bundle: any(step.HasField("read_graph") for each in bundle.preprocessing for step in each.steps),
-    "lines": lambda bundle: any(step.split_sentences.lines for each in bundle.preprocessing for step in each.steps),
-    "words": lambda bundle: any(step.split_sentences.words for each in bundle.preprocessing for step in each.steps),
+    "graphs": lambda bundle: _takes_step(bundle, "read_graph"),
+    "lines": lambda bundle: _takes_step(bundle, "split_lines"),
+    "words": lambda bundle: _takes_step(bundle, "split_words"),
     "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),

@@ -241,14 +241,23 @@ def read_tokenizer(path: Path) -> str:
         raise BundleError("the tokenizer file is not UTF-8") from error
 
 
-def split_sentences(text: str, max_characters: int = 0, *, lines: bool = False) -> Iterator[tuple[int, int]]:
+def split_sentences(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
     """Find the sentences of a text as they are asked for: (begin, end) in code points, without white space around them.
 
-    Splits after `.`, `!` and `?` before white space and at blank lines, or with `lines` where a line ends; and at white
-    space where a sentence is over `max_characters`.
+    Splits after `.`, `!` and `?` before white space and at blank lines; and at white space where a sentence is over
+    `max_characters`.
     """
+    return _split(text, _SENTENCE_END, max_characters)
+
+
+def split_lines(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
+    """Find the lines of a text as `split_sentences` finds its sentences: those that are not empty."""
+    return _split(text, _LINE_END, max_characters)
+
+
+def _split(text: str, end: re.Pattern[str], max_characters: int) -> Iterator[tuple[int, int]]:
     begin = 0
-    for match in (_LINE_END if lines else _SENTENCE_END).finditer(text):
+    for match in end.finditer(text):
         yield from _pieces(text, begin, match.end(), max_characters)
         begin = match.end()
     yield from _pieces(text, begin, len(text), max_characters)

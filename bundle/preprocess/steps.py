@@ -12,7 +12,7 @@ from bundle.preprocess.forms import Call, Form, Kind, Prepared, Setting, Step
 from bundle.preprocess.graph_steps import ReadGraph
 from bundle.preprocess.picture_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
 from bundle.preprocess.tensors import check_tensor, real_places
-from bundle.preprocess.text_steps import SplitSentences, Tokenize
+from bundle.preprocess.text_steps import SplitLines, SplitSentences, SplitWords, Tokenize
 from bundle.rows import Labels
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Graph, Image, Pair, Sentences, TensorValue, Text, Value
@@ -23,6 +23,8 @@ from limelight.v1 import model_pb2
 STEPS: Mapping[str, type[Step]] = MappingProxyType(
     {
         "split_sentences": SplitSentences,
+        "split_lines": SplitLines,
+        "split_words": SplitWords,
         "tokenize": Tokenize,
         "decode_image": DecodeImage,
         "resize_image": ResizeImage,

@@ -1,5 +1,6 @@
 """Steps that end in token ids."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 from bundle.errors import BundleError, InputError
 from bundle.preprocess.forms import Call, Form, Kind, Passage, Passages, Prepared, Setting, Step
 from bundle.rows import BoundTensor, Labels
-from bundle.text import Encoded, Encoder, split_sentences, split_words
+from bundle.text import Encoded, Encoder, split_lines, split_sentences, split_words
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
@@ -20,20 +21,37 @@ _INT64 = values_pb2.DATA_TYPE_INT64
 _TOGETHER = 32  # sentences that are encoded at the same time
 
 
-@dataclass(frozen=True)
-class SplitSentences(Step):
-    """A text becomes its sentences, or its words; sentences (or words) that were sent stay as they are."""
+class Split(Step):
+    """A text becomes its parts; parts that were sent stay as they are."""
 
     takes: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT, Kind.DOCUMENT})
     gives: ClassVar[Kind] = Kind.SENTENCES
+
+    @abstractmethod
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Find the parts of a text: (begin, end) in code points."""
+
+    def run(self, value: Text | Sentences, call: Call) -> Passages:
+        """Split, or pass on what was sent. Raises: InputError for a part that is empty."""
+        if isinstance(value, Sentences):
+            field = partial("{}.sentences.texts[{}]".format, call.field)
+            empty = next((number for number, text in enumerate(value.texts) if not text or text.isspace()), None)
+            if empty is not None:
+                raise InputError(field(empty), "is empty")
+            return Passages((Passage(text, (0, len(text))) for text in value.texts), field, len(value.texts))
+        return Passages(Passage(value.text[begin:end], (begin, end)) for begin, end in self.spans(value.text))
+
+
+@dataclass(frozen=True)
+class SplitSentences(Split):
+    """A text becomes its sentences."""
+
     max_characters: int
-    words: bool = False
-    lines: bool = False
 
     @classmethod
     def make(
         cls,
-        message: bundle_pb2.SplitSentences,
+        message: bundle_pb2.SplitSentences | bundle_pb2.SplitLines,
         setting: Setting,
         given: Form,
         following: bundle_pb2.PreprocessingStep | None,
@@ -41,24 +59,40 @@ class SplitSentences(Step):
         """See `Step.make`."""
         if message.max_characters < 0:
             raise BundleError("splits at a negative number of characters")
-        if message.words and (message.max_characters or message.lines):
-            raise BundleError("splits into words, which have no most characters and are no lines")
-        return cls(message.max_characters, message.words, message.lines)
+        return cls(message.max_characters)
 
-    def run(self, value: Text | Sentences, call: Call) -> Passages:
-        """Split, or pass on what was sent. Raises: InputError for a sentence that is empty."""
-        if isinstance(value, Sentences):
-            field = partial("{}.sentences.texts[{}]".format, call.field)
-            empty = next((number for number, text in enumerate(value.texts) if not text or text.isspace()), None)
-            if empty is not None:
-                raise InputError(field(empty), "is empty")
-            return Passages((Passage(text, (0, len(text))) for text in value.texts), field, len(value.texts))
-        spans = (
-            split_words(value.text)
-            if self.words
-            else split_sentences(value.text, self.max_characters, lines=self.lines)
-        )
-        return Passages(Passage(value.text[begin:end], (begin, end)) for begin, end in spans)
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """See `Split.spans`."""
+        return split_sentences(text, self.max_characters)
+
+
+@dataclass(frozen=True)
+class SplitLines(SplitSentences):
+    """A text becomes its lines."""
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """See `Split.spans`."""
+        return split_lines(text, self.max_characters)
+
+
+@dataclass(frozen=True)
+class SplitWords(Split):
+    """A text becomes its words."""
+
+    @classmethod
+    def make(
+        cls,
+        message: bundle_pb2.SplitWords,
+        setting: Setting,
+        given: Form,
+        following: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
+        """See `Step.make`."""
+        return cls()
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """See `Split.spans`."""
+        return split_words(text)
 
 
 @dataclass(frozen=True)

@@ -180,7 +180,7 @@ def forced_target(tokenizer: Tokenizer, max_new_tokens: int) -> TextInput:
 class DocumentInput(Input):
     """A document -> `token_ids` [sentence, word] and `token_mask`.
 
-    max_characters: of a sentence; a longer one is split at white space. lines: whether its lines are its sentences.
+    max_characters: of a sentence; a longer one is split at white space.
     """
 
     name: str = "document"
@@ -189,7 +189,6 @@ class DocumentInput(Input):
     max_sentences: int
     max_words: int
     max_characters: int = 0
-    lines: bool = False
     kind = model_pb2.INPUT_KIND_DOCUMENT
     axes: ClassVar[tuple[str, str]] = ("sentence", "word")
 
@@ -199,15 +198,18 @@ class DocumentInput(Input):
         return [self.tokenizer.ids("token_ids", "token_mask", sizes)]
 
     @property
-    def split(self) -> bundle_pb2.SplitSentences:
+    def longest(self) -> int:
+        """Code points of a part of a text, over which it is split: it would rarely be short enough for the model."""
+        return self.max_characters or _CHARACTERS_A_WORD * self.max_words
+
+    @property
+    def split(self) -> bundle_pb2.PreprocessingStep:
         """What parts a text."""
-        # A piece of text this long has rarely more words than the model takes: it is split where it would be refused.
-        longest = self.max_characters or _CHARACTERS_A_WORD * self.max_words
-        return bundle_pb2.SplitSentences(max_characters=longest, lines=self.lines)
+        return bundle_pb2.PreprocessingStep(split_sentences=bundle_pb2.SplitSentences(max_characters=self.longest))
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
-        return [bundle_pb2.PreprocessingStep(split_sentences=self.split), _tokenize(self.tokenizer, "token_ids")]
+        return [self.split, _tokenize(self.tokenizer, "token_ids")]
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -237,6 +239,17 @@ class DocumentInput(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinesInput(DocumentInput):
+    """A document of lines in the place of sentences."""
+
+    summary: str = "A text of one or more lines."
+
+    @property
+    def split(self) -> bundle_pb2.PreprocessingStep:
+        return bundle_pb2.PreprocessingStep(split_lines=bundle_pb2.SplitLines(max_characters=self.longest))
+
+
+@dataclass(frozen=True, kw_only=True)
 class WordsInput(DocumentInput):
     """A text by its words -> `token_ids` [word, piece] and `token_mask`: what white space parts, or words as sent.
 
@@ -247,8 +260,8 @@ class WordsInput(DocumentInput):
     axes: ClassVar[tuple[str, str]] = ("word", "piece")
 
     @property
-    def split(self) -> bundle_pb2.SplitSentences:
-        return bundle_pb2.SplitSentences(words=True)
+    def split(self) -> bundle_pb2.PreprocessingStep:
+        return bundle_pb2.PreprocessingStep(split_words=bundle_pb2.SplitWords())
 
 
 @dataclass(frozen=True, kw_only=True)

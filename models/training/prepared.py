@@ -1,14 +1,23 @@
 """What the data decides of a model: the same for all models that read the same."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from models.data import tokenizers
-from models.data.dataset import Dataset, classes
+from models.data.dataset import DataError, Dataset, classes
+from models.data.images import grey_levels
 from models.training.recipe import Blueprint
 from models.training.settings import Preset
 
 C = TypeVar("C")
+
+
+def fitting(config: Callable[..., C], **sizes: Any) -> C:
+    """Make a config. Raises: DataError where what the data are and what the preset has do not go together."""
+    try:
+        return config(**sizes)
+    except ValueError as error:
+        raise DataError(f"{error}; choose another preset") from error
 
 
 def of_texts(
@@ -25,5 +34,20 @@ def of_texts(
         labels = classes(dataset)
         made = config(vocabulary=tokenizers.size(tokenizer), classes=len(labels), **preset.sizes)
         return Blueprint(made, labels, {"tokenizer.json": tokenizer})
+
+    return prepare
+
+
+def of_pictures(config: Callable[..., C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """Make the `prepare` of a model that puts pictures into classes: the training part's size, brightness and classes.
+
+    config: made of `classes`, what `GreyLevels.sizes` says, and the preset's sizes. `prepare` raises DataError where
+    pictures of this size cannot be cut as the preset has it.
+    """
+
+    def prepare(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        pixels = grey_levels(example.instance["image"] for example in dataset.train)
+        labels = classes(dataset)
+        return Blueprint(fitting(config, classes=len(labels), **pixels.sizes, **preset.sizes), labels, {})
 
     return prepare

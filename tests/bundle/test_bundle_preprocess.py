@@ -410,10 +410,9 @@ def split_first(bundle: bundle_pb2.Bundle) -> None:
     bundle.preprocessing[0].steps.insert(0, bundle_pb2.PreprocessingStep(split_sentences={}))  # type: ignore[arg-type]
 
 
-def words_of_a_size(bundle: bundle_pb2.Bundle) -> None:
+def lines_of_no_size(bundle: bundle_pb2.Bundle) -> None:
     split_first(bundle)
-    bundle.preprocessing[0].steps[0].split_sentences.words = True
-    bundle.preprocessing[0].steps[0].split_sentences.max_characters = 3
+    bundle.preprocessing[0].steps[0].split_lines.max_characters = -1
 
 
 def split_and_no_more(bundle: bundle_pb2.Bundle) -> None:
@@ -425,7 +424,7 @@ def split_and_no_more(bundle: bundle_pb2.Bundle) -> None:
     ("change", "reason"),
     [
         (no_steps, "the input 'text': text has no step, but the model takes tensors"),
-        (words_of_a_size, "step 1, split_sentences, splits into words, which have no most characters"),
+        (lines_of_no_size, "step 1, split_lines, splits at a negative number of characters"),
         (another_kind, "step 1, tokenize, takes a pair or sentences or text; an image file comes to it"),
         (another_tensor, "step 1, tokenize, puts out the tensor 'words', which the input does not have"),
         (another_tokenizer, "step 1, tokenize, takes the tokenizer '../words.json', which is not there"),

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from bundle.errors import BundleError
-from bundle.text import Detokenizer, Encoder, split_sentences, split_words
+from bundle.text import Detokenizer, Encoder, split_lines, split_sentences, split_words
 from tests.bundle import small
+
+Split = Callable[[str, int], Iterator[tuple[int, int]]]
 
 
 def sentences(text: str, most: int = 0) -> list[str]:
@@ -41,16 +44,18 @@ def test_a_long_sentence_is_split_at_white_space_and_a_long_word_anywhere() -> N
     assert sentences("abcdefghij k", 4) == ["abcd", "efgh", "ij k"]
 
 
-def test_lines_are_sentences_where_that_is_asked_for() -> None:
+def test_lines_end_where_lines_end() -> None:
     text = "def f(x):\n    # Why. Because.\r\n\r\n\treturn x \rend"
-    lines = [text[begin:end] for begin, end in split_sentences(text, lines=True)]
+    lines = [text[begin:end] for begin, end in split_lines(text)]
     assert lines == ["def f(x):", "# Why. Because.", "return x", "end"]
-    assert list(split_sentences("one two three", 8, lines=True)) == [(0, 7), (8, 13)]
+    assert list(split_lines("one two three", 8)) == [(0, 7), (8, 13)]
 
 
-@given(st.text(alphabet="ab.!? \n\"')😀", max_size=60), st.integers(0, 12), st.booleans())
-def test_sentences_cover_everything_but_white_space(text: str, most: int, lines: bool) -> None:
-    spans = list(split_sentences(text, most, lines=lines))
+@given(
+    st.text(alphabet="ab.!? \n\"')😀", max_size=60), st.integers(0, 12), st.sampled_from([split_sentences, split_lines])
+)
+def test_sentences_cover_everything_but_white_space(text: str, most: int, split: Split) -> None:
+    spans = list(split(text, most))
     assert "".join("".join(text[begin:end].split()) for begin, end in spans) == "".join(text.split())
     assert all(begin < end for begin, end in spans)
     assert all(first[1] <= second[0] for first, second in pairwise(spans))

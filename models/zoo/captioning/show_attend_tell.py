@@ -3,8 +3,8 @@
 Fig. 1 of the paper, from the left: a picture, convolutional features of its regions, a recurrent network that looks at
 the regions before each word, the words. Soft attention (§4.2) weighs all regions; hard attention (§4.1) draws one.
 
-The paper's encoder was trained on ImageNet. This one learns with the rest, which takes long by the captions' likelihood
-alone; so its regions learn as well to tell which tokens the caption has (Fang et al. 2015, §3), not where or when.
+The paper's encoder was trained on ImageNet and stays as it is. This one learns the names of digits before anything is
+told of them, where its config says so, and goes on learning with the rest.
 """
 
 import math
@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from models.attention import Attention, Context
 from models.attention.align import Hard, Softmax
@@ -30,12 +29,14 @@ from models.cards.results import State, Written
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows, tokenizers
 from models.data.canvas import captions
-from models.data.dataset import DataError, Dataset
+from models.data.dataset import Dataset
 from models.data.images import grey_levels
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
+from models.training.prepared import fitting
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
+from models.zoo.seeing import learn_to_see
 
 TARGET = "target.json"
 
@@ -45,10 +46,10 @@ class ShowAttendTellConfig:
     """Sizes. The paper has VGG's 14 × 14 regions of 512 features, d_embedding 512 and d_state up to 1800.
 
     begin, end: the token put in first, and the one that ends a sequence. channels, strides: of the encoder's layers,
-    the last of which has stride 1. doubly: weight λ of the doubly stochastic penalty (paper: 1, over 196 regions).
-    tell: weight of telling the caption's tokens from regions. hard: draw a region instead of weighing all. expected:
-    share of the instances whose draws are replaced by the expected value in training. reinforce, entropy: weights λ_r
-    and λ_e of the hard model's objective. mean, deviation: of pixels from 0 to 1.
+    the last of which has stride 1. taught: whether it learns the names of handwritten digits to begin with. doubly:
+    weight λ of the doubly stochastic penalty (paper: 1, over 196 regions). hard: draw a region instead of weighing all.
+    expected: share of the instances whose draws are replaced by the expected value in training. reinforce, entropy:
+    weights λ_r and λ_e of the hard model's objective. mean, deviation: of pixels from 0 to 1.
     """
 
     vocabulary: int
@@ -65,7 +66,7 @@ class ShowAttendTellConfig:
     d_attention: int = 64
     dropout: float = 0.1
     doubly: float = 0.01
-    tell: float = 0.5
+    taught: bool = False
     hard: bool = False
     expected: float = 0.5
     reinforce: float = 0.1
@@ -104,8 +105,11 @@ class ShowAttendTell(GeneratingNetwork):
         self.from_context = nn.Linear(d, config.d_embedding)
         self.scores = nn.Linear(config.d_embedding, config.vocabulary)
         self.baseline = MovingBaseline()
-        self.tokens = nn.Linear(d, config.vocabulary)
-        nn.init.constant_(self.tokens.bias, -math.log(math.prod(self.encoder.grid)))
+
+    @property
+    def cells(self) -> Cells:
+        """The eye."""
+        return self.encoder
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """Annotations a_i, what the score makes of them once, h_0 = f_h(mean a) and c_0 = f_c(mean a).
@@ -174,8 +178,6 @@ class ShowAttendTell(GeneratingNetwork):
                 entropies.append(align.entropy(scores, None)[:, 0, 0])
         weights, mask = torch.cat(rows_, 2), tensors["target_mask"]
         signals = {"mask": mask, "doubly": doubly_stochastic_penalty(weights, mask)}
-        if self.training:
-            signals["tell"] = self.telling(fixed["annotations"], target)
         if whole is not None:
             drawn = (whole >= self.config.expected).unsqueeze(1)
             signals["log_probability"] = (torch.stack(log_probabilities, 1) * mask * drawn).sum(1)
@@ -186,20 +188,9 @@ class ShowAttendTell(GeneratingNetwork):
             signals,
         )
 
-    def telling(self, annotations: Tensor, target: Tensor) -> Tensor:
-        """How badly the regions tell which tokens the caption has, each by its best region, softly.
-
-        -Σ_v log p_v, p_v = sigmoid(±log Σ_i exp(w_vᵀ a_i + b_v)), + where the caption has v; mean over the batch
-        """
-        evidence = self.tokens(annotations).logsumexp(1)  # [batch, token]
-        present = torch.zeros_like(evidence).scatter_(1, target, 1.0)
-        present[:, 0] = 0  # padding
-        losses = binary_cross_entropy_with_logits(evidence, present, reduction="none")
-        return losses.sum(1).mean()
-
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
-        """In training, -log p(y) + λ Σ_i (1 - Σ_t α_ti)² (eq. 14) and what `telling` costs; for draws s̃ REINFORCE
-        with a moving average as baseline and the entropy (eq. 12–13):
+        """In training, -log p(y) + λ Σ_i (1 - Σ_t α_ti)² (eq. 14); for draws s̃ REINFORCE with a moving average
+        as baseline and the entropy (eq. 12–13):
 
         λ_r (log p(y | s̃, a) - b) ∂ log p(s̃ | a) + λ_e ∂ H
         """
@@ -207,7 +198,7 @@ class ShowAttendTell(GeneratingNetwork):
             return losses.sum()
         signals, config = answer.signals, self.config
         mask = signals["mask"]
-        total = losses.sum() + len(mask) * (config.doubly * signals["doubly"] + config.tell * signals["tell"])
+        total = losses.sum() + len(mask) * config.doubly * signals["doubly"]
         if not config.hard:
             return total
         reward = -torch.zeros(mask.shape).masked_scatter(mask, losses.detach()).sum(1)
@@ -271,22 +262,21 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
     texts = tokenizers.texts_of([example.instance["target"] for example in dataset.train])
     target = tokenizers.pieces(texts, vocabulary=preset.vocabulary, output=True)
     begin, end = tokenizers.special_ids(target)
-    try:
-        config = ShowAttendTellConfig(
-            vocabulary=tokenizers.size(target),
-            begin=begin,
-            end=end,
-            **pixels.sizes,
-            **preset.sizes,
-        )
-    except ValueError as error:
-        raise DataError(f"{error}; choose another preset") from error
+    config = fitting(
+        ShowAttendTellConfig,
+        vocabulary=tokenizers.size(target),
+        begin=begin,
+        end=end,
+        **pixels.sizes,
+        **preset.sizes,
+    )
     return Blueprint(config, (), {TARGET: target})
 
 
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=12, batch_size=32, learning_rate=4e-3, patience=12),
+        sizes={"taught": True},
         vocabulary=150,
     ),
     "full": Preset(
@@ -303,6 +293,7 @@ SHOW_ATTEND_TELL = Recipe(
     task=Generate(),
     data=rows.CAPTIONS,
     builtin=captions.dataset,
+    start=learn_to_see,
     prepare=prepare,
     presets=PRESETS,
 )

@@ -28,7 +28,7 @@ from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Lstm, Words, of_picture, prepare
-from models.zoo.co_attention.seeing import learn_to_see
+from models.zoo.seeing import learn_to_see
 
 LEVELS = ("word", "phrase", "question")
 GRAMS = (1, 2, 3)

@@ -18,7 +18,7 @@ from models.blocks.fixed import Average
 from models.blocks.recurrent import BiGru
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import DocumentInput, Tokenizer
+from models.cards.inputs import DocumentInput, LinesInput, Tokenizer
 from models.cards.labels import one
 from models.cards.maps import map_of
 from models.cards.results import Classes
@@ -135,11 +135,10 @@ def start(network: HierarchicalAttentionNetwork, dataset: Dataset, blueprint: Bl
 def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    document = DocumentInput(
+    document = (LinesInput if config.lines else DocumentInput)(
         tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
         max_sentences=config.max_sentences,
         max_words=config.max_words,
-        lines=config.lines,
     )
     word = map_of(
         network.words.attention,

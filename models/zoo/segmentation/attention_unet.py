@@ -27,10 +27,10 @@ from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows
 from models.data.canvas import masks
 from models.data.canvas.world import SIZE
-from models.data.dataset import DataError, Dataset, classes
-from models.data.images import grey_levels
+from models.data.dataset import DataError, Dataset
 from models.network import Answer, Network
 from models.tasks.segment import Segment
+from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -181,20 +181,12 @@ def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> C
 
 def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AttentionUnetConfig]:
     """The training part's size, brightness and classes. Raises: DataError where the size does not divide."""
-    pixels = grey_levels(example.instance["image"] for example in dataset.train)
-    labels = classes(dataset)
-    try:
-        config = AttentionUnetConfig(
-            classes=len(labels),
-            **pixels.sizes,
-            **preset.sizes,
-        )
-    except ValueError as error:
-        raise DataError(str(error)) from error
+    blueprint = of_pictures(AttentionUnetConfig)(dataset, preset)
+    config = blueprint.config
     cells = config.grid[0] * config.grid[1]
     if any(len(example.labels) != cells for example in dataset.train):
         raise DataError(f"there are not {cells} labels a picture, one for each cell of {masks.CELL} x {masks.CELL}")
-    return Blueprint(config, labels, {})
+    return blueprint
 
 
 PRESETS = {

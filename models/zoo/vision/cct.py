@@ -21,10 +21,9 @@ from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import folder, snapshots
-from models.data.dataset import DataError, Dataset, classes
-from models.data.images import grey_levels
 from models.network import Answer, Network
 from models.tasks.classify import Classify
+from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -145,21 +144,6 @@ def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[CctConfig]:
-    """The training part's size, brightness and classes. Raises: DataError where the size cannot be halved."""
-    pixels = grey_levels(example.instance["image"] for example in dataset.train)
-    labels = classes(dataset)
-    try:
-        config = CctConfig(
-            classes=len(labels),
-            **pixels.sizes,
-            **preset.sizes,
-        )
-    except ValueError as error:
-        raise DataError(f"{error}; choose another preset") from error
-    return Blueprint(config, labels, {})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=64, learning_rate=3e-3, patience=4, weight_decay=0.02),
@@ -178,6 +162,6 @@ CCT = Recipe(
     task=Classify(),
     data=folder.IMAGES,
     builtin=snapshots.dataset,
-    prepare=prepare,
+    prepare=of_pictures(CctConfig),
     presets=PRESETS,
 )

@@ -17,10 +17,9 @@ from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import digits, folder
-from models.data.dataset import DataError, Dataset, classes
-from models.data.images import grey_levels
 from models.network import Answer, Network
 from models.tasks.classify import Classify
+from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
 
@@ -117,21 +116,6 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[VitConfig]:
-    """The training part's size, brightness and classes. Raises: DataError where patches do not fit."""
-    pixels = grey_levels(example.instance["image"] for example in dataset.train)
-    labels = classes(dataset)
-    try:
-        config = VitConfig(
-            classes=len(labels),
-            **pixels.sizes,
-            **preset.sizes,
-        )
-    except ValueError as error:
-        raise DataError(f"{error}; choose another preset") from error
-    return Blueprint(config, labels, {})
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=30, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05),
@@ -150,6 +134,6 @@ VIT = Recipe(
     task=Classify(),
     data=folder.IMAGES,
     builtin=digits.dataset,
-    prepare=prepare,
+    prepare=of_pictures(VitConfig),
     presets=PRESETS,
 )

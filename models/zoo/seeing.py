@@ -1,8 +1,8 @@
-"""Eyes that know digits before anything is asked, as those of the papers had learned to tell objects.
+"""Eyes that know digits before anything is told or asked, as those of the papers had learned to tell objects.
 
-Lu et al. (2016) and Li et al. (2019) take features of networks that had learned ImageNet, Yu et al. (2019) those of a
-detector taught with boxes and names. Here it is captions of the canvas world: each cell learns to name the digit whose
-box it lies in. They are drawn with handwritten digits of the training part.
+Xu et al. (2015), Lu et al. (2016) and Li et al. (2019) take features of networks that had learned ImageNet, Yu et al.
+(2019) those of a detector taught with boxes and names. Here it is captions of the canvas world: each cell learns to
+name the digit whose box it lies in. They are drawn with handwritten digits of the training part.
 """
 
 import io
@@ -23,7 +23,6 @@ from models.data.canvas.world import SIZE, WORDS
 from models.data.dataset import Dataset, Example
 from models.data.gold import Box, Span
 from models.training.recipe import Blueprint
-from models.zoo.co_attention.asking import AskingConfig
 
 _PICTURES, _EPOCHS, _BATCH, _RATE = 3000, 8, 32, 5e-3
 _GROUND = len(WORDS)
@@ -37,9 +36,24 @@ class Seeing(Protocol):
     def cells(self) -> Cells: ...
 
 
+class EyeConfig(Protocol):
+    """What its config says of the eye, and whether it is taught."""
+
+    @property
+    def taught(self) -> bool: ...
+    @property
+    def channels(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def mean(self) -> tuple[float, ...]: ...
+    @property
+    def deviation(self) -> tuple[float, ...]: ...
+
+
 def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -> None:
     """Teach a network's cells the names of digits, where its config says so."""
-    config = blueprint.config
+    config: EyeConfig = blueprint.config
     if not config.taught:
         return
     made = captions.dataset(training=_PICTURES, held_out=1).train
@@ -56,7 +70,7 @@ def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -
             schedule.step()
 
 
-def read(examples: Sequence[Example], config: AskingConfig) -> tuple[Tensor, Tensor]:
+def read(examples: Sequence[Example], config: EyeConfig) -> tuple[Tensor, Tensor]:
     """The contrast of pictures float32 [example, 1, row, column], and the name of each cell int64 [example, row of
     cells, column of cells].
     """

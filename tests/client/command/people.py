@@ -1,0 +1,42 @@
+"""What a person at a terminal does and sees."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+# Runs the command line: exit status, output, errors.
+Run = Callable[..., tuple[int, str, str]]
+COMMAND = [sys.executable, "-m", "limelight.cli"]
+
+
+def in_terminal(*arguments: str, target: str) -> str:
+    """What a person sees: the command's output when it is a terminal."""
+    leader, follower = pty.openpty()
+    environment = os.environ | {
+        "LIMELIGHT_TARGET": target,
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "COLUMNS": "100",
+    }
+    environment.pop("NO_COLOR", None)
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # how Linux says that the other side has closed
+            break
+        if not piece:
+            break
+        seen += piece
+    os.close(leader)
+    assert process.wait(30) == 0, seen.decode()
+    return seen.decode()
+
+
+def without_colours(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r\n", "\n")

@@ -1,0 +1,157 @@
+"""`limelight attend`: what is asked for, and what it prints into a pipe and on a terminal."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from limelight.v1 import attention_pb2, service_pb2
+from tests.client.command.people import Run, in_terminal, without_colours
+from tests.client.server import Server
+
+
+def test_attend_through_a_pipe_is_text_with_numbers(run: Run):
+    status, output, _ = run("attend", "scribe", "big cat")
+    assert status == 0
+    assert "\x1b" not in output
+    lines = output.splitlines()
+    assert lines[0] == "scribe version 1: long 0.75, short 0.25"
+    assert lines[2] == "encoder.0.self · mean of 2 heads · mean over 4 queries"
+    # Head 0 is even, 1/4 each; head 1 is 1, 3, 3 and 1 of 8.
+    assert lines[3] == "[CLS](0.1875) big(0.3125) cat(0.3125) [SEP](0.1875)"
+    assert lines[4].startswith("strongest: big → big 0.31, big → cat 0.31, ")
+
+
+def test_the_mean_over_heads_is_the_servers_work_unless_heads_are_asked_for(run: Run, server: Server):
+    run("attend", "scribe", "x")
+    assert server.servicer.requests[-1].attention.reduce_heads == 1
+    run("attend", "scribe", "x", "--json")
+    assert server.servicer.requests[-1].attention.reduce_heads == 0
+    output = run(
+        "attend", "scribe", "x", "--head", "0", "--head", "1", "--query", "-1", "--layer", "1", "--map", "encoder.*"
+    )[1]
+    asked = server.servicer.requests[-1].attention
+    assert asked.reduce_heads == 0
+    chosen = asked.selections[0]
+    assert (list(chosen.heads), list(chosen.queries), list(chosen.layers), list(chosen.names)) == (
+        [0, 1],
+        [-1],
+        [1],
+        ["encoder.*"],
+    )
+    assert "encoder.0.self · head 1\n" in output
+
+
+def test_other_choices_go_onto_the_wire(run: Run, server: Server):
+    run(
+        "attend", "scribe", "x", "--top-k", "3", "--encoding", "float16", "--reduce", "max", "--truncate", "--seed", "7"
+    )
+    request = server.servicer.requests[-1]
+    assert (request.attention.top_k, request.attention.encoding, request.attention.reduce_heads) == (3, 2, 2)
+    assert (request.truncate, request.instances[0].seed) == (True, 7)
+    run("attend", "scribe", "x", "--rollout")
+    asked = server.servicer.requests[-1].attention
+    assert (asked.rollout, asked.reduce_heads) == (True, 0)
+    run("attend", "scribe", "x", "--quantity", "norms", "--pool", "32", "--max-classes", "1")
+    request = server.servicer.requests[-1]
+    assert (request.attention.quantity, request.attention.pool.size, request.max_classes) == (3, 32, 1)
+    run("attend", "echo", "x", "--sequences", "6")
+    request = server.servicer.requests[-1]
+    assert (request.attention.sequences, request.generation.hypotheses, request.generation.beams) == (6, 6, 6)
+    assert request.generation.strategy == service_pb2.STRATEGY_BEAM
+
+
+@pytest.mark.parametrize(
+    ("place", "group"),
+    [
+        ("0:12", {"spans": [{"start": 0, "end": 12}]}),
+        ("second:3:9", {"spans": [{"start": 3, "end": 9, "part": "second"}]}),
+        ("2:3:9", {"spans": [{"start": 3, "end": 9, "sentence": 2}]}),
+        ("#0:3", {"ranges": [{"start": 0, "end": 3}]}),
+        ("#-3:", {"ranges": [{"start": -3, "end": 0}]}),
+        ("#4", {"indices": [4]}),
+        ("#0,2,-1", {"indices": [0, 2, -1]}),
+        ("pair.first", {"inputs": ["pair.first"]}),
+    ],
+)
+def test_a_group_is_a_place_in_the_text_entries_or_an_input(run: Run, server: Server, place: str, group: dict):
+    run("attend", "scribe", "x", "--group", f"subject={place}", "--query-group", f"q={place}", "--label-set", "tokens")
+    asked = server.servicer.requests[-1].attention
+    expected = attention_pb2.Group(name="subject", **group)
+    assert asked.key_groups == [attention_pb2.Grouping(label_set="tokens", groups=[expected])]
+    assert asked.query_groups[0].groups[0].name == "q"
+
+
+def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server: Server):
+    run("attend", "scribe", "x", "--group", "a=0:3", "--group", "b=#1", "--group", "a=#-1")
+    (grouping,) = server.servicer.requests[-1].attention.key_groups
+    assert [each.name for each in grouping.groups] == ["a", "b"]
+    assert (grouping.groups[0].spans[0].end, list(grouping.groups[0].indices)) == (3, [-1])
+
+
+def test_weights_that_top_k_left_out_are_absent_and_their_sum_is_told(run: Run):
+    output = run("attend", "echo", "guten tag", "--top-k", "1")[1]
+    assert "GUTEN  guten(0.6000) tag  left out: 0.4000\nTAG    guten tag(0.6000)  left out: 0.4000\n" in output
+    output = run("attend", "han", "It rains all day. We stay", "--top-k", "1")[1]
+    assert "It rains(0.3846) all day  left out: 0.6154\n" in output
+    assert "0.6667  It rains all day\n-       We stay\nleft out: 0.3333\n" in output
+    # Of four queries each keeps one of four even weights: the first.
+    output = run("attend", "scribe", "big cat", "--map", "encoder.0.self", "--head", "0", "--top-k", "2")[1]
+    assert "0.0000" not in output
+
+
+def test_other_sequences_are_shown_after_the_best(run: Run):
+    output = run("attend", "echo", "guten tag", "--sequences", "2")[1]
+    assert output.startswith("echo version 1: GUTEN TAG\n")
+    best, other = output.split("sequence 1: guten · decoder.cross\n")
+    assert "TAG    guten(0.4000) tag(0.6000)\n" in best
+    assert other.startswith("guten  guten(0.6000) tag(0.4000)\n")
+
+
+def test_a_document_shows_words_inside_sentences_and_sentences_by_their_own_map(run: Run):
+    output = run("attend", "han", "It rains all day. We stay")[1]
+    assert "word\n0.6667  It(0.1538) rains(0.3846) all(0.2308) day(0.2308)\n0.3333  We(0.3333) stay(0.6667)\n" in output
+    assert "sentence\n0.6667  It rains all day\n0.3333  We stay\n" in output
+
+
+def test_a_sentence_of_several_lines_is_shown_in_one(run: Run, tmp_path: Path):
+    text, path = "It rains\n  all day. We\tstay", tmp_path / "a.png"
+    assert "sentence\n0.6667  It rains all day\n0.3333  We stay\n" in run("attend", "han", text)[1]
+    assert run("attend", "han", text, "--png", path)[0] == 0
+
+
+def test_a_generating_model_shows_a_line_an_output_token(run: Run):
+    output = run("attend", "echo", "guten tag")[1]
+    assert output.startswith("echo version 1: GUTEN TAG\n")
+    assert "GUTEN  guten(0.6000) tag(0.4000)\nTAG    guten(0.4000) tag(0.6000)\n</s>   " in output
+
+
+def test_an_image_is_shown_as_a_grid(run: Run, picture: Path):
+    lines = run("attend", "vit", picture)[1].splitlines()
+    assert lines[2] == "encoder.0.self · mean of 2 heads · [class]'s row"
+    assert lines[3] == "[class] 0.0065"
+    grid = np.array([line.split() for line in lines[4:8]], float)
+    np.testing.assert_allclose(grid, np.arange(2, 18).reshape(4, 4) / 153, atol=5e-5)
+
+
+def test_a_terminal_shades_words_by_their_weight(server: Server):
+    seen = in_terminal("attend", "han", "It rains all day. We stay", target=server.target)
+    assert "It rains all day" in without_colours(seen)
+    assert "(0." not in without_colours(seen), "numbers are for pipes"
+    brightness = {}
+    for word in ("It", "rains", "day", "We", "stay"):
+        colour = re.search(rf"48;2;(\d+);(\d+);(\d+)m{word}\x1b", seen)
+        assert colour, f"{word} is shaded"
+        brightness[word] = sum(map(int, colour.groups()))
+    assert brightness["rains"] > brightness["day"] > brightness["It"]
+    assert brightness["rains"] == brightness["stay"], "the largest weight of each line is at full strength"
+    assert "the line's or grid's largest" in seen
+
+
+def test_a_terminal_shows_an_image_in_blocks(server: Server, picture: Path):
+    seen = in_terminal("attend", "vit", str(picture), "--map", "encoder.1.self", target=server.target)
+    assert without_colours(seen).count("████████\n") == 4
+    colours = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen)
+    assert len(set(colours)) == 16
+    assert "[class] 0.007" in without_colours(seen)

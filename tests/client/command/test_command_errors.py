@@ -1,0 +1,125 @@
+"""Every mistake is one line and an exit status; leaving is quiet."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.client.command.people import COMMAND, Run
+from tests.client.server import Server
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "line"),
+    [
+        (
+            ["predict", "nope", "x"],
+            1,
+            "limelight: NOT_FOUND: no model 'nope'; there are echo, han, scribe, vit, weather",
+        ),
+        (["predict", "scribe", "x", "--version", "9"], 1, "limelight: NOT_FOUND: no model 'scribe'; there are .*"),
+        (
+            ["attend", "scribe", "x", "--map", "no"],
+            1,
+            r"limelight: .*: attention.selections\[0\].names\[0\]: no map matches 'no'",
+        ),
+        (["predict", "full", "x"], 1, r"limelight: RESOURCE_EXHAUSTED: .* \(try again in 1.5 s\)"),
+        (["generate", "scribe", "x"], 1, "limelight: FAILED_PRECONDITION: model 'scribe' does not generate"),
+        (["models", "sleepy", "--timeout", "0.1"], 1, "limelight: DEADLINE_EXCEEDED: .*"),
+        (["predict", "scribe"], 2, r"limelight: nothing to send: model 'scribe' takes text \(text\)"),
+        (["predict", "scribe", "two", "words"], 2, "limelight: 'words' is one value too many .*"),
+        (
+            ["predict", "scribe", "-i", "txet=a"],
+            2,
+            r"limelight: model 'scribe' has no input 'txet'; .* takes text \(text\)",
+        ),
+        (["predict", "scribe", "-i", "text"], 2, "limelight: --input takes NAME=VALUE, not 'text'"),
+        (["predict", "scribe", "--image", "a.png"], 2, "limelight: model 'scribe' has no image input; .*"),
+        (["predict", "scribe", "--example", "1"], 2, "limelight: model 'scribe' has 1 examples, from 0"),
+        (["predict", "scribe", "@/no/such/file"], 1, "limelight: /no/such/file: No such file or directory"),
+        (["predict", "vit", "/no/such.png"], 1, "limelight: /no/such.png: No such file or directory"),
+        (
+            ["attend", "scribe", "x", "--png", "/dev/null/a.png"],
+            1,
+            "limelight: /dev/null: (File exists|Not a directory)",
+        ),
+        (["attend", "scribe", "x", "--group", "0:3"], 2, "limelight: a group is NAME=PLACE, not '0:3'"),
+        (["attend", "scribe", "x", "--group", "a=0-3"], 2, "limelight: '0-3' is no place of a group: .*"),
+        (["generate", "han", "x", "--target-text", "y"], 2, "limelight: model 'han' takes no forced output"),
+        (["predict", "scribe", "x", "--seed", str(2**70)], 1, "limelight: a seed is from 0 to .*"),
+        (["bench", "scribe", "--seconds", "1", "-n", "2"], 2, "limelight: either --seconds or --requests"),
+        (["bench", "nope", "x"], 1, "limelight: NOT_FOUND: .*"),
+        (["frobnicate"], 2, r"limelight: No such command 'frobnicate' \(see 'limelight --help'\)"),
+        (
+            ["predict", "--frobnicate"],
+            2,
+            r"limelight: No such option: --frobnicate.* \(see 'limelight predict --help'\)",
+        ),
+        (["predict"], 2, r"limelight: Missing argument 'MODEL' \(see 'limelight predict --help'\)"),
+        (["attend", "scribe", "x", "--encoding", "float8"], 2, "limelight: Invalid value for '--encoding': .*"),
+        (["models", "--timeout", "0"], 2, "limelight: Invalid value for '--timeout': .*"),
+    ],
+)
+def test_an_error_is_one_line(run: Run, arguments: list[str], status: int, line: str):
+    found, output, errors = run(*arguments)
+    assert (found, output) == (status, "")
+    assert re.fullmatch(line + "\n", errors), errors
+
+
+def test_text_that_is_not_utf8_is_an_error(run: Run):
+    status, _, errors = run("predict", "scribe", "-", stdin=b"\xff\xfe")
+    assert status == 1
+    assert re.fullmatch("limelight: .*utf-8.*\n", errors)
+
+
+@pytest.mark.parametrize("command", [["models"], ["predict", "scribe", "x"], ["bench", "scribe", "x"]])
+def test_no_server_is_one_line_naming_it(run: Run, command: list[str]):
+    status, output, errors = run(*command, "--target", "127.0.0.1:1")
+    assert (status, output) == (1, "")
+    assert re.fullmatch(r"limelight: no server answers at 127\.0\.0\.1:1 \(.*\)\n", errors)
+
+
+# In a background job SIGINT is ignored, and a process that such a job starts ignores it as well.
+HEARS_CTRL_C = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from limelight.cli import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_is_quiet(server: Server):
+    environment = os.environ | {"LIMELIGHT_TARGET": server.target}
+    for arguments in (["generate", "echo", "slow " * 100], ["bench", "scribe", "--seconds", "60"]):
+        before = len(server.servicer.requests)
+        with subprocess.Popen(
+            [sys.executable, "-c", HEARS_CTRL_C, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        ) as process:
+            try:
+                while len(server.servicer.requests) < before + 2 and process.poll() is None:
+                    time.sleep(0.02)
+                process.send_signal(signal.SIGINT)
+                output, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert (process.returncode, output, errors) == (130, b"", b"")
+
+
+def test_a_reader_that_leaves_is_not_an_error_to_report(server: Server):
+    """In the middle of a long output, and before a short one that is written when the command ends."""
+    limelight, environment = " ".join(COMMAND), os.environ | {"LIMELIGHT_TARGET": server.target}
+    environment.pop("PYTHONUNBUFFERED", None)
+    for command in (
+        f"{limelight} generate echo '{'a ' * 1000}' --json --map '*' | head -c 10",
+        f"{limelight} models | true",
+    ):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
+        assert done.stdout in ('{"event": ', "")
+        assert done.stderr == ""

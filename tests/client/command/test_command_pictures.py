@@ -1,0 +1,104 @@
+"""`limelight attend --png`: the pixels of what is drawn."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import limelight
+from limelight.cli import render_png
+from limelight.cli.views import Block, Heat
+from tests.client.command.people import Run
+
+
+def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
+    lines = run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2")[1].splitlines()
+    assert [line.split() for line in lines[4:8]] == [["-"] * 4] * 3 + [["-", "-", "0.1046", "0.1111"]]
+    assert lines[3] == "[class] -"
+    # Of the 153 parts of the class token's row, 17 and 16 are here.
+    assert lines[8] == "left out: 0.7843"
+    path = tmp_path / "a.png"
+    assert run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2", "--png", path)[0] == 0
+    cells = read(path)[44 : 44 + 224, -240:-16]
+    assert (cells == 255).all(axis=2).sum() == 14 * 56 * 56, "what was left out is blank"
+    first, covered = (read(path)[44 : 44 + 224, x : x + 224] for x in (16, 16 + 224 + 8))
+    assert ((first == covered).all(axis=2)).sum() >= 14 * 56 * 56, "and leaves the picture as it is"
+
+
+def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
+    """Of a picture of 100 x 50 the cells cover a square of 100 around its middle: two rows of four lie over it."""
+    image = io.BytesIO()
+    Image.new("RGB", (100, 50), (0, 0, 255)).save(image, "PNG")
+    heat = Heat(np.ones((4, 4), np.float32), (), limelight.Region(0, -25, 100, 75))
+    render_png.save([Block("", heat=heat)], tmp_path / "a.png", image=image.getvalue())
+    drawn = read(tmp_path / "a.png")[44 : 44 + 224, 16 : 16 + 224]
+    assert (drawn[56:168] == [0, 0, 255]).all(), "the picture stands in the middle"
+    assert (drawn[:56] == 255).all() and (drawn[168:] == 255).all(), "above and below is what was padded"
+
+
+def read(path: Path) -> np.ndarray:
+    picture = Image.open(path)
+    assert picture.format == "PNG"
+    return np.asarray(picture.convert("RGB")).astype(int)
+
+
+def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path):
+    path = tmp_path / "a.png"
+    assert run("attend", "scribe", "hippopotamus cat", "--map", "encoder.1.self", "--png", path) == (0, f"{path}\n", "")
+    pixels = read(path)
+    # [CLS], hippopotamus, cat, [SEP]: one column is bright lime from top to bottom, and it is the second.
+    lime = (pixels == [222, 255, 82]).all(axis=2)
+    columns = np.flatnonzero(lime.sum(axis=0) == 4 * 24)
+    assert len(columns) == 24
+    dark = (pixels == pixels[np.flatnonzero(lime.any(axis=1))[0], columns[0] - 12]).all(axis=2)
+    left = np.flatnonzero(dark.sum(axis=0) == 4 * 24)
+    assert left.min() == columns[0] - 24, "[CLS] is one cell to the left of the brightest column"
+    top = np.flatnonzero(lime.any(axis=1))[0]
+    ink = [(pixels[32:top, start : start + 24].sum(axis=2) < 300).sum() for start in (columns[0], columns[0] + 24)]
+    assert ink[0] > 2 * ink[1], "the longer word stands over its own column"
+
+
+def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tmp_path: Path):
+    path = tmp_path / "a.png"
+    assert run("attend", "vit", picture, "--map", "encoder.0.self", "--png", path)[0] == 0
+    pixels = read(path)
+    assert (pixels == [222, 255, 82]).all(axis=2).sum() == 56 * 56, "one cell of 56 pixels is the brightest"
+    grey = (pixels[..., 0] == pixels[..., 1]) & (pixels[..., 1] == pixels[..., 2])
+    assert grey[60:240, 16:240].all(), "the picture that was sent stands on the left"
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_cells_are_laid_over_the_part_of_the_picture_that_they_cover(run: Run, tmp_path: Path, orientation: int):
+    """Of a picture of 3 x 1 the model sees the middle third, which is white; the rest is blue. So too where the file
+    holds it lying down and its orientation says that it stands upright: then it is 1 x 3.
+    """
+    pixels = np.zeros((100, 300, 3), np.uint8)
+    pixels[..., 2] = 255
+    pixels[:, 100:200] = 255
+    sent, path = tmp_path / "sent.png", tmp_path / "new" / "folder" / "a.png"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(pixels).save(sent, exif=exif)
+    assert run("attend", "vit", sent, "--map", "encoder.0.self", "--png", path)[0] == 0
+    upright = orientation == 6
+    # 224 pixels for the cells, three times as many for the picture, which stands first and again under the cells.
+    high, wide = (672, 224) if upright else (224, 672)
+    drawn = read(path)[16 + 28 : 16 + 28 + high]
+    first, second = drawn[:, 16 : 16 + wide], drawn[:, 16 + wide + 8 : 16 + 2 * wide + 8]
+    if upright:
+        first, second = first.transpose(1, 0, 2), second.transpose(1, 0, 2)
+    blue, white = [0, 0, 255], [255, 255, 255]
+    inside, outside = slice(240, 432), (slice(0, 208), slice(464, 672))
+    assert (first[:, inside] == white).all()
+    assert not (second[:, inside] == white).all(axis=2).any(), "the cells cover the middle third, all of it"
+    for side in outside:
+        assert (first[:, side] == blue).all() and (second[:, side] == blue).all(), "and nothing else"
+
+
+def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
+    for name, text in (("han", "It rains. We stay"), ("echo", "guten tag"), ("scribe", "word " * 200)):
+        path = tmp_path / f"{name}.png"
+        assert run("attend", name, text, "--png", path)[0] == 0
+        assert (read(path) == [222, 255, 82]).all(axis=2).any()

@@ -80,10 +80,10 @@ def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:
 
 def _own(description: "model_pb2.ModelDescription") -> str:
     """The command for what somebody has in a file; empty where it is as well typed."""
-    match _taken(description)[0]:
-        case "image":
+    match _taken(description):
+        case "image", _:
             return f"attend {description.name} PICTURE.png --png {description.name}.png"
-        case "document":
+        case "text" | "document", []:
             return f"attend {description.name} @FILE"
     return ""
 

@@ -124,6 +124,7 @@ def attend(
     elif png is None:
         _show(answer, pictures)
     else:
+        _show_prediction(answer.prediction, Console())
         print(png)
 
 

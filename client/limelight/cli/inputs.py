@@ -1,6 +1,7 @@
 """What is given on the command line, to an instance of the model's inputs."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -94,6 +95,8 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
         text = sys.stdin.read().removesuffix("\n")
     elif argument.startswith("@"):
         text = Path(argument[1:]).read_text(encoding="utf-8").removesuffix("\n")
+    elif kind == "document" and os.path.isfile(argument):
+        raise CommandError(f"{argument!r} is a file: @{argument} sends what is in it", status=2)
     else:
         text = argument
     match kind:

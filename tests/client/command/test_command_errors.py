@@ -41,6 +41,7 @@ from tests.client.server import Server
         (["predict", "scribe", "--image", "a.png"], 2, "limelight: model 'scribe' has no image input; .*"),
         (["predict", "scribe", "--example", "1"], 2, "limelight: model 'scribe' has 1 examples, from 0"),
         (["predict", "scribe", "@/no/such/file"], 1, "limelight: /no/such/file: No such file or directory"),
+        (["predict", "han", __file__], 2, "limelight: '.*' is a file: @.* sends what is in it"),
         (["predict", "vit", "/no/such.png"], 1, "limelight: /no/such.png: No such file or directory"),
         (
             ["attend", "scribe", "x", "--png", "/dev/null/a.png"],

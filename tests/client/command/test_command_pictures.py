@@ -46,7 +46,8 @@ def read(path: Path) -> np.ndarray:
 
 def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path):
     path = tmp_path / "a.png"
-    assert run("attend", "scribe", "hippopotamus cat", "--map", "encoder.1.self", "--png", path) == (0, f"{path}\n", "")
+    said = f"scribe version 1: long 0.75, short 0.25\n{path}\n"
+    assert run("attend", "scribe", "hippopotamus cat", "--map", "encoder.1.self", "--png", path) == (0, said, "")
     pixels = read(path)
     # [CLS], hippopotamus, cat, [SEP]: one column is bright lime from top to bottom, and it is the second.
     lime = (pixels == [222, 255, 82]).all(axis=2)

@@ -96,7 +96,7 @@ def _range_groups(groups: int, entries: int) -> attention_pb2.Grouping:
 
 
 def _span_groups(groups: int) -> attention_pb2.Grouping:
-    spans = [attention_pb2.TextSpan(start=n, end=n + 400) for n in range(groups)]
+    spans = [attention_pb2.TextSpan(start=n, end=n + 150) for n in range(groups)]
     named = [attention_pb2.Group(name=f"group {n}", spans=[each]) for n, each in enumerate(spans)]
     return attention_pb2.Grouping(label_set="words", groups=named)
 
@@ -142,11 +142,11 @@ def encoder_cases() -> list[Case]:
 
 def demo_cases() -> list[Case]:
     """The worst that can be asked of the demo models."""
-    documents = [document_instance(3400, n) for n in range(256)]
+    documents = [document_instance(2000, n) for n in range(256)]
     beams = service_pb2.GenerationOptions(strategy=service_pb2.STRATEGY_BEAM, beams=16, hypotheses=16)
     dates = [date_instance(n) for n in range(256)]
     return [
-        Case("256 documents of 20,000 characters", PREDICT, lambda: _predict("slips", documents)),
+        Case("256 documents of 18,000 characters", PREDICT, lambda: _predict("slips", documents)),
         Case("all maps of 256 documents", ATTEND, lambda: _attend("slips", documents)),
         Case(
             "1,024 spans of a document",

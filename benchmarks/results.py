@@ -114,7 +114,7 @@ TABLE = (
         for control in _CONTROLS
     ),
     *(
-        Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0", ("--epochs", "10"))
+        Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),
     *(Run(model, model) for model in (*(f"show-attend-tell{each}" for each in (*_CONTROLS, "-hard", "-free")),)),

@@ -24,7 +24,7 @@ from models.data.dataset import Dataset, Example
 from models.data.gold import Box, Span
 from models.training.recipe import Blueprint
 
-_PICTURES, _EPOCHS, _BATCH, _RATE = 3000, 8, 32, 5e-3
+_PICTURES, _EPOCHS, _BATCH, _RATE = 8000, 6, 32, 5e-3
 _GROUND = len(WORDS)
 _ENOUGH = 0.25  # of a cell
 

@@ -16,7 +16,7 @@ from models.data.canvas.world import hands
 from models.data.dataset import Example
 from models.data.gold import Box, Gold, Span
 from models.training.recipe import Blueprint
-from models.zoo.co_attention import seeing
+from models.zoo import seeing
 from models.zoo.co_attention.asking import few_regions, frames_of
 from models.zoo.index import recipe
 from tests.models.runs import losses, order, run

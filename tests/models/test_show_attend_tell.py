@@ -1,6 +1,5 @@
 """Show, attend and tell: what its training minimises, and that hard attention learns from draws."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -28,7 +27,7 @@ def model(**changes: object) -> ShowAttendTell:
 
 def test_regions_looked_at_too_much_cost_in_training_and_padding_looks_at_none() -> None:
     """Xu et al. 2015, eq. 14."""
-    network, given = model(doubly=0.5, tell=0.0), batch()
+    network, given = model(doubly=0.5), batch()
     answer = network(**given.tensors)
     losses, target = Generate().losses(answer, given)
     looked = answer.maps["decoder.cross"].detach()
@@ -38,15 +37,6 @@ def test_regions_looked_at_too_much_cost_in_training_and_padding_looks_at_none()
     assert torch.equal(network.eval().objective(losses, answer, target), losses.sum())
 
 
-def test_regions_tell_which_tokens_a_caption_has() -> None:
-    """With evidence 0 everywhere, 4 regions give log 4 for every token: p = 4 / 5, by hand. No caption has padding."""
-    network = model()
-    for parameter in network.tokens.parameters():
-        torch.nn.init.zeros_(parameter)
-    found = network.telling(torch.randn(1, 4, network.encoder.d_out), torch.tensor([[5, 6, 5, 0]]))
-    assert float(found.detach()) == pytest.approx(-2 * math.log(4 / 5) - (small.VOCABULARY - 2) * math.log(1 / 5))
-
-
 def of_scores(network: ShowAttendTell) -> Tensor:
     gradient = network.prepared.score.importance.weight.grad
     return torch.zeros(1) if gradient is None else gradient
@@ -54,7 +44,7 @@ def of_scores(network: ShowAttendTell) -> Tensor:
 
 @pytest.mark.parametrize(("reinforce", "learns"), [(0.0, False), (1.0, True)])
 def test_scores_learn_from_draws_by_reinforce_alone(reinforce: float, learns: bool) -> None:
-    network = model(hard=True, expected=0.0, reinforce=reinforce, entropy=0.0, doubly=0.0, tell=0.0)
+    network = model(hard=True, expected=0.0, reinforce=reinforce, entropy=0.0, doubly=0.0)
     loss, _ = Generate().loss(network, batch())
     loss.backward()
     assert bool(of_scores(network).any()) == learns

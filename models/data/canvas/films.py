@@ -21,8 +21,8 @@ from models.data.gold import Box, Gold, Span
 from models.data.images import png
 
 FRAMES = 6
-ROWS = COLUMNS = 32
-_HEIGHTS = (9, 12)
+ROWS = COLUMNS = 36
+_HEIGHTS = (11, 15)
 _STEPS = (2, 3)  # pixels from one frame to the next
 _TRIES = 200
 WAYS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1), "nowhere": (0, 0)}

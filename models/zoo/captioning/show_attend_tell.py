@@ -39,6 +39,7 @@ from models.training.settings import Preset, Settings
 from models.zoo.seeing import learn_to_see
 
 TARGET = "target.json"
+_OPEN = 3.0  # the gate, to begin with: closed, it would let no gradient through to where to look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class ShowAttendTellConfig:
     d_state: int = 96
     d_attention: int = 64
     dropout: float = 0.1
-    doubly: float = 0.01
+    doubly: float = 0.002
     taught: bool = False
     hard: bool = False
     expected: float = 0.5
@@ -98,6 +99,7 @@ class ShowAttendTell(GeneratingNetwork):
         align = Hard(expected=config.expected) if config.hard else Softmax()
         self.attention = Attention(score=self.prepared, align=align)
         self.gate = nn.Linear(d_state, 1)
+        nn.init.constant_(self.gate.bias, _OPEN)
         self.words = nn.Embedding(config.vocabulary, config.d_embedding, padding_idx=0)
         self.decoder = nn.LSTMCell(config.d_embedding + d, d_state)
         self.dropout = nn.Dropout(config.dropout)
@@ -275,7 +277,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=4e-3, patience=12),
+        settings=Settings(epochs=12, batch_size=32, learning_rate=2e-3, patience=12),
         sizes={"taught": True},
         vocabulary=150,
     ),

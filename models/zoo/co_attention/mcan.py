@@ -36,6 +36,7 @@ class McanConfig(AskingConfig):
     """Sizes. The paper has d 512, 6 layers, 8 heads, d_hidden 2048, d_fused 1024, and 10 to 100 detected regions.
 
     stacked: whether regions are guided, in each layer, by the words of that layer, not by those of the last (Fig. 5).
+    around: how many cells further each region sees.
     """
 
     layers: int = 2
@@ -43,6 +44,7 @@ class McanConfig(AskingConfig):
     d_hidden: int = 128
     d_fused: int = 128
     stacked: bool = False
+    around: int = 2
 
 
 class GuidedLayer(nn.Module):
@@ -83,7 +85,7 @@ class Mcan(Network):
     def __init__(self, config: McanConfig) -> None:
         super().__init__()
         self.config, d = config, config.d
-        self.regions, self.words, self.reader = config.regions(), Words(config), Lstm(d)
+        self.regions, self.words, self.reader = config.regions(config.around), Words(config), Lstm(d)
         self.asking = nn.ModuleList(
             PostNormLayer(d_model=d, heads=config.heads, d_hidden=config.d_hidden, dropout=config.dropout)
             for _ in range(config.layers)

@@ -6,6 +6,7 @@ authors' code. Their words have spellings as well, and their frames features of 
 network's.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,6 @@ BOTH = ("question", "video")
 class PsacConfig(AskingConfig):
     """Sizes. The authors' code has 36 frames, d 2048 for them, and 8 heads."""
 
-    strides: tuple[int, ...] = (2, 4)
     d: int = 128
     layers: int = 1
     heads: int = 4
@@ -54,7 +54,9 @@ class PsacConfig(AskingConfig):
 
 
 class Frames(nn.Module):
-    """The frames of a film that is one picture, from left to right, each as one vector.
+    """The frames of a film that is one picture, from left to right, each as one vector of what is where.
+
+    v = Σ_c p_c ⊙ relu(W f_c), f_c the features of cell c, p_c learned of its place
 
     Shapes: pixels [batch, 1, row, frame × row] -> [batch, frame, d].
     """
@@ -66,13 +68,14 @@ class Frames(nn.Module):
         self.cells = Cells(
             channels=config.channels, strides=config.strides, rows=config.rows, columns=config.rows, norm=nn.BatchNorm2d
         )
-        down, across = self.cells.grid
-        self.project = nn.Linear(down * across * self.cells.d_out, config.d)
+        count = math.prod(self.cells.grid)
+        self.project = nn.Linear(self.cells.d_out, config.d)
+        self.places = nn.Parameter(torch.randn(count, config.d) / count**0.5)
 
     def forward(self, pixels: Tensor) -> Tensor:
         apart = pixels.unflatten(3, (self.count, -1)).permute(0, 3, 1, 2, 4)  # [batch, frame, 1, row, column]
-        frames: Tensor = self.project(self.cells(apart.flatten(0, 1)).flatten(1))
-        return frames.unflatten(0, (-1, self.count))
+        seen = torch.relu(self.project(self.cells(apart.flatten(0, 1))))  # [batch × frame, cell, d]
+        return (seen * self.places).sum(1).unflatten(0, (-1, self.count))
 
 
 class PositionalSelfAttention(nn.Module):

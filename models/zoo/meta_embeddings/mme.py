@@ -64,7 +64,7 @@ class MmeConfig:
     layers: int = 1
     heads: int = 4
     d_hidden: int = 128
-    dropout: float = 0.3
+    dropout: float = 0.2
     max_words: int = 64
     max_pieces: int = 32
     most_subwords: int = 8
@@ -130,7 +130,9 @@ class Mme(Network):
             found[WORDS], maps["meta"] = self.words(embedded, real.unsqueeze(-1))
         found |= {level: self.dropout(read(ids)) for level, read in self.spelled.items()}
         features, maps["level"] = self.levels([found[each] for each in self.config.levels], real.unsqueeze(-1))
-        features = self.dropout(features + places(torch.arange(ids.shape[1], device=ids.device), self.config.d))
+        # √d: what a word is, beside where it is (Vaswani et al. 2017, §3.4).
+        features = features * self.config.d**0.5 + places(torch.arange(ids.shape[1], device=ids.device), self.config.d)
+        features = self.dropout(features)
         both = (real.unsqueeze(-1) & real.unsqueeze(-2)).unsqueeze(1)  # a padded place looks at nothing
         for number, layer in enumerate(self.encoder):
             features, looks = layer(features, both)
@@ -257,7 +259,7 @@ PRESETS = {
         sizes={"d_embedding": 24, "d": 32, "d_hidden": 64, "dropout": 0.2},
         vocabulary=1000,
     ),
-    "full": Preset(settings=Settings(epochs=15, batch_size=32, learning_rate=2e-3, patience=4), vocabulary=6000),
+    "full": Preset(settings=Settings(epochs=12, batch_size=32, learning_rate=3e-3, patience=12), vocabulary=6000),
 }
 
 MME = Recipe(

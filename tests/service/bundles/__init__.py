@@ -1,0 +1,34 @@
+"""Small bundles with real ONNX graphs, and NumPy as the oracle that wrote their samples.
+
+Weights are drawn from a fixed seed. The graphs are written in ONNX's own text syntax.
+"""
+
+from tests.service.bundles.of_documents import padded, paper, paper_answer
+from tests.service.bundles.of_graphs import drawn_graph, web, web_answer
+from tests.service.bundles.of_noise import noisy
+from tests.service.bundles.of_pictures import picture, png
+from tests.service.bundles.of_steps import ECHO_EXAMPLES, echo, echo_answer, echo_maps, log_probabilities
+from tests.service.bundles.of_text import TINY_EXAMPLES, tiny, tiny_answer, tiny_layers
+from tests.service.bundles.parts import (
+    BEGIN,
+    END,
+    LABELS,
+    MOST_NEW_TOKENS,
+    MOST_TOKENS,
+    PAD,
+    TARGETS,
+    VOCABULARY,
+    WIDTH,
+    WORDS,
+    ids_of,
+    row,
+    softmax,
+)
+
+ALL = (tiny, paper, picture, echo, noisy, web)
+__all__ = [
+    "ALL", "BEGIN", "ECHO_EXAMPLES", "END", "LABELS", "MOST_NEW_TOKENS", "MOST_TOKENS", "PAD", "TARGETS",
+    "TINY_EXAMPLES", "VOCABULARY", "WIDTH", "WORDS", "drawn_graph", "echo", "echo_answer", "echo_maps", "ids_of",
+    "log_probabilities", "noisy", "padded", "paper", "paper_answer", "picture", "png", "row", "softmax", "tiny",
+    "tiny_answer", "tiny_layers", "web", "web_answer",
+]  # fmt: skip

@@ -1,0 +1,137 @@
+"""A text -> its class and the classes of its tokens; two layers of self attention with two heads, a pooled map."""
+
+from pathlib import Path
+
+import numpy as np
+
+from bundle.maps import MapWeights
+from bundle.reader import BundleFolder
+from bundle.samples import Sample
+from bundle.values import Array, Text
+from limelight.v1 import attention_pb2 as apb
+from limelight.v1 import model_pb2 as mpb
+from tests.service.bundles import parts
+from tests.service.bundles.parts import CLASSES, EMBEDDING, LABELS, MOST_TOKENS, QUERY, WIDTH, ids_of, softmax
+
+TINY_EXAMPLES = ("a", "the cat sat", "the dog ran far on a mat .")
+
+
+_SELF = """
+  qh{n} = Reshape({x}, heads)
+  q{n} = Transpose <perm = [0, 2, 1, 3]> (qh{n})
+  kt{n} = Transpose <perm = [0, 2, 3, 1]> (qh{n})
+  s{n} = MatMul(q{n}, kt{n})
+  scores{n} = Where(wide_mask, s{n}, low)
+  attention{n} = Softmax <axis = -1> (scores{n})
+  length{n} = ReduceL2 <keepdims = 0> (q{n}, last)
+  lengths{n} = Unsqueeze(length{n}, axis2)
+  norms{n} = Mul(attention{n}, lengths{n})
+  c{n} = MatMul(attention{n}, q{n})
+  t{n} = Transpose <perm = [0, 2, 1, 3]> (c{n})
+  r{n} = Reshape(t{n}, joined)
+  {y} = Add({x}, r{n})
+"""
+
+
+def tiny(repository: Path, name: str = "tiny", *, max_tokens: int = MOST_TOKENS, version: int = 0) -> BundleFolder:
+    """Write the classifier of texts."""
+    of_layer = "float[B, 2, N, N] attention{0}, float[B, 2, N, N] scores{0}, float[B, 2, N, N] norms{0}"
+    graph = parts.graph(
+        f"""
+agraph (int64[B, N] ids, bool[B, N] mask)
+  => (float[B, 3] logits, float[B, N, 4] features, float[B, N, 3] tags, float[B, N] pooled,
+      {of_layer.format(0)}, {of_layer.format(1)})
+{{
+  x = Gather(embedding, ids)
+  wide_mask = Unsqueeze(mask, axes12)
+  {_SELF.format(n=0, x="x", y="y")}
+  {_SELF.format(n=1, x="y", y="features")}
+  ps = MatMul(features, query)
+  flat = Squeeze(ps, axis2)
+  pm = Where(mask, flat, low)
+  pooled = Softmax <axis = -1> (pm)
+  row = Unsqueeze(pooled, axis1)
+  context = MatMul(row, features)
+  vector = Squeeze(context, axis1)
+  logits = MatMul(vector, classes)
+  tags = MatMul(features, classes)
+}}
+""",
+        embedding=EMBEDDING,
+        query=QUERY,
+        classes=CLASSES,
+        heads=np.array([0, 0, 2, 2]),
+        joined=np.array([0, 0, 4]),
+        axes12=np.array([1, 2]),
+    )
+    bundle = parts.new_bundle(name, mpb.TASK_CLASSIFICATION, parts.text_input(max_tokens))
+    description = bundle.description
+    description.title = "A tiny text model"
+    description.limits.max_characters = 500
+    description.outputs.extend(
+        [
+            parts.output("logits", mpb.Dimension(name="class", size=3)),
+            parts.output("features", mpb.Dimension(name="token"), mpb.Dimension(name="feature", size=WIDTH)),
+            parts.output("tags", mpb.Dimension(name="token"), mpb.Dimension(name="class", size=3)),
+        ]
+    )
+    classes = {"labels": LABELS, "activation": mpb.ACTIVATION_SOFTMAX}
+    description.results.add(name="mood", classes=mpb.ClassesDescription(output="logits", **classes))
+    description.results.add(name="words", classes=mpb.ClassesDescription(output="tags", label_set="tokens", **classes))
+    description.label_sets.extend(
+        [
+            parts.labels("tokens", apb.LABEL_KIND_TOKENS, input="text", tensor="ids", dimension="token"),
+            parts.labels("one", apb.LABEL_KIND_ONE),
+            parts.labels("sides", apb.LABEL_KIND_HEADS, names=["left", "right"]),
+        ]
+    )
+    graph_outputs = "logits features tags pooled".split()
+    for layer in (0, 1):
+        self_map = f"encoder.{layer}.self"
+        quantities = [apb.QUANTITY_SCORES, apb.QUANTITY_NORMS]
+        parts.add_map(
+            bundle, self_map, apb.MAP_KIND_SELF, "tokens", "tokens", heads=2, head_labels="sides", quantities=quantities
+        )
+        for quantity, output in zip([0, *quantities], ("attention", "scores", "norms"), strict=True):
+            parts.bind(bundle, self_map, "main", f"{output}{layer}", "BATCH HEAD QUERY KEY", quantity)
+            graph_outputs.append(f"{output}{layer}")
+    parts.add_map(bundle, "pool", apb.MAP_KIND_POOL, "one", "tokens")
+    parts.bind(bundle, "pool", "main", "pooled", "BATCH KEY")
+    bundle.graphs.append(parts.onnx_graph("main", "model.onnx", "ids mask".split(), graph_outputs))
+    bundle.preprocessing.append(parts.tokenized("text"))
+    bundle.tensors.add(tensor="ids", mask="mask")
+    return parts.write(
+        repository,
+        bundle,
+        {"model.onnx": graph},
+        [{"text": Text(each)} for each in TINY_EXAMPLES],
+        [tiny_answer(ids_of(each)) for each in TINY_EXAMPLES],
+        version,
+    )
+
+
+def tiny_layers(ids: Array) -> tuple[Array, list[dict[str, Array]]]:
+    """Give the classifier's features, and each layer's weights, scores and norms."""
+    x, layers = EMBEDDING[ids].astype(np.float64), []
+    for _ in range(2):
+        heads = x.reshape(len(ids), 2, 2).transpose(1, 0, 2)
+        scores = heads @ heads.transpose(0, 2, 1)
+        weights = softmax(scores)
+        norms = weights * np.linalg.norm(heads, axis=-1)[:, np.newaxis]
+        x = x + (weights @ heads).transpose(1, 0, 2).reshape(len(ids), WIDTH)
+        layers.append({"attention": weights, "scores": scores, "norms": norms})
+    return x, layers
+
+
+def tiny_answer(ids: Array) -> Sample:
+    """Answer as the classifier of texts does."""
+    features, layers = tiny_layers(ids)
+    pool = softmax((features @ QUERY)[:, 0])
+    maps = {
+        f"encoder.{layer}.self{quantity}": MapWeights(parts.float32(each[output]))
+        for layer, each in enumerate(layers)
+        for quantity, output in (("", "attention"), (":scores", "scores"), (":norms", "norms"))
+    }
+    maps["pool"] = MapWeights(parts.float32(pool[np.newaxis, np.newaxis]))
+    outputs = {"logits": pool @ features @ CLASSES, "features": features, "tags": features @ CLASSES}
+    return Sample({"ids": ids}, {name: parts.float32(each) for name, each in outputs.items()}, maps)

@@ -1,0 +1,192 @@
+"""What the small bundles share: words, weights drawn from a fixed seed, and pieces of descriptions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper, parser
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from bundle.preprocess import Preprocessor
+from bundle.reader import BundleFolder
+from bundle.rows import Row
+from bundle.samples import Sample, samples_file
+from bundle.tolerance import default_tolerances
+from bundle.v1 import bundle_pb2 as bpb
+from bundle.values import Array, Instance, TensorValue
+from bundle.wire import instance_to_wire
+from bundle.writer import write_bundle
+from limelight.v1 import attention_pb2 as apb
+from limelight.v1 import model_pb2 as mpb
+from limelight.v1 import values_pb2 as vpb
+
+WORDS = ("[PAD]", "[UNK]", "[BEGIN]", "[END]", "the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", "far")
+
+
+PAD, BEGIN, END, FIRST_WORD = 0, 2, 3, 4
+
+
+VOCABULARY = len(WORDS)
+
+
+WIDTH = 4
+
+
+MOST_TOKENS = 32
+
+
+MOST_NEW_TOKENS = 12
+
+
+LABELS = ("calm", "lively", "neither")
+
+
+TARGETS = (("width", "px"), ("weight", ""))
+
+
+NEVER = -1e9
+
+
+LOWEST = np.finfo(np.float32).min
+
+
+Floats = NDArray[np.float32]
+
+
+def drawn(random: np.random.Generator, *shape: int, scale: float = 1.0) -> Floats:
+    return (scale * random.normal(size=shape)).astype(np.float32)
+
+
+_ANY = np.random.default_rng(7)
+
+
+EMBEDDING = drawn(_ANY, VOCABULARY, WIDTH)
+
+
+QUERY, CLASSES = drawn(_ANY, WIDTH, 1), drawn(_ANY, WIDTH, len(LABELS))
+
+
+NUMBERS = drawn(_ANY, WIDTH, len(TARGETS))
+
+
+OF_SOURCE, OF_TARGET = drawn(_ANY, WIDTH, 2), drawn(_ANY, WIDTH, 2)
+
+
+# With these some sequences end by themselves and some do not.
+_APT = np.random.default_rng(878)
+
+
+CARRY, MIX, CHOICES = drawn(_APT, WIDTH, WIDTH), drawn(_APT, WIDTH, WIDTH), drawn(_APT, WIDTH, VOCABULARY, scale=2.0)
+
+
+def softmax(scores: Array, mask: Array | None = None) -> Array:
+    """Softmax over the last axis where the mask is true, zeros elsewhere."""
+    mask = np.ones(scores.shape, bool) if mask is None else mask
+    scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def ids_of(words: str) -> NDArray[np.int64]:
+    """The token ids of a text."""
+    return np.array([WORDS.index(word) if word in WORDS else 1 for word in words.split()], np.int64)
+
+
+def row(folder: BundleFolder, **tensors: Sequence[int] | Array) -> Row:
+    """Prepare a row from tensors of INT64."""
+    values = {name: TensorValue(np.asarray(value, np.int64)) for name, value in tensors.items()}
+    return Preprocessor(folder).row(values, field="instances[0]")
+
+
+def float32(array: Array) -> Floats:
+    return np.asarray(array, np.float32)
+
+
+def graph(body: str, **initializers: Array) -> bytes:
+    shared = {f"axis{axis}": np.array([axis]) for axis in (1, 2, 3)}
+    shared |= {
+        "count_from": np.array(0),
+        "count_by": np.array(1),
+        "last": np.array([-1]),
+        "low": np.array(LOWEST),
+        "zero": np.array(0, np.float32),
+    }
+    model = parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]>\n{body}')
+    used = {name for node in model.graph.node for name in node.input}
+    model.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in (shared | initializers).items() if name in used
+    )
+    onnx.checker.check_model(model)
+    return model.SerializeToString()
+
+
+def onnx_graph(name: str, file: str, inputs: Sequence[str], outputs: Sequence[str]) -> bpb.OnnxGraph:
+    return bpb.OnnxGraph(name=name, file=file, inputs=inputs, outputs=outputs)
+
+
+def new_bundle(name: str, task: mpb.Task, taken: mpb.InputDescription) -> bpb.Bundle:
+    return bpb.Bundle(description=mpb.ModelDescription(name=name, task=task, inputs=[taken]))
+
+
+def write(
+    repository: Path,
+    bundle: bpb.Bundle,
+    files: dict[str, bytes],
+    examples: Sequence[Instance],
+    samples: Sequence[Sample],
+    version: int,
+) -> BundleFolder:
+    if any(step.HasField("tokenize") for each in bundle.preprocessing for step in each.steps):
+        tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+        tokenizer.add_special_tokens(["[PAD]", "[BEGIN]", "[END]"])
+        files["tokenizer.json"] = tokenizer.to_str().encode()
+    bundle.description.examples.extend(map(instance_to_wire, examples))
+    bundle.tolerances.extend(default_tolerances([each.name for each in bundle.description.maps]))
+    return write_bundle(repository, bundle, files | {"samples.npz": samples_file(samples)}, version=version)
+
+
+def text_input(max_tokens: int) -> mpb.InputDescription:
+    ids = mpb.TensorDescription(
+        name="ids",
+        data_type=vpb.DATA_TYPE_INT64,
+        dimensions=[mpb.Dimension(name="token", maximum=max_tokens)],
+        minimum=0,
+        maximum=VOCABULARY - 1,
+    )
+    return mpb.InputDescription(name="text", kind=mpb.INPUT_KIND_TEXT, tensors=[ids])
+
+
+def tokenized(name: str) -> bpb.Preprocessing:
+    step = bpb.Tokenize(tokenizer="tokenizer.json", tensor="ids")
+    return bpb.Preprocessing(input=name, steps=[bpb.PreprocessingStep(tokenize=step)])
+
+
+def output(name: str, *dimensions: mpb.Dimension) -> mpb.OutputDescription:
+    return mpb.OutputDescription(name=name, data_type=vpb.DATA_TYPE_FLOAT32, dimensions=dimensions)
+
+
+def add_map(bundle: bpb.Bundle, name: str, kind: apb.MapKind, queries: str, keys: str, **fields: object) -> None:
+    """Describe a map; `encoder.0.self` is of layer 0 of the stack `encoder`."""
+    stack, _, rest = name.partition(".")
+    layer = rest.split(".")[0]
+    values = {"heads": 1, "form": mpb.MAP_FORM_DENSE, "normalised": True} | fields
+    if layer.isdigit():
+        values |= {"stack": stack, "layer": int(layer)}
+    bundle.description.maps.add(name=name, kind=kind, query_labels=queries, key_labels=keys, **values)  # type: ignore[arg-type]
+
+
+def bind(bundle: bpb.Bundle, name: str, graph: str, output: str, axes: str, quantity: int = 0) -> None:
+    bundle.maps.add(
+        map=name,
+        quantity=quantity,  # type: ignore[arg-type]
+        graph=graph,
+        output=output,
+        axes=[bpb.Axis.Value(f"AXIS_{axis}") for axis in axes.split()],
+    )
+
+
+def labels(name: str, kind: apb.LabelKind, **fields: object) -> mpb.LabelSetDescription:
+    return mpb.LabelSetDescription(name=name, kind=kind, **fields)  # type: ignore[arg-type]

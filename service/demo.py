@@ -71,11 +71,10 @@ def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:
     What is seen in a picture is drawn over it, which a terminal cannot.
     """
     kind, texts = _taken(description)
-    first = shlex.quote(texts[0]) if texts else "--example 0"
-    yield f"attend {description.name} {first}" + (f" --png {description.name}.png" if kind == "image" else "")
+    examples = [shlex.quote(text) for text in texts] or ["--example 0"]
+    yield f"attend {description.name} {examples[0]}" + (f" --png {description.name}.png" if kind == "image" else "")
     if any(each.HasField("sequence") for each in description.results):
-        for text in texts[1:] or texts:
-            yield f"generate {description.name} {shlex.quote(text)}"
+        yield from (f"generate {description.name} {example}" for example in examples[1:] or examples)
 
 
 def _own(description: "model_pb2.ModelDescription") -> str:

@@ -14,6 +14,19 @@ _NOTHING = "O"
 
 
 @dataclass(frozen=True)
+class _Counts:
+    """Entities that were found rightly, that were said to be there, and that are there."""
+
+    right: int
+    said: int
+    true: int
+
+    @property
+    def f1(self) -> float:
+        return 2 * self.right / max(1, self.said + self.true)
+
+
+@dataclass(frozen=True)
 class Entities(Tag):
     """As tagging, with tags `B-kind`, `I-kind` and `O`: what is judged is spans, which are right or wrong as wholes."""
 
@@ -21,6 +34,19 @@ class Entities(Tag):
         """F1 of the entities, precision and recall, all over spans with both ends and the kind right (Tjong Kim Sang
         & De Meulder 2003); then accuracy of the tags. A word that was cut off is taken for none.
         """
+        counts = self._count(network, held_out, training)
+        return [
+            Metric(name="entity F1", value=counts.f1),
+            Metric(name="entity precision", value=counts.right / max(1, counts.said)),
+            Metric(name="entity recall", value=counts.right / max(1, counts.true)),
+            *super().judge(network, card, held_out, training),
+        ]
+
+    def standing(self, network: Network, dev: HeldOut, training: Sequence[Example], loss: float) -> float:
+        """1 - F1: nearly all words are no entity, and the loss is lowest for a network that hardly ever says one."""
+        return 1 - self._count(network, dev, training).f1
+
+    def _count(self, network: Network, held_out: HeldOut, training: Sequence[Example]) -> _Counts:
         labels = sorted({label for each in training for label in each.labels if label})
         right = said = true = 0
         for batch, answer in answers(network, held_out):
@@ -30,12 +56,7 @@ class Entities(Tag):
                 found = set(entities([labels[number] for number in row[: len(wanted)]]))
                 there = set(entities(wanted))
                 right, said, true = right + len(found & there), said + len(found), true + len(there)
-        return [
-            Metric(name="entity F1", value=2 * right / max(1, said + true)),
-            Metric(name="entity precision", value=right / max(1, said)),
-            Metric(name="entity recall", value=right / max(1, true)),
-            *super().judge(network, card, held_out, training),
-        ]
+        return _Counts(right, said, true)
 
 
 def entities(tags: Sequence[str]) -> Iterator[Entity]:

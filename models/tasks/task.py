@@ -54,6 +54,10 @@ class Task(ABC):
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """Measure on held-out examples, beside a trivial baseline where there is one."""
 
+    def standing(self, network: Network, dev: HeldOut, training: Sequence[Example], loss: float) -> float:
+        """What decides which weights are kept, the lowest on the dev part: its loss, unless that says little."""
+        return loss
+
     def loss(self, network: Network, batch: Batch) -> tuple[Tensor, int]:
         """What is minimised, summed over the terms of a batch, and how many there are."""
         answer = network(**batch.tensors)

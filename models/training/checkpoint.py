@@ -24,8 +24,9 @@ _RANDOM = "random"
 class Progress:
     """Where a run stands.
 
-    step: optimiser steps so far. batch: batches done of this epoch; loss and terms: summed over those. best: lowest dev
-    loss, of epoch `best_epoch`. history: one record an epoch. seconds: spent training, over all sittings.
+    step: optimiser steps so far. batch: batches done of this epoch; loss and terms: summed over those. best: the lowest
+    standing (`Task.standing`, the dev loss as a rule), of epoch `best_epoch`. history: one record an epoch. seconds:
+    spent training, over all sittings.
     """
 
     epoch: int = 0

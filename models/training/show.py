@@ -37,7 +37,7 @@ class Show:
             self._bar.update(self._task, completed=state.batch, total=batches, description=description)
             return
         last = state.history[-1]
-        best = "  best so far" if last["dev_loss"] == state.best else ""
+        best = "  best so far" if last["epoch"] == state.best_epoch + 1 else ""
         self.said(
             f"epoch {last['epoch']:.0f}: train loss {last['train_loss']:.4f}, dev loss {last['dev_loss']:.4f}, "
             f"{last['seconds']:.0f} s{best}"

@@ -112,8 +112,9 @@ class Trainer:
         here, dev = self.progress, self._dev_loss()
         record = {"epoch": here.epoch + 1, "step": here.step, "train_loss": here.loss / max(1, here.terms)}
         here.history.append({**record, "dev_loss": dev, "seconds": round(here.seconds, 2)})
-        if math.isfinite(dev) and dev < here.best:
-            here.best, here.best_epoch = dev, here.epoch
+        standing = self.task.standing(self.model, self.dev, self.train.examples, dev)
+        if math.isfinite(dev) and standing < here.best:
+            here.best, here.best_epoch = standing, here.epoch
             write_weights(self.folder / WEIGHTS, self.model)
         if here.batch >= batches:
             here.epoch, here.batch, here.loss, here.terms = here.epoch + 1, 0, 0.0, 0

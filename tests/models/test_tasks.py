@@ -137,6 +137,8 @@ def test_entities_are_right_as_wholes() -> None:
     found = {each.name: each.value for each in task.judge(Says(), NO_CARD, held, [example, Example({}, labels=labels)])}
     assert (found["entity precision"], found["entity recall"]) == (2 / 4, 2 / 3)
     assert found["entity F1"] == 4 / 7
+    # By which weights are kept, whatever the loss.
+    assert task.standing(Says(), held, [example, Example({}, labels=labels)], 0.1) == 1 - 4 / 7
     assert found["accuracy"] == 3 / 5
 
 

@@ -78,11 +78,7 @@ def test_training_reads_the_data_sets_as_they_lie(
     preset = Preset(settings=Settings(epochs=1, batch_size=20), sizes=sizes, vocabulary=300)
     monkeypatch.setitem(recipe(model).presets, "full", preset)
     if model != "bahdanau":  # of the few that are taken, every class must be among the first
-        module = {
-            "han": "models.zoo.hierarchical.han",
-            "hiecoatt": "models.zoo.co_attention.asking",
-            "vit": "models.zoo.vision.vit",
-        }[model]
+        module = "models.zoo.co_attention.asking" if model == "hiecoatt" else "models.training.prepared"
         monkeypatch.setattr(f"{module}.classes", lambda dataset: whole[0].labels)
     train(model, data=str(data / name), out=tmp_path / "run")
     sizes_of = {

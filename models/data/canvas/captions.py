@@ -20,7 +20,7 @@ _ORDERED = 3  # pixels from one digit to the next on its right, at least
 
 
 def dataset(
-    *, seed: int = 0, training: int = 8_000, held_out: int = 1_000, digits: tuple[int, int] = DIGITS
+    *, seed: int = 0, training: int = 20_000, held_out: int = 1_000, digits: tuple[int, int] = DIGITS
 ) -> Dataset:
     """Make `training` + 2 × `held_out` pictures of so many digits; the seed decides all of it."""
     chance = random.Random(f"captions/{seed}")

@@ -277,7 +277,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=2e-3, patience=12),
+        settings=Settings(epochs=7, batch_size=32, learning_rate=2e-3, patience=7),
         sizes={"taught": True},
         vocabulary=150,
     ),

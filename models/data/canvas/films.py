@@ -56,7 +56,7 @@ class Actor:
 Asked = tuple[str, str, Actor, Actor | None]
 
 
-def dataset(*, seed: int = 0, training: int = 8_000, held_out: int = 1_000) -> Dataset:
+def dataset(*, seed: int = 0, training: int = 20_000, held_out: int = 1_000) -> Dataset:
     """Make `training` + 2 × `held_out` films with a question each; the seed decides all of it."""
     chance = random.Random(f"films/{seed}")
     parts = zip(hands(), (training, held_out, held_out), strict=True)

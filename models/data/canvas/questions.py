@@ -26,7 +26,7 @@ Asked = tuple[str, str, tuple[Box, ...], dict[str, Digit]]
 
 
 def dataset(
-    *, seed: int = 0, training: int = 8_000, held_out: int = 1_000, digits: tuple[int, int] = DIGITS
+    *, seed: int = 0, training: int = 20_000, held_out: int = 1_000, digits: tuple[int, int] = DIGITS
 ) -> Dataset:
     """Make `training` + 2 × `held_out` questions, each about a picture of its own; the seed decides all of it."""
     chance = random.Random(f"questions/{seed}")

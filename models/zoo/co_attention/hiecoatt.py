@@ -194,7 +194,7 @@ def of_level(level: str, co_attention: nn.Module, words: LabelSet, cells: LabelS
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=12, batch_size=32, learning_rate=2e-3, patience=3),
+        settings=Settings(epochs=6, batch_size=32, learning_rate=2e-3, patience=3),
         sizes={"dropout": 0.1, "taught": True},
         vocabulary=500,
     ),

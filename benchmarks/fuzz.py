@@ -43,13 +43,13 @@ def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int, a_r
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder))
         with ServerProcess(repository, "--metrics-port", str(port), log=log) as server:
-            report.rss, report.at = [], []
+            report.memory, report.at = [], []
             findings = Findings(FOLDER / "findings")
             attack = Attack(server, port, report, findings, width=width, settles=GIVES_BACK_SECONDS)
             while report.calls < calls and time.monotonic() < until:
                 attack.round(min(a_round, calls - report.calls), until)
                 report.save(file)
-                print(f"{report.calls} calls, {report.failures} failures, {report.rss[-1]:.0f} MiB", flush=True)
+                print(f"{report.calls} calls, {report.failures} failures, {report.memory[-1]:.0f} MiB", flush=True)
 
 
 def with_server(what: str, file: Path) -> None:

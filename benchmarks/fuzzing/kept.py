@@ -13,7 +13,9 @@ from benchmarks.tables import Bar, bar_table
 
 @dataclass(frozen=True)
 class Fuzzed:
-    """A run, but for what is long. rss: MiB at rest after `at` calls. health: ms, median and p99."""
+    """A run, but for what is long. memory: MiB of the server's own, at rest after `at` calls. health: ms, median and
+    p99.
+    """
 
     machine: str
     seed: int
@@ -23,7 +25,7 @@ class Fuzzed:
     gauges_left: int
     golden: dict[str, int]
     at: list[int]
-    rss: list[float]
+    memory: list[float]
     health_p50: float
     health_p99: float
 
@@ -40,7 +42,7 @@ class Fuzzed:
             gauges_left=report.gauges_left,
             golden=report.golden,
             at=report.at,
-            rss=report.rss,
+            memory=report.memory,
             health_p50=round(percentile(probes, 0.5), 1),
             health_p99=round(percentile(probes, 0.99), 1),
         )
@@ -57,7 +59,7 @@ class Fuzzed:
 
 def section(found: Fuzzed) -> list[str]:
     """Write the page's part."""
-    growth = grown(found.at, found.rss)
+    growth = grown(found.at, found.memory)
     alone = found.golden.get("the same", 0)
     said = [
         f"## {found.calls:,} fuzzed calls",

@@ -34,12 +34,12 @@ class Grown:
         )
 
 
-def grown(calls: Sequence[int], rss: Sequence[float]) -> Grown | None:
+def grown(calls: Sequence[int], memory: Sequence[float]) -> Grown | None:
     """Tell how memory (MiB at rest) grew over calls; None where there are too few rounds."""
     warm = len(calls) // _WARM_PART
-    calls, rss = calls[warm:], rss[warm:]
-    if len(rss) < _FEWEST:
+    calls, memory = calls[warm:], memory[warm:]
+    if len(memory) < _FEWEST:
         return None
-    part, half = len(rss) // 4, len(rss) // 2
-    slope, _ = linear_regression(calls[half:], rss[half:])
-    return Grown(calls[0], sum(rss[:part]) / part, sum(rss[-part:]) / part, slope * 2**20)
+    part, half = len(memory) // 4, len(memory) // 2
+    slope, _ = linear_regression(calls[half:], memory[half:])
+    return Grown(calls[0], sum(memory[:part]) / part, sum(memory[-part:]) / part, slope * 2**20)

@@ -74,7 +74,7 @@ def growth(found: Soak) -> Grown | None:
 
 def lines(found: Soak) -> list[str]:
     """The rounds, of many of them every so many-th."""
-    head = ["round", "life", "calls/s", "good", "busy", "failed", "swaps", "RSS MiB", "fds", "threads"]
+    head = ["round", "life", "calls/s", "good", "busy", "failed", "swaps", "MiB", "fds", "threads"]
     head += ["health p50 / p99 / worst ms", "others"]
     step = max(1, -(-len(found.rounds) // _SHOWN))
     shown = {*range(0, len(found.rounds), step), len(found.rounds) - 1}

@@ -139,7 +139,7 @@ def one_round(server: Process, metrics_port: int, soak: Soak, life: int, seconds
         good=report.golden,
         attacks=dict(attacks),
         swaps=len(swaps),
-        rss=report.rss[-1],
+        rss=report.memory[-1],
         descriptors=sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in server.pids),
         threads=sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in server.pids),
         left=report.gauges_left,

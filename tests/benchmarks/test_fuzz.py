@@ -127,7 +127,7 @@ def test_growth_is_told_as_a_share_and_as_bytes_a_call() -> None:
 
 def test_a_run_is_kept_and_written_as_a_part_of_a_page(tmp_path: Path) -> None:
     report = Report(seed=3, seconds=60, calls=19_000, golden={"the same": 950}, health=[0.001, 0.002])
-    report.at, report.rss = [1000 * each for each in range(20)], [90.0] * 10 + [100.0] * 10
+    report.at, report.memory = [1000 * each for each in range(20)], [90.0] * 10 + [100.0] * 10
     Fuzzed.of(report).save(tmp_path / "fuzz.json")
     said = "\n".join(section(Fuzzed.load(tmp_path / "fuzz.json")))
     assert "## 19,000 fuzzed calls" in said

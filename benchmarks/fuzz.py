@@ -1,6 +1,6 @@
 """Sends a server what nobody should, built from its own descriptors, and says what came of it.
 
-    python -m benchmarks.fuzz --calls 1000000        # 15 minutes on two idle cores
+    python -m benchmarks.fuzz --calls 1000000 --keep # 15 minutes on two idle cores, 10 more at rest
     python -m benchmarks.fuzz --seconds 30           # for trying
     python -m benchmarks.fuzz --calls 2000000 --resume
     python -m benchmarks.fuzz --replay build/fuzz/findings/INTERNAL-123.json
@@ -23,10 +23,13 @@ from pathlib import Path
 import grpc
 
 from benchmarks.fuzzing.findings import Findings, read, send, shrunk, write
+from benchmarks.fuzzing.kept import Fuzzed
 from benchmarks.fuzzing.repository import write_repository
 from benchmarks.fuzzing.requests import Requests
-from benchmarks.fuzzing.run import Attack, Report, said
+from benchmarks.fuzzing.run import GIVES_BACK_SECONDS, Attack, Report, said
+from benchmarks.kept import place
 from benchmarks.process import ROOT, ServerProcess, free_port, healthy
+from benchmarks.soaking.page import write_page
 
 FOLDER = ROOT / "build" / "fuzz"
 _FAILURES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
@@ -40,12 +43,13 @@ def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int, a_r
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder))
         with ServerProcess(repository, "--metrics-port", str(port), log=log) as server:
-            report.rss = []
-            attack = Attack(server, port, report, Findings(FOLDER / "findings"), width=width)
+            report.memory, report.at = [], []
+            findings = Findings(FOLDER / "findings")
+            attack = Attack(server, port, report, findings, width=width, settles=GIVES_BACK_SECONDS)
             while report.calls < calls and time.monotonic() < until:
                 attack.round(min(a_round, calls - report.calls), until)
                 report.save(file)
-                print(f"{report.calls} calls, {report.failures} failures, {report.rss[-1]:.0f} MiB", flush=True)
+                print(f"{report.calls} calls, {report.failures} failures, {report.memory[-1]:.0f} MiB", flush=True)
 
 
 def with_server(what: str, file: Path) -> None:
@@ -73,6 +77,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=64, help="calls in flight")
     parser.add_argument("--round", type=int, default=20_000, help="calls between two looks at the server at rest")
     parser.add_argument("--resume", action="store_true", help="go on where a run of this seed stopped")
+    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     parser.add_argument("--replay", type=Path, help="send one finding alone")
     parser.add_argument("--shrink", type=Path, help="make one finding as small as it can be")
     options = parser.parse_args()
@@ -86,6 +91,9 @@ def main() -> None:
     seconds = options.seconds or float("inf")
     fuzz(report, file, options.calls or sys.maxsize, seconds, options.width, options.round)
     print(said([report]))
+    Fuzzed.of(report).save(place("fuzz", keep=options.keep))
+    if options.keep:
+        write_page()
     if report.failures or report.gauges_left or report.golden.get("mixed"):
         sys.exit(1)
 

@@ -1,5 +1,6 @@
 """The port that calls come to: where it is, what of a connection is bounded, and who is let in."""
 
+import asyncio
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -9,6 +10,7 @@ import grpc
 from bundle.errors import LimelightError
 from service.access.access import Access
 from service.descriptors import room_for
+from service.rpc.batches import free_failed
 from service.settings import Settings
 
 _MINUTE = 60_000
@@ -37,6 +39,7 @@ async def listen(
     shared: bool,
 ) -> int:
     """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
+    free_failed(asyncio.get_running_loop())
     server = grpc.aio.server(
         interceptors=interceptors,
         options=(

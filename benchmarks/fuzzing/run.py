@@ -16,10 +16,11 @@ import grpc
 from benchmarks.fuzzing.findings import Findings
 from benchmarks.fuzzing.flight import CANCELLED_BY_US, HUNG_UP, NO_END, Flight, Over
 from benchmarks.fuzzing.golden import Golden, difference
+from benchmarks.fuzzing.memory import grown
 from benchmarks.fuzzing.requests import GOLDEN_EVERY, Planned, Requests, framed
 from benchmarks.fuzzing.watch import HealthWatch
 from benchmarks.load.plan import OK, RESOURCE_EXHAUSTED, percentile
-from benchmarks.load.processor import resident_bytes
+from benchmarks.load.processor import own_bytes
 from benchmarks.process import Process
 
 _REST_SECONDS = 60.0
@@ -27,6 +28,7 @@ _GAUGES = ("limelight_inflight_requests", "limelight_queue_depth")
 _SLOW = 1.0  # seconds of a health probe after which the calls under way are kept
 _LONG = 3.0  # seconds after which a call that was answered is kept
 _ALONE_SECONDS = 60.0
+GIVES_BACK_SECONDS = 12.0  # in which a quiet server gives memory back that the C library keeps
 # Refusals that a busy server may give to a good call.
 _BUSY = frozenset({RESOURCE_EXHAUSTED, 14})
 NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
@@ -38,8 +40,9 @@ NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
 
 @dataclass
 class Report:
-    """What came of a run so far. codes: of each method, by name. rss: MiB at rest, before the first round and after
-    each. health: seconds of every probe while attacked. golden: calls by what became of them.
+    """What came of a run so far. codes: of each method, by name. memory: MiB of the server's own at rest, before the
+    first round and after each; at: after how many calls. health: seconds of every probe while attacked. golden: calls
+    by what became of them.
     """
 
     seed: int
@@ -49,7 +52,8 @@ class Report:
     codes: dict[str, dict[str, int]] = field(default_factory=dict)
     failures: int = 0
     golden: dict[str, int] = field(default_factory=dict)
-    rss: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
     gauges_left: int = 0
     health: list[float] = field(default_factory=list)
 
@@ -86,12 +90,7 @@ class Report:
             yield f"  methods that are not there: {dict(strange)}"
         yield f"INTERNAL, UNKNOWN or without an end: {self.failures}"
         yield f"golden calls: {self.golden}"
-        rounds = self.rss[1:]
-        warm = rounds[len(rounds) // 5] if rounds else 0.0
-        yield (
-            f"memory at rest, MiB: {self.rss[0]:.0f} at the start, {warm:.0f} warm, {self.rss[-1]:.0f} now, "
-            f"{(self.rss[-1] / warm - 1 if warm else 0):+.1%}"
-        )
+        yield f"memory at rest: {grown(self.at, self.memory) or 'too few rounds to tell whether it grows'}"
         yield f"gauges that did not go back to zero: {self.gauges_left}"
         probes = [each * 1e3 for each in self.health]
         if probes:
@@ -129,7 +128,7 @@ class Attack:
         self._large: list[Planned] = []
         self._answered: list[tuple[Golden, bytes]] = []
         self._flight = Flight(server.target, width, random.Random(report.seed), self._over)
-        if not report.rss:
+        if not report.memory:
             self._note_memory()
 
     def round(self, calls: int, until: float) -> None:
@@ -231,7 +230,8 @@ class Attack:
         return {name: float(value) for name, value in lines if float(value)}
 
     def _note_memory(self) -> None:
-        self._report.rss.append(round(resident_bytes(self._server.pids) / 2**20, 1))
+        self._report.memory.append(round(own_bytes(self._server.pids) / 2**20, 2))
+        self._report.at.append(self._report.calls)
 
     def _check_golden(self) -> None:
         """Ask again for what was answered, now alone, and compare."""

@@ -42,11 +42,20 @@ def family(pid: int) -> list[int]:
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """Memory that processes hold, what they share counted to equal parts."""
+    return _memory(pids, "Pss:")
+
+
+def own_bytes(pids: Iterable[int]) -> int:
+    """Memory that processes have written to themselves. Pages of files come and go with whoever else maps them."""
+    return _memory(pids, "Pss_Anon:")
+
+
+def _memory(pids: Iterable[int], kind: str) -> int:
     total = 0
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        total += next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
+        total += next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
     return total

@@ -1,12 +1,15 @@
-"""Writes docs/reliability.md from what a soak kept: `python -m benchmarks.soaking.page`."""
+"""Writes docs/reliability.md from what a soak and the fuzzer kept: `python -m benchmarks.soaking.page`."""
 
+from itertools import accumulate
+
+from benchmarks.fuzzing.kept import Fuzzed, section
+from benchmarks.fuzzing.memory import Grown, grown
 from benchmarks.kept import KEPT
 from benchmarks.process import ROOT
 from benchmarks.soaking.rounds import Round, Soak, bad
 from benchmarks.tables import Bar, bar_table, number, table
 
 PAGE = ROOT / "docs" / "reliability.md"
-_WARM = 3  # rounds until caches are full and threads are there
 _SHOWN = 24
 
 
@@ -14,7 +17,10 @@ def write_page() -> None:
     """Write the page from what was kept."""
     found = Soak.load(KEPT / "soak.json")
     said = [*HEADER.format(machine=found.machine, minutes=found.seconds / 60).splitlines(), *summary(found), ""]
-    said += ["### Bars", "", *bars(found), "", "### Over time", "", *lines(found), "", *BESIDE.splitlines()]
+    said += ["### Bars", "", *bars(found), "", "### Over time", "", *lines(found), ""]
+    if (fuzzed := KEPT / "fuzz.json").exists():
+        said += [*section(Fuzzed.load(fuzzed)), ""]
+    said += BESIDE.splitlines()
     PAGE.write_text("\n".join(said) + "\n", encoding="utf-8")
 
 
@@ -30,6 +36,7 @@ def summary(found: Soak) -> list[str]:
         ["swaps of models", f"{sum(each.swaps for each in rounds):,}"],
         ["other attacks", f"{sum(sum(each.attacks.values()) for each in rounds):,}"],
         ["servers", f"{found.lives}"],
+        ["memory of the one that lived longest", f"{growth(found) or 'too few rounds to tell'}"],
         ["of these stopped by SIGTERM, with status", ", ".join(map(str, found.stops)) or "none"],
     ]
     return table(["", ""], rows)
@@ -38,13 +45,14 @@ def summary(found: Soak) -> list[str]:
 def bars(found: Soak) -> list[str]:
     """What a soak is held to."""
     rounds = found.rounds
+    memory = growth(found)
     disturbed = max((each.others for each in rounds), default=0.0)
     return bar_table(
         [
             Bar("INTERNAL, UNKNOWN or without an end", sum(each.failures for each in rounds), 0, at_most=True),
             Bar("good calls failed or mixed", sum(bad(each) for each in rounds), 0, at_most=True),
             Bar("gauges not back at zero", sum(each.left for each in rounds), 0, at_most=True),
-            Bar("growth of memory, warm to the last round", growth(found), 0.05, at_most=True),
+            Bar("growth of memory, once warm", memory and memory.share, 0.05, at_most=True),
             Bar(
                 "health, median of p99",
                 _middle([each.health_p99 for each in rounds]),
@@ -57,21 +65,16 @@ def bars(found: Soak) -> list[str]:
     )
 
 
-def growth(found: Soak) -> float | None:
-    """How much the longest life's memory grew since it was warm: the mean of its last rounds over that of the first
-    warm ones; None where it was too short to tell.
-    """
-    lives = [[each.rss for each in found.rounds if each.life == life] for life in range(1, found.lives + 1)]
-    longest = max(lives, key=len, default=[])[_WARM:]
-    if len(longest) < 4:
-        return None
-    part = max(1, len(longest) // 4)
-    return sum(longest[-part:]) / sum(longest[:part]) - 1
+def growth(found: Soak) -> Grown | None:
+    """How memory grew in the longest life; None where it was too short to tell."""
+    lives = [[each for each in found.rounds if each.life == life] for life in range(1, found.lives + 1)]
+    longest = max(lives, key=len, default=[])
+    return grown(list(accumulate(each.calls for each in longest)), [each.rss for each in longest])
 
 
 def lines(found: Soak) -> list[str]:
     """The rounds, of many of them every so many-th."""
-    head = ["round", "life", "calls/s", "good", "busy", "failed", "swaps", "RSS MiB", "fds", "threads"]
+    head = ["round", "life", "calls/s", "good", "busy", "failed", "swaps", "MiB", "fds", "threads"]
     head += ["health p50 / p99 / worst ms", "others"]
     step = max(1, -(-len(found.rounds) // _SHOWN))
     shown = {*range(0, len(found.rounds), step), len(found.rounds) - 1}
@@ -102,7 +105,7 @@ def _middle(values: list[float]) -> float | None:
 
 HEADER = """# Reliability
 
-Written by `python -m benchmarks.soak --keep`. Do not edit.
+Written by `python -m benchmarks.soak --keep` and `python -m benchmarks.fuzz --keep`. Do not edit.
 
 `python -m benchmarks.fuzz` sends what nobody should, built from the protocol's descriptors, and keeps what the server
 fails on; `tests/hostile/corpus` is what it found. `python -m benchmarks.soak` loads and attacks a server for as long as

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import kept
 from benchmarks.fuzzing.findings import Findings
-from benchmarks.fuzzing.run import Attack, Report
+from benchmarks.fuzzing.run import GIVES_BACK_SECONDS, Attack, Report
 from benchmarks.load.plan import percentile
 from benchmarks.load.processor import cpu_seconds, family, machine_seconds
 from benchmarks.process import Process, cores, free_port, healthy
@@ -25,7 +25,6 @@ _SWAP_SECONDS = 4.0
 _GOLDEN_EVERY = 2
 _MOST_CHECKED = 200
 _WIDTH = 32
-_GIVES_BACK_SECONDS = 12.0  # in which a quiet server gives memory back that the C library keeps
 _GOOD = ("the same", "busy", "not asked again", "cancelled here")  # the last by a connection that we hung up
 
 
@@ -110,7 +109,7 @@ def one_round(server: Process, metrics_port: int, soak: Soak, life: int, seconds
         width=_WIDTH,
         golden_every=_GOLDEN_EVERY,
         most_checked=_MOST_CHECKED,
-        settles=_GIVES_BACK_SECONDS,
+        settles=GIVES_BACK_SECONDS,
     )
     until = time.monotonic() + seconds
     attacks: Counter[str] = Counter()
@@ -140,7 +139,7 @@ def one_round(server: Process, metrics_port: int, soak: Soak, life: int, seconds
         good=report.golden,
         attacks=dict(attacks),
         swaps=len(swaps),
-        rss=report.rss[-1],
+        rss=report.memory[-1],
         descriptors=sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in server.pids),
         threads=sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in server.pids),
         left=report.gauges_left,

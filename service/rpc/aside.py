@@ -35,10 +35,10 @@ def health_service(health: Health, reception: Reception, delivery: Delivery) -> 
         context.add_done_callback(lambda _: sent())
         return response
 
-    async def watch(_: Any, context: Any) -> AsyncIterator[Any]:
+    async def watch(_: Any, context: Any) -> None:
         async with aclosing(health.Watch(await _read(kind, reception, context), context)) as responses:
             async for response in responses:
-                yield response
+                await delivery.write(context, response)
 
     async def every(_: Any, context: Any) -> Any:
         return await health.List(await _read(health_pb2.HealthListRequest, reception, context), context)
@@ -57,17 +57,13 @@ def reflection_service(
     """Make the handler of reflection, for services of these names and itself."""
     servicer = reflection.aio.ReflectionServicer((*names, REFLECTION_SERVICE))
 
-    async def inform(_: Any, context: Any) -> AsyncIterator[Any]:
+    async def inform(_: Any, context: Any) -> None:
         async def requests() -> AsyncIterator[Any]:
             while (request := await _next(reflection_pb2.ServerReflectionRequest, reception, context)) is not None:
                 yield request
 
         async for response in servicer.ServerReflectionInfo(requests(), context):
-            sent = delivery.watch(context)
-            try:
-                yield response
-            finally:
-                sent()
+            await delivery.write(context, response)
 
     serialised = reflection_pb2.ServerReflectionResponse.SerializeToString
     return {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(inform, response_serializer=serialised)}

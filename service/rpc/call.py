@@ -103,11 +103,7 @@ class Calls:
                     aclosing(handle(request, one.call)) as responses,
                 ):
                     async for response in responses:
-                        sent = self._delivery.watch(context)
-                        try:
-                            await context.write(response)
-                        finally:
-                            sent()
+                        await self._delivery.write(context, response)
             except BaseException as error:
                 await one.fail(error)
                 raise

@@ -50,6 +50,15 @@ class Delivery:
             self._close(next(iter(self._waiting)))
         return lambda: self._waiting.pop(waiting, None)
 
+    async def write(self, context: Any, message: Any) -> None:
+        """Send one message of a stream, and watch it."""
+        sent = self.watch(context)
+        try:
+            # gRPC frees what it sends only where it may finish: not where the call is cancelled meanwhile.
+            await asyncio.shield(context.write(message))
+        finally:
+            sent()
+
     def _look(self) -> None:
         late = time.monotonic() - self._seconds
         for waiting in [each for each in self._waiting if each.since <= late]:

@@ -11,7 +11,10 @@ from google.protobuf.message import DecodeError
 from benchmarks.fuzzing import findings
 from benchmarks.fuzzing.flight import NO_END, Flight, Over
 from benchmarks.fuzzing.golden import difference
+from benchmarks.fuzzing.kept import Fuzzed, section
+from benchmarks.fuzzing.memory import grown
 from benchmarks.fuzzing.requests import Planned, Requests
+from benchmarks.fuzzing.run import Report
 from benchmarks.load.plan import OK
 from limelight.v1 import service_pb2, values_pb2
 from tests.service import bundles
@@ -110,3 +113,22 @@ def test_a_call_that_is_given_up_is_cancelled_in_the_server(server: Running) -> 
     Flight(server.server.address, 4, random.Random(1), ended.append).run(iter([endless]))
     assert len(ended) == 1 and not ended[0].is_failure
     assert time.monotonic() - started < 10
+
+
+def test_growth_is_told_as_a_share_and_as_bytes_a_call() -> None:
+    calls = [1000 * each for each in range(20)]
+    found = grown(calls, [50.0] * 4 + [100 + 0.01 * each for each in range(16)])
+    assert found is not None
+    assert found.since == 4000
+    assert (found.warm, found.last) == (pytest.approx(100.015), pytest.approx(100.135))
+    assert found.slope == pytest.approx(0.01 * 2**20 / 1000)
+    assert grown(calls[:8], [100.0] * 8) is None
+
+
+def test_a_run_is_kept_and_written_as_a_part_of_a_page(tmp_path: Path) -> None:
+    report = Report(seed=3, seconds=60, calls=19_000, golden={"the same": 950}, health=[0.001, 0.002])
+    report.at, report.memory = [1000 * each for each in range(20)], [90.0] * 10 + [100.0] * 10
+    Fuzzed.of(report).save(tmp_path / "fuzz.json")
+    said = "\n".join(section(Fuzzed.load(tmp_path / "fuzz.json")))
+    assert "## 19,000 fuzzed calls" in said
+    assert "| growth of memory, once warm | 0.11 | ≤ 0.05 | **missed** |" in said

@@ -74,7 +74,10 @@ def test_an_attack_is_made_and_a_good_call_beside_it_is_answered(running: Runnin
 def test_growth_is_of_the_longest_life_once_it_is_warm() -> None:
     lives = [replace(ROUND, rss=rss) for rss in (50, 90, 99, 100, 100, 101, 102, 104, 105, 105, 105)]
     found = Soak("here", [*lives, replace(ROUND, life=2, rss=500)])
-    assert page.growth(found) == pytest.approx(105 / 100 - 1)
+    memory = page.growth(found)
+    assert memory is not None
+    assert memory.since == 3 * ROUND.calls
+    assert memory.share == pytest.approx(105 / 99.5 - 1)
     assert page.growth(Soak("here", lives[:5])) is None
 
 

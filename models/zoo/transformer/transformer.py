@@ -221,7 +221,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[TransformerConfig]:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=2e-3, patience=4),
+        settings=Settings(epochs=24, batch_size=64, learning_rate=2e-3, patience=4),
         sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
     ),
     "full": Preset(

@@ -149,8 +149,12 @@ class ShowAttendTell(GeneratingNetwork):
         return following
 
     def read_out(self, embedded: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
-        """p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t)) (paper eq. 7)."""
-        scores: Tensor = self.scores(self.dropout(embedded + self.from_state(hidden) + self.from_context(seen)))
+        """p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t)) (paper eq. 7).
+
+        In training some of h_t is dropped, nothing of ẑ_t: to look while a word is put out is surer than to remember.
+        """
+        told = embedded + self.from_state(self.dropout(hidden)) + self.from_context(seen)
+        scores: Tensor = self.scores(told)
         return scores
 
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
@@ -279,7 +283,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=7, batch_size=32, learning_rate=2e-3, patience=7),
-        sizes={"taught": True, "channels": (32, 64, 96)},
+        sizes={"taught": True},
         vocabulary=150,
     ),
     "full": Preset(

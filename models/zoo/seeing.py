@@ -58,8 +58,7 @@ def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -
         return
     made = captions.dataset(training=_PICTURES, held_out=1).train
     pixels, named = read(made, config)
-    layers, learns = network.cells.layers, [each.requires_grad for each in network.cells.layers.parameters()]
-    layers.requires_grad_(True)
+    layers = network.cells.layers
     name = nn.Conv2d(config.channels[-1], len(WORDS) + 1, 1)
     optimizer = torch.optim.AdamW([*layers.parameters(), *name.parameters()], lr=_RATE)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.02, _EPOCHS * -(-len(made) // _BATCH))
@@ -69,8 +68,6 @@ def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -
             cross_entropy(name(layers(pixels[batch])), named[batch]).backward()
             optimizer.step()
             schedule.step()
-    for parameter, later in zip(layers.parameters(), learns, strict=True):
-        parameter.requires_grad_(later)
 
 
 def read(examples: Sequence[Example], config: EyeConfig) -> tuple[Tensor, Tensor]:

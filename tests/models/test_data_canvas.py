@@ -87,8 +87,8 @@ def test_what_is_left_of_what() -> None:
 
 
 def test_a_caption_names_digits_from_left_to_right_as_they_stand() -> None:
-    assert captions.caption([at(3, 8, 8), at(7, 30, 9), at(8, 35, 30)]) == "the three left of the seven above the eight"
-    assert captions.caption([at(3, 8, 30), at(7, 12, 9)]) == "the three below the seven"
+    assert captions.caption([at(3, 8, 8), at(7, 30, 9), at(8, 35, 30)]) == "a three left of a seven above an eight"
+    assert captions.caption([at(3, 8, 30), at(7, 12, 9)]) == "a three below a seven"
     assert captions.caption([at(3, 8, 8), at(7, 20, 20)]) is None  # diagonal
     assert captions.caption([at(3, 8, 8), at(7, 9, 30)]) is None  # neither is to the left
 

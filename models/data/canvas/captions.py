@@ -1,8 +1,7 @@
-"""Pictures with a sentence that describes them: "the three left of the seven above the two".
+"""Pictures with a sentence that describes them: "a three left of a seven above a two".
 
 All digits are named, from left to right, each with how it stands to the next. Pictures that could be described in
-another way are not taken. The right place to look at, for the name of a digit, is the digit; "an" would name an eight
-before its name does.
+another way are not taken. The right place to look at, for the name of a digit, is the digit.
 """
 
 import random
@@ -56,10 +55,10 @@ def example(hand: Hand, chance: random.Random, digits: tuple[int, int]) -> Examp
 
 def caption(ordered: Sequence[Digit]) -> str | None:
     """Name digits, and how each stands to the next; None where that is not clear."""
-    text = f"the {ordered[0].word}"
+    text = ordered[0].named
     for one, other in pairwise(ordered):
         way = next((way for way in _WAYS if clear(one, other, way)), None)
         if way is None or other.centre[0] - one.centre[0] < _ORDERED:
             return None
-        text += f" {way} the {other.word}"
+        text += f" {way} {other.named}"
     return text

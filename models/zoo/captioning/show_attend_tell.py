@@ -4,7 +4,7 @@ Fig. 1 of the paper, from the left: a picture, convolutional features of its reg
 the regions before each word, the words. Soft attention (§4.2) weighs all regions; hard attention (§4.1) draws one.
 
 The paper's encoder was trained on ImageNet and stays as it is. This one learns the names of digits before anything is
-told of them, and then stays as it is, where its config says so; elsewhere it learns with the rest.
+told of them, where its config says so, and goes on learning with the rest.
 """
 
 import math
@@ -47,10 +47,10 @@ class ShowAttendTellConfig:
     """Sizes. The paper has VGG's 14 × 14 regions of 512 features, d_embedding 512 and d_state up to 1800.
 
     begin, end: the token put in first, and the one that ends a sequence. channels, strides: of the encoder's layers,
-    the last of which has stride 1. taught: whether it learns the names of handwritten digits first, and then nothing.
-    doubly: weight λ of the doubly stochastic penalty (paper: 1, over 196 regions). hard: draw a region instead of
-    weighing all. expected: share of the instances whose draws are replaced by the expected value in training.
-    reinforce, entropy: weights λ_r and λ_e of the hard model's objective. mean, deviation: of pixels from 0 to 1.
+    the last of which has stride 1. taught: whether it learns the names of handwritten digits to begin with. doubly:
+    weight λ of the doubly stochastic penalty (paper: 1, over 196 regions). hard: draw a region instead of weighing all.
+    expected: share of the instances whose draws are replaced by the expected value in training. reinforce, entropy:
+    weights λ_r and λ_e of the hard model's objective. mean, deviation: of pixels from 0 to 1.
     """
 
     vocabulary: int
@@ -93,7 +93,6 @@ class ShowAttendTell(GeneratingNetwork):
         super().__init__()
         self.config = config
         self.encoder = Cells(channels=config.channels, strides=config.strides, rows=config.rows, columns=config.columns)
-        self.encoder.requires_grad_(not config.taught)
         d, d_state = self.encoder.d_out, config.d_state
         self.initial_hidden, self.initial_cell = nn.Linear(d, d_state), nn.Linear(d, d_state)
         self.prepared = PreparedKeys(Additive(d_q=d_state, d_k=d, d_w=config.d_attention))
@@ -149,12 +148,8 @@ class ShowAttendTell(GeneratingNetwork):
         return following
 
     def read_out(self, embedded: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
-        """p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t)) (paper eq. 7).
-
-        In training some of h_t is dropped, nothing of ẑ_t: to look while a word is put out is surer than to remember.
-        """
-        told = embedded + self.from_state(self.dropout(hidden)) + self.from_context(seen)
-        scores: Tensor = self.scores(told)
+        """p(y_t) = softmax(L_o (E y_{t-1} + L_h h_t + L_z ẑ_t)) (paper eq. 7)."""
+        scores: Tensor = self.scores(self.dropout(embedded + self.from_state(hidden) + self.from_context(seen)))
         return scores
 
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:

@@ -38,15 +38,17 @@ class Tally:
     agreed: Array | float = 0.0
     links: int = 0
 
-    def add(self, weights: Array, right: Array) -> None:
-        """Add queries that ask for the same: weights [head, query, key], and which keys are right, bool [key]."""
+    def add(self, weights: Array, right: Array, there: Array) -> None:
+        """Add queries that ask for the same: weights [head, query, key], which keys are right, bool [key], and which
+        there are for each query, bool [query, key].
+        """
         sizes = np.abs(weights)
         total = sizes.sum(-1)
         share = np.divide(sizes[..., right].sum(-1), total, out=np.zeros_like(total), where=total > 0)
         self.count += 1
         self.shares = self.shares + share.mean(-1)
         self.hits = self.hits + right[sizes.argmax(-1)].mean(-1)
-        self.even += float(right.mean())
+        self.even += float(((right & there).sum(-1) / np.maximum(there.sum(-1), 1)).mean())
 
     def link(self, weights: Array, sure: Array, possible: Array) -> None:
         """Add a word of the output: weights [head, word], and which words are right, bool [word]."""
@@ -90,14 +92,16 @@ def correctness(network: Network, card: Card, held_out: HeldOut) -> list[Metric]
         for each in maps:
             if each.name in found:
                 queries, keys = row.labels[each.query_labels], row.labels[each.key_labels]
-                add(tallies[each.name], found[each.name], queries, keys, example)
+                add(tallies[each.name], *found[each.name], queries, keys, example)
     return [metric for name, tally in tallies.items() if tally.count for metric in tally.metrics(name)]
 
 
 def looks(
     network: Network, card: Card, held_out: HeldOut, maps: Sequence[model_pb2.MapDescription]
-) -> Iterator[tuple[Example, Row, dict[str, Array]]]:
-    """Each example, what its axes count, and the weights [head, query, key] of these maps where there are any."""
+) -> Iterator[tuple[Example, Row, dict[str, tuple[Array, Array]]]]:
+    """Each example, what its axes count, and of these maps, where there are any, the weights [head, query, key] and
+    which of them there are, bool [query, key].
+    """
     reader = Reader(card)
     for batch, answer in answers(network, held_out):
         whole = {
@@ -112,14 +116,14 @@ def looks(
             yield example, row, {each.name: dense(whole[each.name][place], card, each, row) for each in shown}
 
 
-def add(tally: Tally, weights: Array, queries: Labels, keys: Labels, example: Example) -> None:
-    """Add what one map [head, query, key] has of an example's gold."""
+def add(tally: Tally, weights: Array, there: Array, queries: Labels, keys: Labels, example: Example) -> None:
+    """Add what one map [head, query, key] has of an example's gold; there: which weights there are [query, key]."""
     words = None
     for gold in example.gold:
         asking = of_the_whole(queries) if gold.of is None else covered(queries, (gold.of,))
         right = covered(keys, gold.right)
         if asking.any() and right.any():
-            tally.add(weights[:, asking], right)
+            tally.add(weights[:, asking], right, there[asking])
             if gold.possible and isinstance(gold.right[0], Span):
                 words = gold.right[0].input
     if words is not None:
@@ -149,16 +153,19 @@ def _words(example: Example, name: str) -> Sequence[Span]:
     return word_spans(name, value.text) if isinstance(value, Text) else ()
 
 
-def dense(array: Array, card: Card, description: model_pb2.MapDescription, row: Row) -> Array:
-    """One instance's weights [head, query, key], from a batch's [head, query, key(, feature)]: cut to its own sizes."""
+def dense(array: Array, card: Card, description: model_pb2.MapDescription, row: Row) -> tuple[Array, Array]:
+    """One instance's weights [head, query, key], from a batch's [head, query, key(, feature)], cut to its own sizes; and
+    where there are any [query, key]: of edges, a query has some keys only.
+    """
     found = cut(array, description, row.labels, row, nested_mask_name(card.description, description, card.bound()))
     weights = np.abs(found.weights).mean(-1) if description.features else found.weights
     if found.query_index is None:
-        return weights
+        return weights, np.ones(weights.shape[1:], bool)
     sizes = row.labels[description.query_labels].size, row.labels[description.key_labels].size
-    whole = np.zeros((len(weights), *sizes), weights.dtype)
+    whole, there = np.zeros((len(weights), *sizes), weights.dtype), np.zeros(sizes, bool)
     whole[:, found.query_index, found.key_index] = weights
-    return whole
+    there[found.query_index, found.key_index] = True
+    return whole, there
 
 
 class Reader:

@@ -80,6 +80,14 @@ def test_share_of_weight_through_tokens_and_padding(
         assert strongest.value == share
 
 
+def test_equal_weights_are_over_the_keys_that_a_query_has() -> None:
+    tally = Tally()
+    there = np.array([[True, True, False, False], [False, False, True, True]])
+    tally.add(np.where(there, 0.5, 0.0)[np.newaxis], np.array([True, False, False, False]), there)
+    weight = next(tally.metrics("m"))
+    assert weight.value == weight.baseline == (0.5 + 0) / 2
+
+
 def test_every_head_is_said_beside_the_mean() -> None:
     made = transductions.dataset("copy", training=20, held_out=3, lengths=(4, 4))
     card, parts = card_and_parts(made)
@@ -139,7 +147,7 @@ def test_the_alignment_error_rate_is_over_words() -> None:
     weights[0, 1] = [0.3, 0, 0.3, 0.1, 0.3, 0]
     weights[0, 2] = weights[0, 3] = [0.2, 0.2, 0, 0, 0.3, 0.3]  # y at c: its pieces together have most
     tally = Tally()
-    add(tally, weights, letters(target, "target"), letters(source, "text"), example)
+    add(tally, weights, np.ones((4, 6), bool), letters(target, "target"), letters(source, "text"), example)
     *_, rate = tally.metrics("m")
     # |A| = 2, |S| = 2, |A and S| = 1, |A and P| = 2
     assert rate.name == "alignment error rate, m" and rate.value == pytest.approx(1 - (1 + 2) / (2 + 2))

@@ -154,8 +154,9 @@ def _words(example: Example, name: str) -> Sequence[Span]:
 
 
 def dense(array: Array, card: Card, description: model_pb2.MapDescription, row: Row) -> tuple[Array, Array]:
-    """One instance's weights [head, query, key], from a batch's [head, query, key(, feature)], cut to its own sizes; and
-    where there are any [query, key]: of edges, a query has some keys only.
+    """One instance's weights [head, query, key], from a batch's [head, query, key(, feature)], cut to its own sizes.
+
+    And where there are any, bool [query, key]: of edges, a query has some keys only.
     """
     found = cut(array, description, row.labels, row, nested_mask_name(card.description, description, card.bound()))
     weights = np.abs(found.weights).mean(-1) if description.features else found.weights

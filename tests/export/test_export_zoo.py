@@ -169,7 +169,7 @@ def an_mcan() -> TrainedModel:
 
 
 def a_psac() -> TrainedModel:
-    return trained("psac", psac.PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED), QUESTION)
+    return trained("psac", psac.PsacConfig(rows=12, columns=36, heads=2, d_hidden=6, **ASKED), QUESTION)
 
 
 def a_cct() -> TrainedModel:

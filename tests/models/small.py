@@ -80,7 +80,7 @@ SAGAN = SaganConfig(vocabulary=VOCABULARY, rows=4, columns=8, d_noise=3, channel
 ASKED = {"vocabulary": VOCABULARY, "classes": 3, "channels": (2, 3, 4), "d": 4}
 HIECOATT = HieCoAttConfig(rows=12, columns=18, d_attention=5, d_answer=6, around=1, **ASKED)
 MCAN = McanConfig(rows=12, columns=18, heads=2, d_hidden=6, d_fused=5, **ASKED)
-PSAC = PsacConfig(rows=8, columns=24, heads=2, d_hidden=6, **ASKED)
+PSAC = PsacConfig(rows=12, columns=36, heads=2, d_hidden=6, **ASKED)
 LCR_ROT = LcrRotConfig(vocabulary=VOCABULARY, classes=3, hops=2, d_embedding=5, d_hidden=3)
 RBAN = RbanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=3, d_attention=4)
 HATN = HatnConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, max_sentences=9, max_words=12)

@@ -51,6 +51,8 @@ from tests.export.test_export_zoo import (
 )
 from tests.service.serving import serving
 
+# Every model is exported first: a minute on an idle machine, much more on a busy one.
+pytestmark = pytest.mark.timeout(1800)
 # Soft attention of captions and gates for all features are served in `test_canvas_tasks`.
 MODELS: dict[str, Callable[[], TrainedModel]] = {
     "han": a_han,

@@ -52,7 +52,7 @@ class AskingConfig:
             summary=summary, rows=self.rows, columns=self.columns, mean=self.mean, deviation=self.deviation
         )
 
-    def regions(self, around: int = 0) -> Regions:
+    def regions(self, around: int) -> Regions:
         """What is seen of it."""
         return Regions(
             channels=self.channels, strides=self.strides, rows=self.rows, columns=self.columns, d=self.d, around=around

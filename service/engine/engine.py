@@ -45,7 +45,7 @@ class Engine:
 
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told of each model whose runs take too long, one after the other: it is run no more."""
-        self._lanes.on_stuck = take_out
+        self._lanes.on_stuck(take_out)
 
     async def stop(self, grace: float | None = None) -> None:
         """Admit no more, finish what was admitted (for at most `grace` seconds, then cut it short), stop the lanes.

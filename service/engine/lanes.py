@@ -10,18 +10,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from weakref import WeakSet
 
-from service.engine.exhausted import is_exhausted
-from service.engine.jobs import AdmittedCall, Job, RowEvent, failure
+from service.engine.jobs import AdmittedCall, Job
+from service.engine.lane_work import LaneWork
 from service.engine.model import Model
-from service.engine.observer import Observer, Rejection, Stage
-from service.engine.queue import RowQueue, Work
+from service.engine.observer import Observer, Rejection
+from service.engine.queue import RowQueue
 from service.engine.shapes import places
-from service.engine.telling import Telling, taken_out
-from service.engine.types import Answer
+from service.engine.telling import Telling
 from service.engine.watch import WATCH
-from service.errors import DeadlineError, ModelUnavailableError, OverrunError, QueueFullError
+from service.errors import ModelUnavailableError, QueueFullError
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +29,9 @@ _MARGIN = 1.25
 
 
 class Lanes:
-    """The lanes and their queue. All methods but the lanes' own are for the event loop that `start` got.
+    """The lanes and their queue. All methods but `lost` are for the event loop that `start` got.
 
     most_overruns: a model of which so many runs in a row took too long is run no more; 0 for as often as it likes.
-    on_stuck: told of that, once, on the loop.
     """
 
     def __init__(self, lanes: int, queue_rows: int, observer: Observer, *, most_overruns: int = 0) -> None:
@@ -43,20 +40,18 @@ class Lanes:
         self._queue = RowQueue(lanes)
         self._changed = threading.Condition()
         self._admitting = False
-        self._ending = False
         self._unfinished = 0
-        self._most_overruns = most_overruns
-        self._stuck: WeakSet[Model] = WeakSet()
-        self.on_stuck: Callable[[Model], None] = lambda model: None
         self._telling = Telling(self._finish)
+        self._work = LaneWork(self._queue, self._changed, self._telling, observer, most_overruns=most_overruns)
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking = False
         self._count = lanes
-        # Daemons: a batch cannot be interrupted, and must not keep a process alive that has used up its grace.
-        self._threads = [
-            threading.Thread(target=self._work, name=f"lane-{number}", daemon=True) for number in range(lanes)
-        ]
+        self._threads = [self._thread(f"lane-{number}") for number in range(lanes)]
+
+    def on_stuck(self, take_out: Callable[[Model], None]) -> None:
+        """Have something told, once and on the loop, of each model that is run no more."""
+        self._work.on_stuck = take_out
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the threads; what happens is told on this loop."""
@@ -73,11 +68,11 @@ class Lanes:
 
         Its rows get an error, and the model is run no more.
         """
-        if self._ending or (work := self._telling.give_up(thread)) is None:
+        if self._work.ended or (work := self._telling.give_up(thread)) is None:
             return
         logger.critical("a run of %s cannot be ended: another lane takes the place of its own", work.model.name)
-        self._take_out(work.model)
-        replacing = threading.Thread(target=self._work, name=f"lane-after-{thread}", daemon=True)
+        self._work.take_out(work.model)
+        replacing = self._thread(f"lane-after-{thread}")
         self._threads.append(replacing)
         replacing.start()
 
@@ -111,7 +106,7 @@ class Lanes:
 
         Raises: ModelUnavailableError where the lanes have ended.
         """
-        if self._ending:
+        if self._work.ended:
             raise ModelUnavailableError("the server stopped before the answer was there")
         with self._changed:
             self._queue.add(model, jobs)
@@ -175,11 +170,13 @@ class Lanes:
         self._admitting = False
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace)
-        with self._changed:
-            self._ending = True
-            self._changed.notify_all()
+        self._work.end()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
+
+    def _thread(self, name: str) -> threading.Thread:
+        # A daemon: a batch cannot be interrupted, and must not keep a process alive that has used up its grace.
+        return threading.Thread(target=self._work.run, name=name, daemon=True)
 
     def _check_admitting(self, rows: int) -> None:
         if not self._admitting:
@@ -209,130 +206,6 @@ class Lanes:
         self._unfinished -= rows
         if not self._unfinished:
             self._idle.set()
-
-    def _work(self) -> None:
-        while (work := self._next()) is not None:
-            self._telling.begin(work)
-            try:
-                if work.pool is None:
-                    self._run_batch(work)
-                else:
-                    self._turn(work)
-            except BaseException:  # whatever a library throws: the lane goes on
-                logger.critical("a lane failed on %s", work.model.name, exc_info=True)
-            del work  # a lane that waits keeps no model
-            if self._telling.end():  # another has taken its place
-                return
-
-    def _run_batch(self, work: Work) -> None:
-        before = time.monotonic()
-        try:
-            self._run(work.model, work.rows, wide=work.wide)
-        finally:
-            self._finished(work, time.monotonic() - before)
-
-    def _turn(self, work: Work) -> None:
-        """Let rows join a pool, and its rows take a step."""
-        assert work.pool is not None
-        before = between = time.monotonic()
-        happened: list[RowEvent] = []
-        rows = 0
-        try:
-            if work.model in self._stuck:
-                happened = taken_out(work.rows)
-            elif work.rows:
-                happened = work.pool.join(work.rows, work.wide)
-                between = time.monotonic()
-            rows = work.pool.rows
-            if rows:
-                happened += work.pool.step(work.wide)
-            self._telling.tell(happened)  # before another lane has the pool: a row's tokens are told in order
-        finally:
-            after = time.monotonic()
-            self._finished(work, between - before, rows, after - between, _steps(happened))
-
-    def _finished(
-        self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
-    ) -> None:
-        with self._changed:
-            self._queue.finished(work, joining, rows, stepping, ended)
-        if 0 < self._most_overruns <= work.model.overruns:
-            self._take_out(work.model)
-
-    def _take_out(self, model: Model) -> None:
-        if model not in self._stuck:
-            self._stuck.add(model)
-            self._telling.call(lambda: self.on_stuck(model))
-
-    def _next(self) -> Work | None:
-        """Wait for work; None when the lanes end."""
-        while True:
-            with self._changed:
-                if self._ending:
-                    return None
-                now = time.monotonic()
-                work, dropped = self._queue.take(now)
-                if work is not None and self._queue.is_ready(now):
-                    self._changed.notify()
-                if work is None and not dropped:
-                    due = self._queue.due
-                    self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
-                    continue
-            self._drop(dropped)
-            del dropped  # a lane that waits keeps neither a row nor its model
-            if work is not None:
-                self._observe(work)
-                return work
-
-    def _drop(self, dropped: Sequence[tuple[Model, Job]]) -> None:
-        """Tell of rows that need no answer any more."""
-        for model, job in dropped:
-            self._observer.queued(model.name, -1)
-            self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
-        late = DeadlineError("the deadline passed before a lane was free")
-        self._telling.tell([(job, late) for _, job in dropped])
-
-    def _observe(self, work: Work) -> None:
-        if work.batch is None:
-            return
-        name, batch, now = work.model.name, work.batch, time.monotonic_ns()
-        self._observer.queued(name, -len(batch.rows))
-        if work.model.chunks is not None:  # a chunk is no batch of tokens
-            self._observer.batch(name, len(batch.rows), batch.real_tokens, batch.padding_tokens)
-        for job in batch.rows:
-            self._observer.stage(name, Stage.QUEUE, (now - job.admitted) / 1e9)
-
-    def _run(self, model: Model, jobs: Sequence[Job], *, wide: bool) -> None:
-        """Run a batch. Where it fails, each half of it runs again: one bad row fails no other, and what was too much
-        memory together may not be too much apart. Where it took too long, all of it has failed: each half might take as
-        long again.
-        """
-        left = {job.ticket: job for job in jobs}
-        if model in self._stuck:
-            return self._telling.tell(taken_out(jobs))
-        try:
-            for happened in model.runner.run(jobs, wide):
-                for job, _ in happened:
-                    del left[job.ticket]
-                self._telling.tell(happened)
-        except BaseException as error:  # whatever a library throws: panics are no Exception
-            if is_exhausted(error):
-                with self._changed:
-                    self._queue.exhausted(model, jobs)
-            if len(jobs) == 1 or isinstance(error, OverrunError):
-                return self._telling.tell([(job, failure(error)) for job in left.values()])
-            rows, middle = list(left.values()), len(left) // 2
-            self._run(model, rows[:middle], wide=wide)
-            self._run(model, rows[middle:], wide=wide)
-
-
-def _steps(happened: Sequence[RowEvent]) -> list[int]:
-    """Count the steps of each row that was answered."""
-    return [
-        max((len(each.token_ids) for each in event.sequences), default=0)
-        for _, event in happened
-        if isinstance(event, Answer)
-    ]
 
 
 def _is_late(expected: float, deadline: float) -> bool:

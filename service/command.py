@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from service.server import Server
     from service.workers import Announced
 
+_ARENAS, _MOST_ARENAS = "MALLOC_ARENA_MAX", 2
+
 
 def serve(**flags: Any) -> None:
     """Serve the models of a repository over gRPC.
@@ -80,13 +82,18 @@ def _prepare() -> None:
 
 
 def limit_libraries() -> None:
-    """Have libraries compute on the thread that calls them, in this process and in workers.
+    """Have libraries compute on the thread that calls them, in this process and in those that it starts, and the C
+    library keep little of what was freed.
 
     They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,
-    when they are imported.
+    when they are imported; the C library when a process starts, so that this one has to be told.
     """
-    for variable, value in (("TOKENIZERS_PARALLELISM", "false"), ("OPENBLAS_NUM_THREADS", "1")):
-        os.environ.setdefault(variable, value)
+    from service.memory import share_arenas
+
+    if _ARENAS not in os.environ:
+        share_arenas(_MOST_ARENAS)
+    limits = {"TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1", _ARENAS: str(_MOST_ARENAS)}
+    os.environ.update(limits | os.environ)
 
 
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:

@@ -69,7 +69,7 @@ def growth(found: Soak) -> Grown | None:
     """How memory grew in the longest life; None where it was too short to tell."""
     lives = [[each for each in found.rounds if each.life == life] for life in range(1, found.lives + 1)]
     longest = max(lives, key=len, default=[])
-    return grown(list(accumulate(each.calls for each in longest)), [each.rss for each in longest])
+    return grown(list(accumulate(each.calls for each in longest)), [each.memory for each in longest])
 
 
 def lines(found: Soak) -> list[str]:
@@ -91,7 +91,7 @@ def _row(place: int, each: Round) -> list[str]:
         str(each.good.get("busy", 0)),
         str(each.failures + bad(each) + each.left),
         str(each.swaps),
-        number(each.rss),
+        number(each.memory),
         str(each.descriptors),
         str(each.threads),
         f"{each.health_p50:.1f} / {each.health_p99:.1f} / {each.health_worst:.0f}",
@@ -113,10 +113,10 @@ it is told.
 
 ## A soak of {minutes:.0f} minutes
 
-On {machine}. Half of the calls are good ones to the models of the demo and to six small ones, the others are the
-fuzzer's; beside them uploads that never end, answers that nobody reads, half-open connections and large wrong requests;
-every four seconds a model is swapped for its other version. Memory, descriptors, threads and gauges are read between
-rounds, at rest.
+On {machine}. Eight calls at a time: half of them good ones to the models of the demo and to six small ones, the others
+the fuzzer's; beside them uploads that never end, answers that nobody reads, half-open connections and large wrong
+requests; every four seconds a model is swapped for its other version. Memory, descriptors, threads and gauges are read
+between rounds, at rest.
 
 """
 

@@ -24,7 +24,7 @@ from benchmarks.soaking.attacks import one_after_another
 _SWAP_SECONDS = 4.0
 _GOLDEN_EVERY = 2
 _MOST_CHECKED = 200
-_WIDTH = 32
+_WIDTH = 8  # calls at a time: what two cores can do without being short of time all the while
 _GOOD = ("the same", "busy", "not asked again", "cancelled here")  # the last by a connection that we hung up
 
 
@@ -32,8 +32,9 @@ _GOOD = ("the same", "busy", "not asked again", "cancelled here")  # the last by
 class Round:
     """What came of one round. life: of the server, from 1; a restart begins the next.
 
-    good: calls with valid requests, by what became of them. failures: INTERNAL, UNKNOWN, or without an end. rss: MiB
-    at rest. health: ms. left: whether gauges did not go back to zero. others: their share of the machine.
+    good: calls with valid requests, by what became of them. failures: INTERNAL, UNKNOWN, or without an end. memory: MiB
+    of the server's own, at rest. health: ms. left: whether gauges did not go back to zero. others: their share of the
+    machine.
     """
 
     life: int
@@ -43,7 +44,7 @@ class Round:
     good: dict[str, int]
     attacks: dict[str, int]
     swaps: int
-    rss: float
+    memory: float
     descriptors: int
     threads: int
     left: int
@@ -139,7 +140,7 @@ def one_round(server: Process, metrics_port: int, soak: Soak, life: int, seconds
         good=report.golden,
         attacks=dict(attacks),
         swaps=len(swaps),
-        rss=report.memory[-1],
+        memory=report.memory[-1],
         descriptors=sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in server.pids),
         threads=sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in server.pids),
         left=report.gauges_left,

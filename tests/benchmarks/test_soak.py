@@ -24,7 +24,7 @@ ROUND = Round(
     good={"the same": 200, "not asked again": 1000, "busy": 3},
     attacks={"half_open": 2},
     swaps=7,
-    rss=100.0,
+    memory=100.0,
     descriptors=20,
     threads=17,
     left=0,
@@ -72,12 +72,12 @@ def test_an_attack_is_made_and_a_good_call_beside_it_is_answered(running: Runnin
 
 
 def test_growth_is_of_the_longest_life_once_it_is_warm() -> None:
-    lives = [replace(ROUND, rss=rss) for rss in (50, 90, 99, 100, 100, 101, 102, 104, 105, 105, 105)]
-    found = Soak("here", [*lives, replace(ROUND, life=2, rss=500)])
-    memory = page.growth(found)
-    assert memory is not None
-    assert memory.since == 3 * ROUND.calls
-    assert memory.share == pytest.approx(105 / 99.5 - 1)
+    lives = [replace(ROUND, memory=each) for each in (50, 90, 99, 100, 100, 101, 102, 104, 105, 105, 105)]
+    found = Soak("here", [*lives, replace(ROUND, life=2, memory=500)])
+    growth = page.growth(found)
+    assert growth is not None
+    assert growth.since == 3 * ROUND.calls
+    assert growth.share == pytest.approx(105 / 99.5 - 1)
     assert page.growth(Soak("here", lives[:5])) is None
 
 
@@ -87,7 +87,7 @@ def test_what_was_not_answered_as_it_should_is_counted() -> None:
 
 
 def test_a_soak_is_read_back_and_written_as_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Soak("here", [replace(ROUND, rss=100.0 + each) for each in range(12)], [0])
+    found = Soak("here", [replace(ROUND, memory=100.0 + each) for each in range(12)], [0])
     found.save(tmp_path / "soak.json")
     assert Soak.load(tmp_path / "soak.json") == found
     monkeypatch.setattr(page, "KEPT", tmp_path)

@@ -13,7 +13,7 @@ from models.data.dataset import Example
 from models.data.images import read
 from models.network import Answer, DrawingNetwork, Network
 from models.tasks.frechet import Classifier, frechet
-from models.tasks.task import Batch, HeldOut, Task
+from models.tasks.task import Also, Batch, HeldOut, Task, nothing
 
 _REAL_TRAINING = 2_000  # pictures that the classifier learns from, at most
 
@@ -43,19 +43,20 @@ class Draw(Task):
         own = [torch.cdist(each, each).sum() / (count * (count - 1)) for each in (real, drawn)]
         return (2 * torch.cdist(real, drawn).mean() - own[0] - own[1]).expand(count), real
 
-    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, int]:
+    def loss(self, network: Network, batch: Batch, also: Also = nothing) -> tuple[Tensor, int]:
         """Raises: TypeError where the network has no critic."""
         if not isinstance(network, DrawingNetwork):
             raise TypeError(f"{type(network).__name__} has no critic")
         if not network.training:
-            return super().loss(network, with_noise(network.noise, batch))
-        drawn = network(**batch.tensors).outputs[self.output]
+            return super().loss(network, with_noise(network.noise, batch), also)
+        answer = network(**batch.tensors)
+        drawn = answer.outputs[self.output]
         real_score = network.critic(batch.target, **batch.tensors)
         drawn_score = network.critic(drawn.detach(), **batch.tensors)
         fixed = {name: parameter.detach() for name, parameter in network.critic.named_parameters()}
         fooled = functional_call(network.critic, fixed, (drawn,), batch.tensors)
         hinge = torch.relu(1 - real_score) + torch.relu(1 + drawn_score)
-        return (hinge - fooled).sum(), len(real_score)
+        return (hinge - fooled).sum() + also(answer, batch), len(real_score)
 
     def judge(self, network: Network, card: Card, held_out: HeldOut, training: Sequence[Example]) -> list[Metric]:
         """The Fréchet distance of drawn to held-out pictures, in the features of a classifier that learns here, from

@@ -35,6 +35,15 @@ class HeldOut(Protocol):
         """Every example once."""
 
 
+# What else an answer to a batch costs, summed.
+Also = Callable[[Answer, Batch], Tensor | float]
+
+
+def nothing(answer: Answer, batch: Batch) -> float:
+    """It costs nothing else."""
+    return 0.0
+
+
 class Task(ABC):
     """One convention for all: a loss a term, of which the network makes what is minimised (`Network.objective`)."""
 
@@ -58,11 +67,11 @@ class Task(ABC):
         """What decides which weights are kept, the lowest on the dev part: its loss, unless that says little."""
         return loss
 
-    def loss(self, network: Network, batch: Batch) -> tuple[Tensor, int]:
-        """What is minimised, summed over the terms of a batch, and how many there are."""
+    def loss(self, network: Network, batch: Batch, also: Also = nothing) -> tuple[Tensor, int]:
+        """What is minimised, summed over the terms of a batch, and how many there are. also: is added to that."""
         answer = network(**batch.tensors)
         losses, target = self.losses(answer, batch)
-        return network.objective(losses, answer, target), len(losses)
+        return network.objective(losses, answer, target) + also(answer, batch), len(losses)
 
 
 def answers(network: Network, held_out: HeldOut) -> Iterator[tuple[Batch, Answer]]:

@@ -30,6 +30,9 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many passes over the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Examples a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The highest of the schedule.")] = None,
+    guidance: Annotated[
+        float | None, typer.Option(min=0.0, help="Weight of looking where examples say so, beside answering rightly.")
+    ] = None,
     time_limit: Annotated[float, typer.Option(min=0.0, help="Minutes after which the best so far is taken.")] = 0.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again in a folder that is not empty.")] = False,
@@ -56,7 +59,13 @@ def train(
         raise CommandError(f"training needs {error.name}, which is not installed: {wanted}") from error
 
     torch.set_num_threads(threads)
-    options = {"seed": seed, "epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+    options = {
+        "seed": seed,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "guidance": guidance,
+    }
     changes = {key: value for key, value in options.items() if value is not None}
     out = out or Path("runs") / (name or slug(mechanism or model))
     if resume and (changes or overwrite):

@@ -16,7 +16,7 @@ from bundle.values import Array, Text
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card, Metric
 from models.data.dataset import Example
-from models.data.gold import Span, covered, of_the_whole, word_spans
+from models.data.gold import Gold, Span, covered, of_the_whole, word_spans
 from models.network import Network
 from models.tasks.task import HeldOut, answers
 
@@ -120,14 +120,20 @@ def add(tally: Tally, weights: Array, there: Array, queries: Labels, keys: Label
     """Add what one map [head, query, key] has of an example's gold; there: which weights there are [query, key]."""
     words = None
     for gold in example.gold:
-        asking = of_the_whole(queries) if gold.of is None else covered(queries, (gold.of,))
-        right = covered(keys, gold.right)
-        if asking.any() and right.any():
+        asking, right = asked(gold, queries, keys)
+        if len(asking):
             tally.add(weights[:, asking], right, there[asking])
             if gold.possible and isinstance(gold.right[0], Span):
                 words = gold.right[0].input
     if words is not None:
         _link(tally, weights, queries, keys, example, words)
+
+
+def asked(gold: Gold, queries: Labels, keys: Labels) -> tuple[Array, Array]:
+    """Which queries ask for it, int [query], and which keys are right, bool [key]; no query where no key is."""
+    asking = of_the_whole(queries) if gold.of is None else covered(queries, (gold.of,))
+    right = covered(keys, gold.right)
+    return np.flatnonzero(asking & right.any()), right
 
 
 def _link(tally: Tally, weights: Array, queries: Labels, keys: Labels, example: Example, source: str) -> None:

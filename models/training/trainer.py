@@ -10,7 +10,7 @@ from torch import nn
 
 from models.data.dataset import DataError
 from models.network import Network
-from models.tasks.task import Batch, Task
+from models.tasks.task import Also, Batch, Task, nothing
 from models.training.batches import Batches
 from models.training.checkpoint import Progress, read_state, read_weights, write_state, write_weights
 from models.training.settings import Settings
@@ -30,7 +30,8 @@ def rate(settings: Settings, step: int, total: int) -> float:
 class Trainer:
     """Teaches a model its task, keeps the best weights in `folder`, and the state to go on from.
 
-    told: called after each step and each epoch, for whoever shows progress.
+    also: what else an answer costs in training, beside the task's loss. told: called after each step and each epoch,
+    for whoever shows progress.
     """
 
     def __init__(
@@ -42,10 +43,11 @@ class Trainer:
         dev: Batches,
         settings: Settings,
         folder: Path,
+        also: Also = nothing,
         told: Callable[[Progress, int], None] = lambda progress, batches: None,
     ) -> None:
         self.task, self.model, self.settings, self.folder, self.told = task, model, settings, folder, told
-        self.train, self.dev = train, dev
+        self.train, self.dev, self.also = train, dev, also
         self.progress = Progress()
         self.optimizer = torch.optim.AdamW(
             [{"params": parameters, "times": times} for parameters, times in model.rates()],
@@ -100,7 +102,7 @@ class Trainer:
             group["lr"] = self.settings.learning_rate * share * group["times"]
         self.model.train()
         self.optimizer.zero_grad()
-        loss, terms = self.task.loss(self.model, batch)
+        loss, terms = self.task.loss(self.model, batch, self.also)
         (loss / max(1, terms)).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimizer.step()

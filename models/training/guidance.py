@@ -1,0 +1,106 @@
+"""Teaches a network where to look, beside what to answer, by examples that say so.
+
+As Liu, Mao, Sha and Yuille (2017) do for captions and Mi, Wang and Ittycheriah (2016) for translation, here on every
+map that the right places lie on: minus the logarithm of the share of weight on them, as `correctness` measures it. They
+compare weights with a distribution over the right places; here these may share the weight as they like.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bundle.maps import canonical, nested_mask_name
+from bundle.rows import Row
+from bundle.values import Array
+from limelight.v1 import model_pb2
+from models.cards.card import Card
+from models.data.dataset import DataError, Example
+from models.network import Answer
+from models.tasks.task import Batch
+from models.training.correctness import Reader, asked
+
+_LEAST = 1e-6  # of weight: what is nowhere near has a gradient that is large, not endless
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A query that ought to look somewhere. right: bool [key], of nested keys those of the query alone. part: of what
+    is asked, where several queries ask it.
+    """
+
+    query: int
+    right: Array
+    part: float
+
+
+class Guidance:
+    """What it costs to look elsewhere, over the examples of one part of a data set.
+
+    weight: λ of that, beside the task's own loss of an example.
+    Raises: DataError where no example says where to look on one of the model's maps.
+    """
+
+    def __init__(self, card: Card, examples: Sequence[Example], weight: float) -> None:
+        self._card, self._examples, self._weight = card, examples, weight
+        self._reader = Reader(card)
+        self._maps = [each for each in card.description.maps if each.name not in card.edges and not each.features]
+        self._known: dict[int, Mapping[str, Sequence[_Look]]] = {}
+        if not any(any(self._of(index).values()) for index in range(len(examples))):
+            raise DataError("the training part does not say where to look on a map of this model; leave --guidance out")
+
+    def __call__(self, answer: Answer, batch: Batch) -> Tensor:
+        """-λ Σ log of the share of weight on the right places, over everything that a batch asks for: a number."""
+        losses = [
+            self._loss(each, answer.maps[each.name], [self._of(index)[each.name] for index in batch.indices])
+            for each in self._maps
+            if each.name in answer.maps
+        ]
+        return self._weight * torch.stack(losses).sum()
+
+    def _loss(self, description: model_pb2.MapDescription, weights: Tensor, looks: Sequence[Sequence[_Look]]) -> Tensor:
+        """Shapes: weights as the network has them, with the batch first; looks: of each of its instances."""
+        found = [(place, look) for place, own in enumerate(looks) for look in own]
+        if not found:
+            return weights.new_zeros(())
+        axes = self._card.map_axes[description.name]
+        positions = canonical(np.arange(weights.numel()).reshape(weights.shape), axes)  # [batch, head, query, key]
+        places, queries = (np.array(each) for each in zip(*((place, look.query) for place, look in found), strict=True))
+        asking = weights.reshape(-1)[torch.from_numpy(positions[places, :, queries])].abs()  # [look, head, key]
+        right = np.zeros((len(found), 1, positions.shape[-1]), np.float32)
+        for number, (_, look) in enumerate(found):
+            right[number, 0, : len(look.right)] = look.right
+        parts = weights.new_tensor([look.part for _, look in found])
+        shares = (asking * torch.from_numpy(right)).sum(-1) / asking.sum(-1).clamp(min=_LEAST)
+        return -(shares.mean(1).clamp(min=_LEAST).log() * parts).sum()
+
+    def _of(self, index: int) -> Mapping[str, Sequence[_Look]]:
+        if index not in self._known:
+            example = self._examples[index]
+            looks: dict[str, list[_Look]] = defaultdict(list)
+            if example.gold:
+                row = self._reader.row(example)
+                for each in self._maps:
+                    looks[each.name].extend(self._looks(each, row, example))
+            self._known[index] = looks
+        return self._known[index]
+
+    def _looks(self, description: model_pb2.MapDescription, row: Row, example: Example) -> Iterator[_Look]:
+        queries, keys = row.labels[description.query_labels], row.labels[description.key_labels]
+        nested = nested_mask_name(self._card.description, description, self._card.bound())
+        for gold in example.gold:
+            asking, right = asked(gold, queries, keys)
+            found = [(query, _own(right, row.tensors[nested], query) if nested else right) for query in asking]
+            found = [(query, own) for query, own in found if own.any()]
+            yield from (_Look(query, own, 1 / len(found)) for query, own in found)
+
+
+def _own(right: Array, mask: Array, query: int) -> Array:
+    """Of nested keys, which of a query's own are right. right: bool, of all keys in order; mask: [query, key of it]."""
+    whole = np.zeros(np.shape(mask), bool)
+    whole[np.asarray(mask, bool)] = right
+    own: Array = whole[query]
+    return own

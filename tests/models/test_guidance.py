@@ -1,0 +1,115 @@
+"""What it costs to look elsewhere, with maps that are given; and that a network learns to look where it is told."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from models.cards.card import Card
+from models.data import transductions
+from models.data.dataset import DataError, Dataset
+from models.data.gold import Gold, Span
+from models.network import Network
+from models.training.batches import Batches
+from models.training.correctness import asked, correctness, looks
+from models.training.guidance import Guidance
+from models.training.runs import load_run
+from models.training.session import Order, train
+from models.training.settings import Preset, Settings
+from models.training.stop import Stop
+from models.zoo.index import recipe
+from tests.models.conftest import TINY
+from tests.models.test_correctness import Looks, card_and_parts, even, halves, straight, text
+from tests.models.test_data_slips import planted
+
+WEIGHT = 0.5
+
+
+def cost(network: Network, card: Card, parts: Batches) -> tuple[float, int]:
+    """Of all examples, and how many things they ask for."""
+    guidance = Guidance(card, parts.examples, WEIGHT)
+    with torch.no_grad():
+        total = sum(float(guidance(network(**batch.tensors), batch)) for batch in parts.in_order())
+    return total, sum(len(each.gold) for each in parts.examples)
+
+
+@pytest.mark.parametrize(
+    ("look", "share"),
+    [(straight, lambda keys: 1.0), (even, lambda keys: 1 / keys), (halves, lambda keys: (1 + 1 / keys) / 2)],
+)
+def test_it_costs_the_logarithm_of_the_share(
+    look: Callable[[Tensor, Tensor], Tensor], share: Callable[[int], float]
+) -> None:
+    made = transductions.dataset("copy", training=1, held_out=30)
+    card, parts = card_and_parts(made)
+    keys = [(len(text(example)), len(example.gold)) for example in made.test]
+    expected = -WEIGHT * sum(golds * np.log(share(count)) for count, golds in keys)
+    assert cost(Looks(look), card, parts)[0] == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+def test_what_has_no_weight_at_all_costs_much_and_not_everything() -> None:
+    made = transductions.dataset("copy", training=1, held_out=10)
+    card, parts = card_and_parts(made)
+    nowhere = Looks(lambda output, source: torch.zeros(len(output), 1, output.shape[1], source.shape[1]))
+    total, golds = cost(nowhere, card, parts)
+    assert total == pytest.approx(WEIGHT * golds * -np.log(1e-6), rel=1e-4)
+
+
+def code(count: int) -> tuple[Network, Card, Batches, Dataset]:
+    """An untrained model of lines of code: its words are nested in lines."""
+    torch.manual_seed(0)
+    made = Dataset(
+        name="slips", licence="none", summary="", train=tuple(planted()), dev=(), test=tuple(planted())[:count]
+    )
+    chosen = recipe("han-code")
+    blueprint = chosen.prepare(made, Preset(settings=Settings(), sizes=TINY["han-code"], vocabulary=200))
+    network = chosen.build(blueprint).eval()
+    card = chosen.card(network, blueprint)
+    return network, card, Batches(card, chosen.task, made.test, labels=blueprint.labels, batch_size=4), made
+
+
+def test_keys_that_are_nested_are_those_of_the_query() -> None:
+    network, card, parts, _ = code(12)
+    expected = 0.0
+    for example, row, found in looks(network, card, parts, card.description.maps):
+        for each in card.description.maps:
+            weights, there = found[each.name]
+            for gold in example.gold:
+                asking, right = asked(gold, row.labels[each.query_labels], row.labels[each.key_labels])
+                shares = [weights[:, query, right].sum(-1).mean() for query in asking if (there[query] & right).any()]
+                expected -= WEIGHT * float(np.mean(np.log(shares))) if shares else 0.0
+    assert expected > 0
+    assert cost(network, card, parts)[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_network_learns_to_look_there() -> None:
+    network, card, parts, made = code(12)
+    guidance = Guidance(card, made.test, WEIGHT)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
+    before, _ = cost(network, card, parts)
+    for _ in range(10):
+        for batch in parts.in_order():
+            optimizer.zero_grad()
+            guidance(network(**batch.tensors), batch).backward()
+            optimizer.step()
+    assert cost(network, card, parts)[0] < 0.7 * before
+
+
+def test_a_run_is_guided_and_says_so(tiny: None, tmp_path: Path) -> None:
+    order = Order(model="bahdanau", out=tmp_path, data="builtin:copy", changes={"epochs": 1, "guidance": WEIGHT})
+    train(order, stop=Stop(minutes=0.02), told=lambda progress, batches: None, said=lambda text: None)
+    assert load_run(tmp_path).training_data.summary.endswith("Where to look was part of what was learned.")
+
+
+def test_data_that_do_not_say_where_to_look_are_no_guide() -> None:
+    made = transductions.dataset("copy", training=1, held_out=3)
+    card, parts = card_and_parts(made)
+    elsewhere = (Gold((Span("another", 0, 1),)),)
+    for gold in ((), elsewhere):
+        with pytest.raises(DataError, match="does not say where to look"):
+            Guidance(card, [replace(each, gold=gold) for each in parts.examples], WEIGHT)
+    assert correctness(Looks(even), card, parts)

@@ -71,7 +71,7 @@ TABLE = (
     *(Run(model, model) for model in ("rban", "rban-uniform", "rban-soft")),
     *(Run(model, model) for model in ("hatn", "hatn-uniform", "hatn-source", "hatn-pnet")),
     Run("cct", "cct"),
-    *(Run(f"han-code{control}", f"han-code{control}") for control in _CONTROLS),
+    *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-guided")),
     Run("numbers-transformer", "transformer", options=("--data", "builtin:numbers")),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
@@ -117,9 +117,15 @@ TABLE = (
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),
-    *(Run(model, model) for model in (*(f"show-attend-tell{each}" for each in (*_CONTROLS, "-hard", "-free")),)),
-    *(Run(model, model) for model in (*(f"attention-unet{each}" for each in (*_CONTROLS, "-features")),)),
-    *(Run(model, model) for model in (*(f"sagan{each}" for each in (*_CONTROLS, "-plain")),)),
+    *(
+        Run(f"{model}{other}", f"{model}{other}")
+        for model, others in (
+            ("show-attend-tell", ("-hard", "-free", "-guided")),
+            ("attention-unet", ("-features",)),
+            ("sagan", ("-plain",)),
+        )
+        for other in (*_CONTROLS, *others)
+    ),
     *(Run(f"mnist-{model}", model, "mnist", _MNIST) for model in ("sagan", "sagan-uniform", "sagan-plain")),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
     *(

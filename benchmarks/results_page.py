@@ -16,6 +16,7 @@ TITLES = {
     "vit": "Vision Transformer",
     "cct": "compact convolutional Transformer",
     "han-code": "hierarchical attention over lines of code",
+    "han-code-guided": "the same, taught where the slip is",
     "rnn-capsule": "RNN-Capsule",
     "rnn-capsule-probability": "the same without reconstruction in the loss",
     "dme": "dynamic meta-embeddings",
@@ -49,6 +50,7 @@ TITLES = {
     "show-attend-tell": "show, attend and tell",
     "show-attend-tell-hard": "the same with hard attention",
     "show-attend-tell-free": "the same without the doubly stochastic penalty",
+    "show-attend-tell-guided": "the same, taught where the digit is",
     "attention-unet": "attention U-Net",
     "attention-unet-features": "the same with a coefficient for each feature",
     "sagan": "SAGAN",
@@ -72,7 +74,8 @@ ABLATIONS = {
     "disan": ("disan-bilstm",),
     "luong": tuple(f"luong-{other}" for other in ("dot", "concat", "location", "local-m", "local-p", "unfed")),
     "mme": tuple(f"mme-{other}" for other in ("words", "characters", "neighbours", "spelling", "learned")),
-    "show-attend-tell": ("show-attend-tell-hard", "show-attend-tell-free"),
+    "show-attend-tell": ("show-attend-tell-hard", "show-attend-tell-free", "show-attend-tell-guided"),
+    "han-code": ("han-code-guided",),
     "attention-unet": ("attention-unet-features",),
     "sagan": ("sagan-plain",),
     "hiecoatt": ("hiecoatt-alternating", "hiecoatt-question", "hiecoatt-image"),
@@ -131,6 +134,8 @@ READING = """
 - *Weight on it*: the share of a map's weight on the places that are right, which the task knows, and what equal weights
   have there; *strongest there*: how often the largest weight of a query is. Alignment errors are the error rate of Och
   and Ney (2003), on 447 sentences of another kind of text (parliament), each word linked to the one with most weight.
+- *Taught where*: the share of weight on the right places is part of what is learned (Liu et al. 2017), so that it says
+  what can be taught, and not what is found by itself.
 - Heads: the entropy of their weights; weight on the key before the query's own place, at it and after it (in a
   decoder's map of itself, the place is that of the token that went in last); on 200 held-out examples.
 - Entities are right where both ends and the kind are (F1, precision, recall over all of them).

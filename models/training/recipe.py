@@ -48,6 +48,14 @@ class Recipe(Generic[C]):
         """The same with some parts exchanged."""
         return replace(self, **changes)
 
+    def guided(self, weight: float) -> "Recipe[C]":
+        """The same, taught where to look as well (`models.training.guidance`)."""
+        presets = {
+            name: replace(preset, settings=replace(preset.settings, guidance=weight))
+            for name, preset in self.presets.items()
+        }
+        return replace(self, presets=presets)
+
     def read_config(self, values: Mapping[str, Any]) -> C:
         """A config from what JSON made of it. Raises: TypeError, ValueError where it is none."""
         return self.config(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})

@@ -224,3 +224,5 @@ HAN_CODE = HAN.but(
 HAN_MEAN = HAN.but(
     build=lambda blueprint: HierarchicalAttentionNetwork(blueprint.config, score=lambda config: Average())
 )
+# Taught where the slip is.
+HAN_CODE_GUIDED = HAN_CODE.guided(0.5)

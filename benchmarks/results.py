@@ -71,7 +71,7 @@ TABLE = (
     *(Run(model, model) for model in ("rban", "rban-uniform", "rban-soft")),
     *(Run(model, model) for model in ("hatn", "hatn-uniform", "hatn-source", "hatn-pnet")),
     Run("cct", "cct"),
-    *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-guided")),
+    *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-supervised")),
     Run("numbers-transformer", "transformer", options=("--data", "builtin:numbers")),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
@@ -120,7 +120,7 @@ TABLE = (
     *(
         Run(f"{model}{other}", f"{model}{other}")
         for model, others in (
-            ("show-attend-tell", ("-hard", "-free", "-guided")),
+            ("show-attend-tell", ("-hard", "-free", "-supervised")),
             ("attention-unet", ("-features",)),
             ("sagan", ("-plain",)),
         )

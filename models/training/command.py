@@ -30,7 +30,7 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many passes over the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Examples a step.")] = None,
     learning_rate: Annotated[float | None, typer.Option(min=0.0, help="The highest of the schedule.")] = None,
-    guidance: Annotated[
+    supervision: Annotated[
         float | None, typer.Option(min=0.0, help="Weight of looking where examples say so, beside answering rightly.")
     ] = None,
     time_limit: Annotated[float, typer.Option(min=0.0, help="Minutes after which the best so far is taken.")] = 0.0,
@@ -64,7 +64,7 @@ def train(
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
-        "guidance": guidance,
+        "supervision": supervision,
     }
     changes = {key: value for key, value in options.items() if value is not None}
     out = out or Path("runs") / (name or slug(mechanism or model))

@@ -48,10 +48,10 @@ class Recipe(Generic[C]):
         """The same with some parts exchanged."""
         return replace(self, **changes)
 
-    def guided(self, weight: float) -> "Recipe[C]":
-        """The same, taught where to look as well (`models.training.guidance`)."""
+    def supervised(self, weight: float) -> "Recipe[C]":
+        """The same, taught where to look as well (`models.training.supervision`)."""
         presets = {
-            name: replace(preset, settings=replace(preset.settings, guidance=weight))
+            name: replace(preset, settings=replace(preset.settings, supervision=weight))
             for name, preset in self.presets.items()
         }
         return replace(self, presets=presets)

@@ -21,17 +21,17 @@ from models.tasks.task import nothing
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
 from models.training.figures import figures
-from models.training.guidance import Guidance
 from models.training.heads import as_json, specialisation
 from models.training.recipe import Recipe
 from models.training.runs import EXAMPLES, METRICS, Run, RunError, read_run, write_results, write_run
 from models.training.settings import Preset
 from models.training.stop import Stop
+from models.training.supervision import SupervisedAttention
 from models.training.trainer import RESUME, WEIGHTS, Trainer
 from models.zoo.index import recipe
 
 BUILTIN = "builtin"  # `builtin:NAME` is one of `models.data.generated`
-_GUIDED = " Where to look was part of what was learned."
+_SUPERVISED = " Where to look was part of what was learned."
 _EXAMPLES = 3
 _LOOKED_AT = 200  # held-out examples on which heads are told apart
 _EXAMPLE_LENGTH = 600  # characters; examples are shown, and sent with every description
@@ -109,7 +109,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     if chosen.start and not begun:
         chosen.start(model, dataset, run.blueprint)
     said(f"{run.name}: {sum(p.numel() for p in model.parameters()):,} parameters")
-    guidance = run.settings.guidance
+    supervision = run.settings.supervision
     trainer = Trainer(
         task=chosen.task,
         model=model,
@@ -117,7 +117,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         dev=batches(run, card, dataset.dev),
         settings=run.settings,
         folder=order.out,
-        also=Guidance(card, dataset.train, guidance) if guidance else nothing,
+        also=SupervisedAttention(card, dataset.train, supervision) if supervision else nothing,
         told=told,
     )
     if begun:
@@ -157,7 +157,7 @@ def begin(order: Order) -> tuple[Run, Dataset]:
         "fingerprint": dataset.fingerprint,
         "name": dataset.name,
         "licence": dataset.licence,
-        "summary": dataset.summary + (_GUIDED if preset.settings.guidance else ""),
+        "summary": dataset.summary + (_SUPERVISED if preset.settings.supervision else ""),
         "does": dataset.does,
         "inputs": dict(dataset.inputs),
         "training_examples": known(dataset.train),

@@ -12,7 +12,7 @@ class Settings:
     learning_rate: the highest; it rises over the first `warm_up` of all steps and falls by a cosine to a twentieth.
     momentum: of the gradient; networks that learn against each other do without.
     patience: epochs without a lower dev loss after which training ends. clip: largest norm of the gradient.
-    guidance: weight of looking where examples say so (`models.training.guidance`); 0 leaves it to the network.
+    supervision: weight of looking where examples say so (`models.training.supervision`); 0 leaves it to the network.
     """
 
     seed: int = 0
@@ -24,7 +24,7 @@ class Settings:
     warm_up: float = 0.05
     patience: int = 4
     clip: float = 1.0
-    guidance: float = 0.0
+    supervision: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MODELS = {
     "han": "models.zoo.hierarchical.han:HAN",
     "han-code": "models.zoo.hierarchical.han:HAN_CODE",
-    "han-code-guided": "models.zoo.hierarchical.han:HAN_CODE_GUIDED",
+    "han-code-supervised": "models.zoo.hierarchical.han:HAN_CODE_SUPERVISED",
     "han-mean": "models.zoo.hierarchical.han:HAN_MEAN",
     "bahdanau": "models.zoo.rnn_search.bahdanau:BAHDANAU",
     "bahdanau-last": "models.zoo.rnn_search.bahdanau:BAHDANAU_LAST",
@@ -49,7 +49,7 @@ MODELS = {
     "show-attend-tell": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL",
     "show-attend-tell-hard": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_HARD",
     "show-attend-tell-free": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_FREE",
-    "show-attend-tell-guided": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_GUIDED",
+    "show-attend-tell-supervised": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_SUPERVISED",
     "attention-unet": "models.zoo.segmentation.attention_unet:ATTENTION_UNET",
     "attention-unet-features": "models.zoo.segmentation.attention_unet:ATTENTION_UNET_FEATURES",
     "sagan": "models.zoo.generative.sagan:SAGAN",

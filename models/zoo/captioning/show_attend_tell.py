@@ -304,7 +304,7 @@ SHOW_ATTEND_TELL_HARD = SHOW_ATTEND_TELL.but(
     build=lambda blueprint: ShowAttendTell(replace(blueprint.config, hard=True))
 )
 # Taught where the digit is that it names (Liu et al. 2017).
-SHOW_ATTEND_TELL_GUIDED = SHOW_ATTEND_TELL.guided(0.5)
+SHOW_ATTEND_TELL_SUPERVISED = SHOW_ATTEND_TELL.supervised(0.5)
 # Soft attention without the penalty on regions that are looked at too much or too little (paper §4.2.1).
 SHOW_ATTEND_TELL_FREE = SHOW_ATTEND_TELL.but(
     build=lambda blueprint: ShowAttendTell(replace(blueprint.config, doubly=0.0))

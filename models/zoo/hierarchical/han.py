@@ -225,4 +225,4 @@ HAN_MEAN = HAN.but(
     build=lambda blueprint: HierarchicalAttentionNetwork(blueprint.config, score=lambda config: Average())
 )
 # Taught where the slip is.
-HAN_CODE_GUIDED = HAN_CODE.guided(0.5)
+HAN_CODE_SUPERVISED = HAN_CODE.supervised(0.5)

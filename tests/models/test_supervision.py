@@ -16,11 +16,10 @@ from models.data.gold import Gold, Span
 from models.network import Network
 from models.training.batches import Batches
 from models.training.correctness import asked, correctness, looks
-from models.training.guidance import Guidance
-from models.training.runs import load_run
-from models.training.session import Order, train
+from models.training.session import Order, begin, train
 from models.training.settings import Preset, Settings
 from models.training.stop import Stop
+from models.training.supervision import SupervisedAttention
 from models.zoo.index import recipe
 from tests.models.conftest import TINY
 from tests.models.test_correctness import Looks, card_and_parts, even, halves, straight, text
@@ -31,9 +30,9 @@ WEIGHT = 0.5
 
 def cost(network: Network, card: Card, parts: Batches) -> tuple[float, int]:
     """Of all examples, and how many things they ask for."""
-    guidance = Guidance(card, parts.examples, WEIGHT)
+    supervision = SupervisedAttention(card, parts.examples, WEIGHT)
     with torch.no_grad():
-        total = sum(float(guidance(network(**batch.tensors), batch)) for batch in parts.in_order())
+        total = sum(float(supervision(network(**batch.tensors), batch)) for batch in parts.in_order())
     return total, sum(len(each.gold) for each in parts.examples)
 
 
@@ -56,7 +55,7 @@ def test_what_has_no_weight_at_all_costs_much_and_not_everything() -> None:
     card, parts = card_and_parts(made)
     nowhere = Looks(lambda output, source: torch.zeros(len(output), 1, output.shape[1], source.shape[1]))
     total, golds = cost(nowhere, card, parts)
-    assert total == pytest.approx(WEIGHT * golds * -np.log(1e-6), rel=1e-4)
+    assert total == pytest.approx(WEIGHT * golds * -np.log(torch.finfo(torch.float32).tiny), rel=1e-4)
 
 
 def code(count: int) -> tuple[Network, Card, Batches, Dataset]:
@@ -81,35 +80,41 @@ def test_keys_that_are_nested_are_those_of_the_query() -> None:
             for gold in example.gold:
                 asking, right = asked(gold, row.labels[each.query_labels], row.labels[each.key_labels])
                 shares = [weights[:, query, right].sum(-1).mean() for query in asking if (there[query] & right).any()]
-                expected -= WEIGHT * float(np.mean(np.log(shares))) if shares else 0.0
+                expected -= WEIGHT * float(np.sum(np.log(shares)))
     assert expected > 0
     assert cost(network, card, parts)[0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_network_learns_to_look_there() -> None:
     network, card, parts, made = code(12)
-    guidance = Guidance(card, made.test, WEIGHT)
+    supervision = SupervisedAttention(card, made.test, WEIGHT)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.02)
     before, _ = cost(network, card, parts)
     for _ in range(10):
         for batch in parts.in_order():
             optimizer.zero_grad()
-            guidance(network(**batch.tensors), batch).backward()
+            supervision(network(**batch.tensors), batch).backward()
             optimizer.step()
     assert cost(network, card, parts)[0] < 0.7 * before
 
 
-def test_a_run_is_guided_and_says_so(tiny: None, tmp_path: Path) -> None:
-    order = Order(model="bahdanau", out=tmp_path, data="builtin:copy", changes={"epochs": 1, "guidance": WEIGHT})
-    train(order, stop=Stop(minutes=0.02), told=lambda progress, batches: None, said=lambda text: None)
-    assert load_run(tmp_path).training_data.summary.endswith("Where to look was part of what was learned.")
+def test_a_run_that_supervises_says_so_in_its_bundle(tiny: None, tmp_path: Path) -> None:
+    order = Order(model="bahdanau", out=tmp_path, data="builtin:copy", changes={"supervision": WEIGHT})
+    run, _ = begin(order)
+    assert run.data["summary"].endswith("Where to look was part of what was learned.")
 
 
-def test_data_that_do_not_say_where_to_look_are_no_guide() -> None:
+def test_a_run_on_data_that_do_not_say_where_to_look_is_not_begun(tiny: None, documents: Path, tmp_path: Path) -> None:
+    order = Order(model="han", out=tmp_path / "run", data=str(documents), changes={"supervision": WEIGHT})
+    with pytest.raises(DataError, match="leave --supervision out"):
+        train(order, stop=Stop(), told=lambda progress, batches: None, said=lambda text: None)
+
+
+def test_data_that_do_not_say_where_to_look_supervise_nothing() -> None:
     made = transductions.dataset("copy", training=1, held_out=3)
     card, parts = card_and_parts(made)
     elsewhere = (Gold((Span("another", 0, 1),)),)
     for gold in ((), elsewhere):
-        with pytest.raises(DataError, match="does not say where to look"):
-            Guidance(card, [replace(each, gold=gold) for each in parts.examples], WEIGHT)
+        with pytest.raises(DataError, match="does not say where"):
+            SupervisedAttention(card, [replace(each, gold=gold) for each in parts.examples], WEIGHT)
     assert correctness(Looks(even), card, parts)

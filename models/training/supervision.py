@@ -1,8 +1,7 @@
 """Teaches a network where to look, beside what to answer, by examples that say so.
 
-As Liu, Mao, Sha and Yuille (2017) do for captions and Mi, Wang and Ittycheriah (2016) for translation, here on every
-map that the right places lie on: minus the logarithm of the share of weight on them, as `correctness` measures it. They
-compare weights with a distribution over the right places; here these may share the weight as they like.
+Supervised attention (Liu et al. 2016, eq. 11; for captions Liu, Mao, Sha and Yuille 2017) on every map that the right
+places lie on, with the share of weight that `correctness` measures: that of all heads together.
 """
 
 from collections import defaultdict
@@ -17,27 +16,25 @@ from bundle.maps import canonical, nested_mask_name
 from bundle.rows import Row
 from bundle.values import Array
 from limelight.v1 import model_pb2
+from models.attention.signals import gold_overlap
 from models.cards.card import Card
 from models.data.dataset import DataError, Example
 from models.network import Answer
 from models.tasks.task import Batch
 from models.training.correctness import Reader, asked
 
-_LEAST = 1e-6  # of weight: what is nowhere near has a gradient that is large, not endless
+_LEAST = 1e-6  # of weight in all
 
 
 @dataclass(frozen=True)
 class _Look:
-    """A query that ought to look somewhere. right: bool [key], of nested keys those of the query alone. part: of what
-    is asked, where several queries ask it.
-    """
+    """A query that ought to look somewhere. right: bool [key], of nested keys those of the query alone."""
 
     query: int
     right: Array
-    part: float
 
 
-class Guidance:
+class SupervisedAttention:
     """What it costs to look elsewhere, over the examples of one part of a data set.
 
     weight: λ of that, beside the task's own loss of an example.
@@ -50,10 +47,12 @@ class Guidance:
         self._maps = [each for each in card.description.maps if each.name not in card.edges and not each.features]
         self._known: dict[int, Mapping[str, Sequence[_Look]]] = {}
         if not any(any(self._of(index).values()) for index in range(len(examples))):
-            raise DataError("the training part does not say where to look on a map of this model; leave --guidance out")
+            raise DataError("the training part does not say where this model ought to look; leave --supervision out")
 
     def __call__(self, answer: Answer, batch: Batch) -> Tensor:
-        """-λ Σ log of the share of weight on the right places, over everything that a batch asks for: a number."""
+        """-λ log of the share of weight on the right places, summed over the queries of a batch that ought to look
+        somewhere: a number.
+        """
         losses = [
             self._loss(each, answer.maps[each.name], [self._of(index)[each.name] for index in batch.indices])
             for each in self._maps
@@ -70,12 +69,11 @@ class Guidance:
         positions = canonical(np.arange(weights.numel()).reshape(weights.shape), axes)  # [batch, head, query, key]
         places, queries = (np.array(each) for each in zip(*((place, look.query) for place, look in found), strict=True))
         asking = weights.reshape(-1)[torch.from_numpy(positions[places, :, queries])].abs()  # [look, head, key]
-        right = np.zeros((len(found), 1, positions.shape[-1]), np.float32)
+        right = weights.new_zeros(len(found), positions.shape[-1])
         for number, (_, look) in enumerate(found):
-            right[number, 0, : len(look.right)] = look.right
-        parts = weights.new_tensor([look.part for _, look in found])
-        shares = (asking * torch.from_numpy(right)).sum(-1) / asking.sum(-1).clamp(min=_LEAST)
-        return -(shares.mean(1).clamp(min=_LEAST).log() * parts).sum()
+            right[number, : len(look.right)] = torch.from_numpy(look.right)
+        shares = asking / asking.sum(-1, keepdim=True).clamp(min=_LEAST)
+        return len(found) * gold_overlap(shares.mean(1), right)
 
     def _of(self, index: int) -> Mapping[str, Sequence[_Look]]:
         if index not in self._known:
@@ -93,9 +91,10 @@ class Guidance:
         nested = nested_mask_name(self._card.description, description, self._card.bound())
         for gold in example.gold:
             asking, right = asked(gold, queries, keys)
-            found = [(query, _own(right, row.tensors[nested], query) if nested else right) for query in asking]
-            found = [(query, own) for query, own in found if own.any()]
-            yield from (_Look(query, own, 1 / len(found)) for query, own in found)
+            for query in asking:
+                own = _own(right, row.tensors[nested], query) if nested else right
+                if own.any():
+                    yield _Look(query, own)
 
 
 def _own(right: Array, mask: Array, query: int) -> Array:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from service.server import Server
     from service.workers import Announced
 
-_ARENAS, _MOST_ARENAS = "MALLOC_ARENA_MAX", 2
-
 
 def serve(**flags: Any) -> None:
     """Serve the models of a repository over gRPC.
@@ -82,18 +80,16 @@ def _prepare() -> None:
 
 
 def limit_libraries() -> None:
-    """Have libraries compute on the thread that calls them, in this process and in those that it starts, and the C
-    library keep little of what was freed.
+    """Have libraries compute on the thread that calls them, and leave few gaps in memory, here and in workers.
 
     They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,
-    when they are imported; the C library when a process starts, so that this one has to be told.
+    when they are imported.
     """
-    from service.memory import share_arenas
+    from service.memory import avoid_gaps
 
-    if _ARENAS not in os.environ:
-        share_arenas(_MOST_ARENAS)
-    limits = {"TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1", _ARENAS: str(_MOST_ARENAS)}
-    os.environ.update(limits | os.environ)
+    avoid_gaps()
+    for variable, value in (("TOKENIZERS_PARALLELISM", "false"), ("OPENBLAS_NUM_THREADS", "1")):
+        os.environ.setdefault(variable, value)
 
 
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:

@@ -1,6 +1,7 @@
 """Memory is given back once nothing was asked for a while, and not before."""
 
 import asyncio
+import os
 import platform
 import resource
 import subprocess
@@ -40,13 +41,18 @@ def test_giving_back_fails_nowhere() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
 
 
-_ARENAS_OF_MANY_THREADS = """
-import ctypes, sys, threading
-from service.memory import share_arenas
+_ALLOCATES = """
+import ctypes, threading
+from service.memory import avoid_gaps
 
-share_arenas(int(sys.argv[1]))
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks".split()]
+    _fields_ += [(name, ctypes.c_size_t) for name in "uordblks fordblks keepcost".split()]
+
+avoid_gaps()
 library, together = ctypes.CDLL(None), threading.Barrier(12)
 library.malloc.restype = ctypes.c_void_p
+library.mallinfo2.restype = Info
 
 def allocate():
     together.wait()
@@ -58,14 +64,23 @@ for each in threads:
     each.start()
 for each in threads:
     each.join()
+library.free(ctypes.c_void_p(library.malloc(16 * 2**20)))
+before = library.mallinfo2().hblks
+library.malloc(2 * 2**20)
+print(library.mallinfo2().hblks - before, flush=True)
 library.malloc_stats()
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are the GNU C library's")
-def test_threads_share_the_arenas_that_they_may_have() -> None:
-    counts = []
-    for most in (2, 6):
-        command = [sys.executable, "-c", _ARENAS_OF_MANY_THREADS, str(most)]
-        counts.append(subprocess.run(command, check=True, capture_output=True, text=True).stderr.count("Arena "))
-    assert counts == [2, 6]
+@pytest.mark.parametrize(
+    ("environment", "arenas", "apart"),
+    [({}, 2, 1), ({"MALLOC_ARENA_MAX": "6", "MALLOC_MMAP_THRESHOLD_": str(8 * 2**20)}, 6, 0)],
+)
+def test_threads_share_arenas_and_large_blocks_are_apart_unless_the_environment_says_otherwise(
+    environment: dict[str, str], arenas: int, apart: int
+) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", _ALLOCATES]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**clean, **environment})
+    assert (done.stderr.count("Arena "), int(done.stdout)) == (arenas, apart)

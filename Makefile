@@ -37,7 +37,7 @@ demo-models: $(VENV)/dev.stamp  ## Trains and exports the four demo models again
 	$(call demo-model,dates,bahdanau)
 	$(call demo-model,numbers,transformer --data builtin:numbers)
 	$(call demo-model,digits,cct)
-	$(call demo-model,slips,han-code)
+	$(call demo-model,slips,han-code-supervised)
 
 install-demo-models:  ## Puts the models of build/demo in place of those in deploy/demo, which are tracked.
 	test -d build/demo || { echo "run make demo-models first" >&2; exit 1; }

@@ -36,7 +36,7 @@ demo-models: $(VENV)/dev.stamp  ## Trains and exports the four demo models again
 	rm -rf build/demo-runs build/demo
 	$(call demo-model,dates,bahdanau)
 	$(call demo-model,numbers,transformer --data builtin:numbers)
-	$(call demo-model,digits,cct)
+	$(call demo-model,digits,cct-supervised)
 	$(call demo-model,slips,han-code-supervised)
 
 install-demo-models:  ## Puts the models of build/demo in place of those in deploy/demo, which are tracked.

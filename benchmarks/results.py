@@ -70,7 +70,7 @@ TABLE = (
     Run("vit", "vit"),
     *(Run(model, model) for model in ("rban", "rban-uniform", "rban-soft")),
     *(Run(model, model) for model in ("hatn", "hatn-uniform", "hatn-source", "hatn-pnet")),
-    Run("cct", "cct"),
+    *(Run(model, model) for model in ("cct", "cct-supervised")),
     *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-supervised")),
     Run("numbers-transformer", "transformer", options=("--data", "builtin:numbers")),
     Run("movie_reviews-han", "han", *_REVIEWS),

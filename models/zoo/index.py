@@ -29,6 +29,7 @@ MODELS = {
     "gat-mean": "models.zoo.graph.gat:GAT_MEAN",
     "vit": "models.zoo.vision.vit:VIT",
     "cct": "models.zoo.vision.cct:CCT",
+    "cct-supervised": "models.zoo.vision.cct:CCT_SUPERVISED",
     "transformer": "models.zoo.transformer.transformer:TRANSFORMER",
     "gpt": "models.zoo.transformer.gpt:GPT",
     "rnn-capsule": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE",

@@ -165,3 +165,5 @@ CCT = Recipe(
     prepare=of_pictures(CctConfig),
     presets=PRESETS,
 )
+# Taught where the digit is.
+CCT_SUPERVISED = CCT.supervised(0.5)

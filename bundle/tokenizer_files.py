@@ -58,13 +58,25 @@ def load_tokenizer(text: str) -> Any:
             check_charsmap(charsmap)
         check_chains(content)
         content["truncation"] = content["padding"] = None
-        return Tokenizer.from_str(json.dumps(content))
+        tokenizer = Tokenizer.from_str(json.dumps(content))
+        _remember_nothing(tokenizer.model)
+        return tokenizer
     except BundleError:
         raise
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # the library raises bare Exception, and its panics are no Exception at all
         raise BundleError("the tokenizer file is broken") from error
+
+
+def _remember_nothing(model: Any) -> None:
+    """Have a tokenizer keep nothing of the texts that it has seen.
+
+    Of itself it keeps the pieces of the first 10,000 words, of up to 256 bytes each. Where a text is one word, as a
+    date is, that is 1 kB a text and 10 MB in all; and looking words up took as long as taking them apart again.
+    """
+    if resize := getattr(model, "_resize_cache", None):
+        resize(0)
 
 
 def character_maps(text: str) -> list[Any]:

@@ -1,7 +1,7 @@
 """From a graph's output to the map of one instance: cut to its own sizes, in the form that the description states."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,8 +30,8 @@ class MapPart:
 
     heads: Array | None = None
     queries: Array | None = None
-    projected: bool = False
-    half: bool = False
+    projected: bool = field(default=False, kw_only=True)
+    half: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)

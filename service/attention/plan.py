@@ -124,7 +124,7 @@ def parts_of(plan: AttentionPlan, labels: Mapping[str, Labels]) -> dict[tuple[st
             size = labels[description.query_labels].size
             queries = indices(each.queries, size, f"queries of {description.name}")
             heads = np.array(each.heads) if some else None
-            found[key] = MapPart(heads, queries, half)
+            found[key] = MapPart(heads, queries, half=half)
         elif half:
             found[key] = MapPart(half=True)
     return found

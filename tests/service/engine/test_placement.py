@@ -50,7 +50,7 @@ def asked(model: Model, *, half: bool = False) -> Query:
         for each, kind in map_quantities(model.description.maps):
             if number % 2 == 0 and each.query_labels in row.labels:
                 last = row.labels[each.query_labels].size - 1
-                part[each.name, kind] = MapPart(np.array([each.heads - 1]), np.array([last]), half)
+                part[each.name, kind] = MapPart(np.array([each.heads - 1]), np.array([last]), half=half)
             elif half:
                 part[each.name, kind] = MapPart(half=True)
         parts.append(part)

@@ -74,6 +74,7 @@ FORMS = [
     {"top_k": 2},
     {"top_k": 1, "encoding": attention_pb2.ENCODING_UINT8},
     {"selections": [attention_pb2.MapSelection(heads=[-1], queries=[0, -1], keys=[0])]},
+    {"selections": [attention_pb2.MapSelection(heads=[-1], queries=[0])], "encoding": attention_pb2.ENCODING_FLOAT16},
 ]
 
 
@@ -117,6 +118,18 @@ def test_a_stream_put_together_is_what_attend_answers(server: Running, model: st
         assert found.end.weights_bytes == sum(len(each.weights.data) for each in expected.maps)
         for ours, theirs in zip(found.maps(), expected.maps, strict=True):
             assert_same(ours, theirs)
+
+
+@pytest.mark.parametrize("encoding", [attention_pb2.ENCODING_FLOAT32, attention_pb2.ENCODING_FLOAT16])
+def test_a_row_alone_is_that_of_the_whole_map(server: Running, encoding: attention_pb2.Encoding) -> None:
+    rows = [attention_pb2.MapSelection(names=[MAPS[0]], heads=[-1], queries=[0])]
+    for instance in INSTANCES["long_reader"]:
+        ((some,), (whole,)) = (
+            server.stub.Attend(attend("long_reader", instance, encoding=encoding, selections=each)).results[0].maps
+            for each in (rows, [attention_pb2.MapSelection(names=[MAPS[0]])])
+        )
+        found, expected = (to_array(each.weights, "").astype(np.float64) for each in (some, whole))
+        np.testing.assert_allclose(found, expected[-1:, :1], atol=1e-3)
 
 
 def test_no_message_is_larger_than_a_chunk_and_several_make_a_map(server: Running) -> None:

@@ -99,8 +99,8 @@ def pretends_to_be_large(folder: Path) -> None:
 
 
 def lists_files(folder: Path) -> None:
-    """15 MB of names."""
-    names = [{"path": f"file-{number}", "sha256": "0" * 64} for number in range(150_000)]
+    """5 MB of names."""
+    names = [{"path": f"file-{number}", "sha256": "0" * 64} for number in range(50_000)]
     edit(folder, lambda content: content["files"].extend(names))
 
 

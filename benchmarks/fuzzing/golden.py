@@ -139,9 +139,10 @@ _INPUTS: dict[str, Callable[[int], values_pb2.Instance]] = {
     "tiny": _text,
     "echo": _text,
     "paper": _paper,
+    "long_reader": _text,
     "dates": date_instance,
     "numbers": number_instance,
     "digits": lambda number: picture_instance(32, number),
     "slips": lambda number: document_instance(10 + number % 20, number),
 }
-_LIGHT = frozenset({"tiny", "echo", "paper"})
+_LIGHT = frozenset({"tiny", "echo", "paper", "long_reader"})

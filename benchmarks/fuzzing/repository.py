@@ -1,4 +1,6 @@
-"""The models that are attacked: those of the demo, and small ones of every kind that the tests have."""
+"""The models that are attacked: those of the demo, small ones of every kind that the tests have, and one whose maps are
+computed only where they are asked for, single rows or what they are made of.
+"""
 
 import shutil
 from pathlib import Path
@@ -9,6 +11,13 @@ from tests.service import bundles
 
 def write_repository(folder: Path, *, versions: int = 1) -> Path:
     """Write a repository; gives the folder. versions: of each small model, all the same."""
+    import torch  # for one model: nothing else here needs it
+
+    from export.pipeline import export_model
+    from tests.export import tiny
+
+    torch.manual_seed(0)
+    export_model(tiny.trained(tiny.LongReader(), tiny.long_reader_card()), folder)
     for model in sorted(DEMO.iterdir()):
         shutil.copytree(model, folder / model.name, dirs_exist_ok=True)
     for make in bundles.ALL:

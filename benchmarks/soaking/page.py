@@ -113,10 +113,10 @@ it is told.
 
 ## A soak of {minutes:.0f} minutes
 
-On {machine}. Eight calls at a time: half of them good ones to the models of the demo and to seven small ones, the others
-the fuzzer's; beside them uploads that never end, answers that nobody reads, half-open connections and large wrong
-requests; every four seconds a model is swapped for its other version. Memory, descriptors, threads and gauges are read
-between rounds, at rest.
+On {machine}. Eight calls at a time: half of them good ones to the models of the demo and to seven small ones, the
+others the fuzzer's; beside them uploads that never end, answers that nobody reads, half-open connections and large
+wrong requests; every four seconds a model is swapped for its other version. Memory, descriptors, threads and gauges are
+read between rounds, at rest.
 
 """
 

@@ -19,7 +19,7 @@ def avoid_gaps() -> None:
     All threads share two arenas, where each would have its own, up to eight a core: 120,000 fuzzed calls took a server
     on two cores from 70 to 82 MiB, and from 66 to 69 with two. And what is 1 MiB or more is memory of its own, returned
     once it is free: by itself the library raises that limit to as much as 32, and places such blocks among small ones
-    that stay. An answer of 5 MB costs 4 % more processor time for it.
+    that stay. An answer of 5 MB costs 4 to 8 % more processor time for it.
     """
     for variable, (parameter, value) in _ALLOCATION.items():
         if variable not in os.environ:

@@ -106,10 +106,11 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     model = run.build()
     card = run.card(model)
     begun = order.resume and (order.out / RESUME).exists()
+    weight = run.settings.supervision
+    supervised = SupervisedAttention(card, dataset.train, weight) if weight else nothing
     if chosen.start and not begun:
         chosen.start(model, dataset, run.blueprint)
     said(f"{run.name}: {sum(p.numel() for p in model.parameters()):,} parameters")
-    supervision = run.settings.supervision
     trainer = Trainer(
         task=chosen.task,
         model=model,
@@ -117,7 +118,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         dev=batches(run, card, dataset.dev),
         settings=run.settings,
         folder=order.out,
-        also=SupervisedAttention(card, dataset.train, supervision) if supervision else nothing,
+        also=supervised,
         told=told,
     )
     if begun:

@@ -4,7 +4,6 @@ Supervised attention (Liu et al. 2016, eq. 11; for captions Liu, Mao, Sha and Yu
 places lie on, with the share of weight that `correctness` measures: that of all heads together.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -45,6 +44,7 @@ class SupervisedAttention:
         self._card, self._examples, self._weight = card, examples, weight
         self._reader = Reader(card)
         self._maps = [each for each in card.description.maps if each.name not in card.edges and not each.features]
+        self._nested = {each.name: nested_mask_name(card.description, each, card.bound()) for each in self._maps}
         self._known: dict[int, Mapping[str, Sequence[_Look]]] = {}
         if not any(any(self._of(index).values()) for index in range(len(examples))):
             raise DataError("the training part does not say where this model ought to look; leave --supervision out")
@@ -78,17 +78,15 @@ class SupervisedAttention:
     def _of(self, index: int) -> Mapping[str, Sequence[_Look]]:
         if index not in self._known:
             example = self._examples[index]
-            looks: dict[str, list[_Look]] = defaultdict(list)
-            if example.gold:
-                row = self._reader.row(example)
-                for each in self._maps:
-                    looks[each.name].extend(self._looks(each, row, example))
-            self._known[index] = looks
+            row = self._reader.row(example) if example.gold else None
+            self._known[index] = {
+                each.name: list(self._looks(each, row, example)) if row else [] for each in self._maps
+            }
         return self._known[index]
 
     def _looks(self, description: model_pb2.MapDescription, row: Row, example: Example) -> Iterator[_Look]:
         queries, keys = row.labels[description.query_labels], row.labels[description.key_labels]
-        nested = nested_mask_name(self._card.description, description, self._card.bound())
+        nested = self._nested[description.name]
         for gold in example.gold:
             asking, right = asked(gold, queries, keys)
             for query in asking:

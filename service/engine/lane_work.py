@@ -1,4 +1,8 @@
-"""What lanes do: they take batches and steps from the queue of all models, run them, and tell what became of rows."""
+"""What lanes do: they take batches and steps from the queue of all models, run them, and tell what became of rows.
+
+A lane takes its next work itself the moment it is idle: no trip over the event loop lies between two batches. What
+happens to rows goes back to the loop in one call a batch (or a step of a generation).
+"""
 
 import logging
 import threading

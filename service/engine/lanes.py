@@ -1,8 +1,4 @@
-"""Worker threads that run batches and steps, one lane a thread, over one queue of all models.
-
-A lane takes its next work itself the moment it is idle: no trip over the event loop lies between two batches. What
-happens to rows goes back to the loop in one call a batch (or a step of a generation).
-"""
+"""Worker threads over one queue of all models, one lane a thread: how rows get to them, and how they end."""
 
 import asyncio
 import contextlib

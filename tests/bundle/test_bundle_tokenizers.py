@@ -1,9 +1,7 @@
 """Tokenizers of the well-known families: what of them is taken, and where their tokens stand in a text."""
 
 import base64
-import ctypes
 import json
-import platform
 import time
 import unicodedata
 from collections.abc import Callable
@@ -19,6 +17,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from bundle.errors import BundleError
 from bundle.text import Encoder
 from bundle.tokenizer_files import VETTED_PATTERNS, check_charsmap, load_tokenizer
+from tests.allocated import IS_KNOWN, allocated
 from tests.bundle import small
 from tests.bundle.charsmap import charsmap
 
@@ -294,24 +293,13 @@ def test_a_panic_of_the_library_at_load_is_an_error_of_the_bundle() -> None:
         load_tokenizer(json.dumps(content))
 
 
-class _Allocated(ctypes.Structure):
-    """`struct mallinfo2` of the GNU C library. uordblks: bytes in use."""
-
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
-    ]
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the GNU C library says what is in use")
+@pytest.mark.skipif(not IS_KNOWN, reason="the GNU C library says what is in use")
 def test_nothing_is_kept_of_the_texts_that_were_seen() -> None:
     tokenizer = load_tokenizer(
         (Path(__file__).parents[2] / "deploy/demo/dates/1/source.json").read_text(encoding="utf-8")
     )
-    library = ctypes.CDLL(None)
-    library.mallinfo2.restype = _Allocated
     tokenizer.encode("1 december 1000")
-    before = library.mallinfo2().uordblks
+    before = allocated().uordblks
     for number in range(3000):
         tokenizer.encode(f"{number} december {1000 + number}")
-    assert library.mallinfo2().uordblks - before < 300 * 1024  # it was 3 MB
+    assert allocated().uordblks - before < 300 * 1024  # it was 3 MB

@@ -1,6 +1,7 @@
 """Figures as files: what is kept with the project, what was only tried, and the machine that they are from."""
 
 import json
+import os
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from benchmarks.awake import AWAKE
 from benchmarks.process import ROOT, cores
 
 KEPT = ROOT / "benchmarks" / "results"
@@ -18,7 +20,8 @@ _Row = TypeVar("_Row")
 def machine() -> str:
     """What was measured on."""
     runtime = metadata.version("onnxruntime")
-    return f"{cores()} cores, Python {platform.python_version()}, ONNX Runtime {runtime}"
+    awake = " (kept awake)" if AWAKE in os.environ else ""
+    return f"{cores()} cores{awake}, Python {platform.python_version()}, ONNX Runtime {runtime}"
 
 
 def place(name: str, *, keep: bool) -> Path:

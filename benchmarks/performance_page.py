@@ -1,6 +1,6 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
-from benchmarks import attend_stream, breakdown, generation, held, idle, kept, loop, overload, precision, shed
+from benchmarks import attend_stream, breakdown, generation, held, idle, kept, loop, overload, precision, shed, workers
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
 from benchmarks.serving.figures import Results
@@ -48,6 +48,9 @@ def page() -> list[str]:
     machine, loads = kept.load("shed", shed.Shed)
     if loads:
         lines += [*SHED.format(machine=machine).splitlines(), *shed.tables(loads), ""]
+    machine, shared = kept.load("workers", workers.Shared)
+    if shared:
+        lines += [*WORKERS.format(machine=machine).splitlines(), *workers.tables(shared), ""]
     machine, waited = kept.load("loop", loop.Waited)
     if waited:
         lines += [*LOOP.format(machine=machine).splitlines(), *loop.tables(waited), "", *loop.bars(waited), ""]
@@ -133,6 +136,19 @@ SHED = """### Where the time goes under overload
 `python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
 generator take. What is asked beyond what can be answered is received, looked at and refused by the event loop, or
 received and cancelled by gRPC. Cores are left over: threads wait for each other, for the interpreter's lock above all.
+
+"""
+
+WORKERS = """## One process, or one for each core
+
+`python -m benchmarks.workers --keep`, on {machine}: closed loops, by turns, on one process that may use one core, on
+one that may use all, and on as many processes as cores (`--workers`). The generator takes its share of the machine
+beside them. *CPU* is the server's a call.
+
+A process of Python runs one thread of its own code at a time. Where that is much of a call, its threads hand the
+interpreter's lock from core to core more often than they work with it: a call costs more on two cores than on one, and
+a process for each core answers most. Where the runtime has nearly all of the time, processes win little, and each has
+its models in memory. A caller with one connection has one process.
 
 """
 

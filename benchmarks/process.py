@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ class Process:
         self.target = target
 
     def __enter__(self) -> Self:
+        _unwind_when_told_to_end()
         out = self._log.open("w") if self._log else subprocess.DEVNULL
         self._process = subprocess.Popen(
             self._command, stdout=out, stderr=subprocess.STDOUT, env=self._environment, cwd=ROOT, start_new_session=True
@@ -110,6 +112,12 @@ class Process:
                 time.sleep(0.05)
         said = self._log.read_text(errors="replace")[-20000:] if self._log else ""
         raise RuntimeError(f"{self._command[0]} is not ready\n{said}")
+
+
+def _unwind_when_told_to_end() -> None:
+    """Have the signal that ends this process end what it started first, as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 class ServerProcess(Process):

@@ -23,10 +23,13 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def machine_seconds() -> float:
-    """Processor time that the whole machine has been busy, or kept from us by its host."""
+    """Processor time that the whole machine has been busy, or kept from us by its host.
+
+    Not counted is what is niced: it gives way to the rest.
+    """
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
-    user, nice, system, _, _, irq, softirq, steal = map(int, fields)
-    return (user + nice + system + irq + softirq + steal) / _TICK
+    user, _, system, _, _, irq, softirq, steal = map(int, fields)
+    return (user + system + irq + softirq + steal) / _TICK
 
 
 def family(pid: int) -> list[int]:

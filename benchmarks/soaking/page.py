@@ -2,6 +2,7 @@
 
 from itertools import accumulate
 
+from benchmarks import mixed
 from benchmarks.fuzzing.kept import Fuzzed, section
 from benchmarks.fuzzing.memory import Grown, grown
 from benchmarks.kept import KEPT
@@ -20,6 +21,8 @@ def write_page() -> None:
     said += ["### Bars", "", *bars(found), "", "### Over time", "", *lines(found), ""]
     if (fuzzed := KEPT / "fuzz.json").exists():
         said += [*section(Fuzzed.load(fuzzed)), ""]
+    if (asked := KEPT / "mixed.json").exists():
+        said += [*mixed.section(mixed.Mixed.load(asked)), ""]
     said += BESIDE.splitlines()
     PAGE.write_text("\n".join(said) + "\n", encoding="utf-8")
 
@@ -105,7 +108,7 @@ def _middle(values: list[float]) -> float | None:
 
 HEADER = """# Reliability
 
-Written by `python -m benchmarks.soak --keep` and `python -m benchmarks.fuzz --keep`. Do not edit.
+Written by `python -m benchmarks.soak --keep`, `fuzz --keep` and `mixed --keep`. Do not edit.
 
 `python -m benchmarks.fuzz` sends what nobody should, built from the protocol's descriptors, and keeps what the server
 fails on; `tests/hostile/corpus` is what it found. `python -m benchmarks.soak` loads and attacks a server for as long as

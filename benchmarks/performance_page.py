@@ -145,10 +145,12 @@ WORKERS = """## One process, or one for each core
 one that may use all, and on as many processes as cores (`--workers`). The generator takes its share of the machine
 beside them. *CPU* is the server's a call.
 
-A process of Python runs one thread of its own code at a time. Where that is much of a call, its threads hand the
-interpreter's lock from core to core more often than they work with it: a call costs more on two cores than on one, and
-a process for each core answers most. Where the runtime has nearly all of the time, processes win little, and each has
-its models in memory. A caller with one connection has one process.
+A process of Python runs one thread of its own code at a time. Where that is much of a call, its threads spend their
+time in handing the lock from core to core, dozens of times a call, and in waking cores that sleep: a virtual
+machine gives those back to its host, and *awake* is the same with a process of the lowest priority on each that keeps
+it from that (`benchmarks/awake.py`). A call then costs more on two cores than on one, and a process for each core
+answers most. Where the runtime has nearly all of the time, processes win little, and each has its models in memory. A
+caller with one connection has one process.
 
 """
 

@@ -1,17 +1,20 @@
 """One process on one core, on all of them, and one process for each: `python -m benchmarks.workers`.
 
-The calls of benchmarks/overload.py and predictions of an encoder (benchmarks/encoder.py), in closed loops, by turns.
-Three minutes on two cores. --keep writes docs/performance.md.
+The calls of benchmarks/overload.py and predictions of an encoder (benchmarks/encoder.py), in closed loops, by turns;
+all of it once as the machine is, and once with cores that do not sleep (benchmarks/awake.py). Six minutes on two cores.
+--keep writes docs/performance.md.
 """
 
 import argparse
 import os
 import statistics
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
+from benchmarks.awake import awake
 from benchmarks.demo_calls import DEMO, KINDS
 from benchmarks.encoder import make_repository
 from benchmarks.kept import save
@@ -31,7 +34,7 @@ _ENCODER = "encoder, 32 tokens"
 class Shared:
     """A load on a server: medians of rounds. rate: answers a second; times in ms; memory in MiB.
 
-    cores: that the server may run on. connections: of the callers together.
+    cores: that the server may run on. awake: whether they are kept so. connections: of the callers together.
     """
 
     calls: str
@@ -39,6 +42,7 @@ class Shared:
     connections: int
     workers: int
     cores: int
+    awake: bool
     rate: float
     p50: float
     p99: float
@@ -64,13 +68,15 @@ def measure(
         for calls, (method, messages) in plans.items():
             for callers, connections in [*((callers, 8) for callers in _CALLERS), (_CALLERS[-1], 1)]:
                 plan = Plan("", method, messages, seconds, concurrency=callers, connections=connections)
-                outcomes: dict[Way, list[Outcome]] = {way: [] for way in ways}
-                for _ in range(rounds):
+                for kept_awake in (False, True):
+                    outcomes: dict[Way, list[Outcome]] = {way: [] for way in ways}
+                    with awake() if kept_awake else nullcontext():
+                        for _, (way, server) in product(range(rounds), servers.items()):
+                            outcomes[way].append(run_clean(replace(plan, target=server.target, pids=server.pids)))
                     for way, server in servers.items():
-                        outcomes[way].append(run_clean(replace(plan, target=server.target, pids=server.pids)))
-                for way, server in servers.items():
-                    found.append(_shared(calls, plan, way, outcomes[way], resident_bytes(server.pids)))
-                    print(tables(found[-1:])[-1], flush=True)
+                        held = resident_bytes(server.pids)
+                        found.append(_shared(calls, plan, way, outcomes[way], held, kept_awake=kept_awake))
+                        print(tables(found[-1:])[-1], flush=True)
     return found
 
 
@@ -88,7 +94,7 @@ def _served(repository: Path, way: Way) -> Iterator[ServerProcess]:
         yield server
 
 
-def _shared(calls: str, plan: Plan, way: Way, outcomes: Sequence[Outcome], memory: int) -> Shared:
+def _shared(calls: str, plan: Plan, way: Way, outcomes: Sequence[Outcome], memory: int, *, kept_awake: bool) -> Shared:
     times = [outcome.latencies[OK] for outcome in outcomes]
     return Shared(
         calls=calls,
@@ -96,6 +102,7 @@ def _shared(calls: str, plan: Plan, way: Way, outcomes: Sequence[Outcome], memor
         connections=plan.connections,
         workers=way.workers,
         cores=way.cores,
+        awake=kept_awake,
         rate=statistics.median(each.rate for each in outcomes),
         p50=statistics.median(percentile(each, 0.5) for each in times) * 1e3,
         p99=statistics.median(percentile(each, 0.99) for each in times) * 1e3,
@@ -114,7 +121,7 @@ def tables(rows: Sequence[Shared]) -> list[str]:
                 each.calls,
                 f"{each.callers}, {each.connections}",
                 str(each.workers),
-                str(each.cores),
+                f"{each.cores}{', awake' if each.awake else ''}",
                 number(each.rate),
                 f"{each.p50:.1f} / {each.p99:.1f}",
                 f"{each.cpu:.2f}",
@@ -128,7 +135,7 @@ def tables(rows: Sequence[Shared]) -> list[str]:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=0.8, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()

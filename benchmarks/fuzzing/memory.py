@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import linear_regression
+from statistics import linear_regression, median
 
 # What is kept by design fills up in the first calls: NumPy keeps seven free blocks of each size up to a kilobyte, which
 # are 3.6 MiB, the states of a tokenizer's regular expression come to 2.1, heads of messages to half a one.
@@ -12,7 +12,7 @@ _FEWEST = 8
 
 @dataclass(frozen=True)
 class Grown:
-    """Growth of memory. warm, last: MiB, means of the first and the last quarter of the rounds after `since` calls.
+    """Growth of memory. warm, last: MiB, medians of the first and the last quarter of the rounds after `since` calls.
 
     slope: bytes a call in the second half of these rounds.
     """
@@ -42,4 +42,4 @@ def grown(calls: Sequence[int], memory: Sequence[float]) -> Grown | None:
         return None
     part, half = len(memory) // 4, len(memory) // 2
     slope, _ = linear_regression(calls[half:], memory[half:])
-    return Grown(calls[0], sum(memory[:part]) / part, sum(memory[-part:]) / part, slope * 2**20)
+    return Grown(calls[0], median(memory[:part]), median(memory[-part:]), slope * 2**20)

@@ -28,7 +28,7 @@ _GAUGES = ("limelight_inflight_requests", "limelight_queue_depth")
 _SLOW = 1.0  # seconds of a health probe after which the calls under way are kept
 _LONG = 3.0  # seconds after which a call that was answered is kept
 _ALONE_SECONDS = 60.0
-GIVES_BACK_SECONDS = 12.0  # in which a quiet server gives memory back that the C library keeps
+GIVES_BACK_SECONDS = 20.0  # in which a quiet server gives back what the C library keeps: after 5 to 10
 # Refusals that a busy server may give to a good call.
 _BUSY = frozenset({RESOURCE_EXHAUSTED, 14})
 NAMES = {code.value[0]: code.name for code in grpc.StatusCode} | {
@@ -102,7 +102,7 @@ class Report:
 
 class Attack:
     """Attacks one server. width: calls in flight. golden_every: of so many calls one is good. most_checked: of those,
-    so many a round are asked again, alone. settles: seconds before memory is looked at.
+    so many a round are asked again, alone. settles: seconds in which memory is looked at, the least counts.
     """
 
     def __init__(
@@ -147,7 +147,6 @@ class Attack:
         report.seconds += time.monotonic() - started
         self.rest()
         self._check_golden()
-        time.sleep(self._settles)
         self._note_memory()
 
     def close(self) -> None:
@@ -230,7 +229,12 @@ class Attack:
         return {name: float(value) for name, value in lines if float(value)}
 
     def _note_memory(self) -> None:
-        self._report.memory.append(round(own_bytes(self._server.pids) / 2**20, 2))
+        """Note the server's memory, the least of some seconds: in them it gives back what it does not need."""
+        least, until = own_bytes(self._server.pids), time.monotonic() + self._settles
+        while time.monotonic() < until:
+            time.sleep(1.0)
+            least = min(least, own_bytes(self._server.pids))
+        self._report.memory.append(round(least / 2**20, 2))
         self._report.at.append(self._report.calls)
 
     def _check_golden(self) -> None:

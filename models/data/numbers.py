@@ -1,10 +1,13 @@
 """Sequences that need no download: numbers in words, and the same in digits, with the words that each digit is from.
 
-What is no number is answered by `none`. No text is in two parts.
+What is no number is answered by `none`. No text is in two parts. The first numbers, which people try first and which
+have few texts, are learned from several times each.
 """
 
 import random
+from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 
 from bundle.values import Text
 from models.data.dataset import Dataset, Example
@@ -15,11 +18,23 @@ from models.data.spelling import cased, mistyped, spelt_out
 NONE = "none"
 MOST = 999_999
 DIGITS, OTHER = "in digits", "not a number"
-_FREQUENT = {**dict.fromkeys(LANGUAGES, 13), DIGITS: 3, OTHER: 6}
+_FREQUENT = {**dict.fromkeys(LANGUAGES, 13), DIGITS: 3, OTHER: 7}
 _LENGTHS = {1: 3, 2: 20, 3: 32, 4: 20, 5: 11, 6: 14}  # digits, and how frequent so many are
 _ZEROS = 0.15  # share of the digits that are made 0
 _SLIPS = 0.05
 _SHORTEST = 5
+_FIRST, _TIMES = 21, 6  # from zero to twenty in every language, each so often among those to learn from
+_FIRST_SHARE = 0.1  # of those to learn from, at most
+_TOO_LARGE = 0.2  # share of what is no number here
+_MILLIONS = {
+    "English": ("million", "billion"),
+    "French": ("million", "millions", "milliards"),
+    "German": ("Million", "Millionen", "Milliarden"),
+    "Spanish": ("millón", "millones"),
+    "Italian": ("milione", "milioni", "miliardi"),
+    "Dutch": ("miljoen", "miljard"),
+    "Portuguese": ("milhão", "milhões"),
+}
 _OTHER_WORDS = """
 hello world many few some all more dozen half and plus minus percent point year house car what is the answer please
 million billion millions millionen milliarden millones milhões viele einige jahre mehr beaucoup plusieurs années mucho
@@ -49,15 +64,13 @@ def gold(number: int, pieces: Pieces) -> tuple[Gold, ...]:
 
 
 def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_500) -> Dataset:
-    """Write `training` + 2 × `held_out` different texts; the seed decides all of it."""
+    """Write `training` + 2 × `held_out` texts, different ones but for the first numbers; the seed decides all of it."""
     chance = random.Random(f"numbers/{seed}")
-    made: dict[str, Example] = {}
-    while len(made) < training + 2 * held_out:
-        found = example(chance)
-        value = found.instance["text"]
-        assert isinstance(value, Text)
-        made.setdefault(value.text.lower(), found)
-    examples = tuple(made.values())
+    first = list(first_numbers(chance))
+    taken = {_key(each) for each in first}
+    chance.shuffle(first)
+    first = first[: int(training * _FIRST_SHARE)]
+    examples = (*first, *islice(_different(taken, chance), training + 2 * held_out - len(first)))
     return Dataset(
         name="Numbers in words",
         licence="none: generated",
@@ -80,6 +93,30 @@ def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_500) -> 
             )
         },
     )
+
+
+def first_numbers(chance: random.Random) -> Iterator[Example]:
+    """The first numbers in every language, several times."""
+    for kind, language in LANGUAGES.items():
+        for number in _TIMES * list(range(_FIRST)):
+            pieces = language(number, chance)
+            text = cased(_said(pieces), chance)
+            yield Example({"text": Text(text), "target": Text(str(number))}, kind, gold=gold(number, pieces))
+
+
+def _different(taken: set[str], chance: random.Random) -> Iterator[Example]:
+    """Examples without end, none of them with a text that is taken."""
+    while True:
+        found = example(chance)
+        if (key := _key(found)) not in taken:
+            taken.add(key)
+            yield found
+
+
+def _key(found: Example) -> str:
+    value = found.instance["text"]
+    assert isinstance(value, Text)
+    return value.text.lower()
 
 
 def example(chance: random.Random) -> Example:
@@ -130,8 +167,23 @@ def other(chance: random.Random) -> str:
     """A text that is no whole number, or too large a one: words, some with a number among them, or a fraction."""
     if chance.random() < 0.1:
         return f"{chance.choice(('', '-'))}{chance.randrange(100)}{chance.choice('.,/')}{chance.randint(1, 99)}"
+    if chance.random() < _TOO_LARGE:
+        return _too_large(chance)
     words = chance.choices(_OTHER_WORDS, k=chance.randint(1, 4))
     if chance.random() < 0.4:
         made = LANGUAGES[chance.choice(list(LANGUAGES))](draw(chance), chance)
-        words.insert(chance.randint(0, len(words)), "".join(text for text, _ in made))
+        words.insert(chance.randint(0, len(words)), _said(made))
     return " ".join(words)
+
+
+def _too_large(chance: random.Random) -> str:
+    """Some millions of a language, and perhaps what follows them."""
+    language = chance.choice(list(_MILLIONS))
+    words = [_said(LANGUAGES[language](chance.randint(1, 20), chance)), chance.choice(_MILLIONS[language])]
+    if chance.random() < 0.3:
+        words.append(_said(LANGUAGES[language](chance.randint(1, MOST), chance)))
+    return " ".join(words)
+
+
+def _said(pieces: Pieces) -> str:
+    return "".join(text for text, _ in pieces)

@@ -27,9 +27,19 @@ def test_no_text_is_in_two_parts_and_the_seed_decides_all(name: str) -> None:
     made = MADE[name](seed=3, training=300, held_out=40)
     found = [[text.lower() for text in texts(made, part, "text")] for part in ("train", "dev", "test")]
     assert [len(part) for part in found] == [300, 40, 40]
-    assert len({text for part in found for text in part}) == 380
+    train, dev, test = map(set, found)
+    assert len(dev) == len(test) == 40 and not (train & dev or train & test or dev & test)
     assert made == MADE[name](seed=3, training=300, held_out=40)
     assert made.fingerprint != MADE[name](seed=4, training=300, held_out=40).fingerprint
+
+
+def test_the_first_numbers_are_learned_from_more_often_than_once() -> None:
+    made = numbers.dataset(seed=3, training=9_000, held_out=40)
+    learned = list(zip(texts(made, "train", "text"), texts(made, "train", "target"), strict=True))
+    for text, target in (("zero", "0"), ("null", "0"), ("sette", "7"), ("twenty", "20")):
+        found = [digits for words, digits in learned if words.lower() == text]
+        assert len(found) > 3
+        assert set(found) == {target}
 
 
 def test_every_target_is_a_day_of_the_calendar_or_none() -> None:

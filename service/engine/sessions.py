@@ -148,17 +148,17 @@ class Session:
     def shrink(self) -> None:
         """Give back what the arenas have kept of the largest runs since the last time.
 
-        An arena shrinks at the end of a run: one of a single place, on zeros. Whether these mean anything to the graph
-        does not matter, and neither does whether it can compute them.
+        An arena shrinks at the end of a run, by the regions of which nothing is in use: not even what that run puts
+        out, which lies wherever a little room is left. So it is told to end before it has begun.
         """
         for wide in tuple(self._used):
             self._used.discard(wide)
             session = self._wide if wide else self._session
             options = self._shrinking()
             options.log_severity_level = 4
-            with contextlib.suppress(Exception):
-                turn = _Turn(self._turn, options, self.limit.seconds)
-                self._placement.run(session, self.outputs[:1], _zeros(session), {}, options, turn)
+            options.terminate = True
+            with contextlib.suppress(Exception), self._turn:  # that it was ended
+                session.run(self.outputs[:1], _zeros(session), options)
 
 
 def _zeros(session: Any) -> dict[str, Array]:

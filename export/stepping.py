@@ -79,7 +79,7 @@ def unroll(
             entry[:, : put_in.shape[1]] = np.moveaxis(read[each.output], each.growing_axis, 1)
     tokens: list[Array] = []
     answers: list[dict[str, Array]] = []
-    for step in range(generation.max_new_tokens):
+    for step in range(generation.max_new_tokens + 1):
         driven = dict.fromkeys({generation.positions_input, generation.lengths_input} - {""}, entries)
         answers.append(parts.step({**constant, **states, **driven, generation.token_input: token}))
         states = {
@@ -88,6 +88,9 @@ def unroll(
         }
         entries = entries + 1
         chosen, last = choose(step, answers[-1][generation.scores_output])
+        if step == generation.max_new_tokens and not last:  # there only the end token counts
+            answers.pop()
+            break
         token = chosen.astype(np.int64)
         tokens.append(token)
         if last:

@@ -68,7 +68,8 @@ class Generate(Task):
 
 
 def greedy(network: GeneratingNetwork, written: Written, tensors: Mapping[str, Tensor]) -> list[tuple[int, ...]]:
-    """The most likely token, again and again, until each row has put out its end token (included) or the most allowed.
+    """The most likely token, again and again, until each row has put out its end token (included) or the most allowed,
+    the end token apart.
 
     tensors: inputs and masks, batch first; the target is not read.
     """
@@ -76,12 +77,13 @@ def greedy(network: GeneratingNetwork, written: Written, tensors: Mapping[str, T
     stepping = Stepping(network, written, inputs)
     ended = torch.zeros(len(stepping.token), dtype=torch.bool)
     steps: list[Tensor] = []
-    while len(steps) < written.max_new_tokens and not ended.all():
+    while len(steps) <= written.max_new_tokens and not ended.all():
         token = stepping.step().scores.argmax(-1)
         stepping.token = token
         steps.append(token)
         ended |= token == written.end
-    return [until(row, written.end) for row in torch.stack(steps, 1).tolist()]
+    rows = [until(row, written.end) for row in torch.stack(steps, 1).tolist()]
+    return [row if row[-1] == written.end else row[: written.max_new_tokens] for row in rows]
 
 
 def until(tokens: list[int], end: int) -> tuple[int, ...]:

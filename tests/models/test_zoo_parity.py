@@ -1,5 +1,7 @@
 """The networks against independent implementations: PyTorch's own layers with the same weights."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -351,7 +353,25 @@ def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(nam
         assert greedy(model, written, tensors) == [tokens]
         forced = model(**tensors, target_ids=torch.tensor([tokens]))
         assert forced.outputs["scores"].argmax(-1)[0].tolist() == list(tokens)
-        assert len(tokens) <= written.max_new_tokens
+        assert len([token for token in tokens if token != written.end]) <= written.max_new_tokens
+
+
+def test_the_end_token_is_apart_from_the_most_tokens_that_are_allowed() -> None:
+    model, found = small.make("gpt"), 0
+    assert isinstance(model, GeneratingNetwork)
+    written = card_of("gpt", model).written
+    assert written is not None
+    for seed in range(8):
+        ids = small.text(5, seed)[None]
+        tensors = {"prompt_ids": ids, "prompt_mask": ids != 0}
+        (tokens,) = greedy(model, written, tensors)
+        for place in range(2, len(tokens)):
+            if tokens[place] not in tokens[:place]:  # so this could be the end
+                found += 1
+                ending = replace(written, end=tokens[place], max_new_tokens=place)
+                assert greedy(model, ending, tensors) == [tokens[: place + 1]]
+                assert greedy(model, replace(ending, max_new_tokens=place - 1), tensors) == [tokens[: place - 1]]
+    assert found
 
 
 def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_else() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from service.arithmetic import open_graph
 from service.attention.heads import Floats
 
 # An ONNX model, half(float[n] x) => (float16[n] y) { y = Cast<to = 10>(x) } of IR version 8 and operator set 20.
@@ -29,8 +30,4 @@ def as_half(weights: Floats) -> npt.NDArray[np.float16]:
 
 @cache
 def _session() -> Any:
-    import onnxruntime  # imported here: what only plans an answer does without
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(GRAPH, options, providers=["CPUExecutionProvider"])
+    return open_graph(GRAPH)

@@ -31,8 +31,9 @@ def share_arena(ort: Any, limit: int) -> None:
         logger.debug("runs of graphs may take %d bytes together", limit)
 
 
-def use_arena(options: Any) -> None:
-    """Have a session compute in the shared arena, where there is one."""
+def use_arena(options: Any) -> bool:
+    """Have a session compute in the shared arena; gives whether there is one."""
     if _limits:
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
+    return bool(_limits)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bundle.maps import Projected
 from bundle.values import Array
+from service.arithmetic import open_graph
 
 # An ONNX model of IR version 8 and operator set 20: float[h, q, d] a, float[h, k, d] b, float[i, j, l] c =>
 # float[h, q, k] w {
@@ -59,9 +60,4 @@ def _taken(array: Array, axis: int, wanted: Array) -> Array:
 
 @cache
 def _session() -> Any:
-    import onnxruntime  # imported here, as where halves are made: what only plans an answer does without
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.enable_mem_pattern = False
-    return onnxruntime.InferenceSession(GRAPH, options, providers=["CPUExecutionProvider"])
+    return open_graph(GRAPH)

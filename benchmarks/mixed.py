@@ -100,10 +100,10 @@ def ask(client: limelight.Client, kind: str, rows: Sequence[Ids], timeout: float
 
 
 def call(target: str, rows: Sequence[Ids], alone: Mapping[str, list[Numbers]], counts: Counts, most: int) -> None:
-    """Ask until so many rows were answered to all callers together."""
+    """Ask until so many rows were answered to all callers together, or a call that has all the time it wants fails."""
     chance = random.Random(threading.current_thread().name)
     with limelight.Client(target) as client:
-        while counts.rows < most:
+        while counts.rows < most and not counts.failed:
             (kind,) = chance.choices(list(ASKED), _CHANCES)
             chosen = chance.choices(range(len(rows)), k=chance.randint(1, _MOST))
             deadline = chance.uniform(0.001, 0.03) if chance.random() < _GIVEN_UP else None

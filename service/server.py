@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from service.access.access import Access
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
+from service.collector import collected_between_turns
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider, cuda_of, runtime
@@ -112,6 +113,7 @@ async def running_server(
     Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(collected_between_turns())
         cores = settings.core_count
         provider = await asyncio.to_thread(
             choose_provider, settings.provider, lanes=settings.lanes, cores=cores, cuda=cuda_of(settings)

@@ -1,0 +1,37 @@
+"""Has Python's collector of cycles run on the event loop, between two of its turns, and nowhere else.
+
+By itself it runs, up to Python 3.11, in the midst of whatever makes an object, and a finalizer that it calls lets other
+threads go on. google.protobuf is not made for that: it looks for the object that stands for a part of a message, makes
+one where there is none, and keeps note of it. Where the making lets in a thread that reads the same part, there are
+two, and one is freed twice: servers died of it among calls that were given up, whose exceptions leave cycles.
+"""
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator
+
+_SECONDS = 0.1  # some hundred calls; what they leave is looked through in a millisecond
+
+
+@contextlib.asynccontextmanager
+async def collected_between_turns() -> AsyncIterator[None]:
+    """Collect on the running event loop for the length of a block, as often as by itself but for small delays."""
+    by_itself = gc.isenabled()
+    gc.disable()
+    task = asyncio.create_task(_collect())
+    try:
+        yield
+    finally:
+        task.cancel()
+        if by_itself:
+            gc.enable()
+
+
+async def _collect() -> None:
+    while True:
+        await asyncio.sleep(_SECONDS)
+        counted = zip(gc.get_count(), gc.get_threshold(), strict=True)
+        due = [generation for generation, (count, most) in enumerate(counted) if count > most > 0]
+        if due:
+            gc.collect(due[-1])

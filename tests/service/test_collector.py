@@ -1,0 +1,84 @@
+"""Cycles are collected on the event loop and on no other thread, and all of them are."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.collector import collected_between_turns
+from tests.service import bundles
+from tests.service.serving import attend, serving, text
+
+
+@pytest.fixture
+def collecting() -> Iterator[set[str]]:
+    """Names of the threads that have collected."""
+    names: set[str] = set()
+
+    def note(*_: object) -> None:
+        names.add(threading.current_thread().name)
+
+    gc.callbacks.append(note)
+    yield names
+    gc.callbacks.remove(note)
+
+
+def test_other_threads_do_not_collect(collecting: set[str]) -> None:
+    async def test() -> None:
+        async with collected_between_turns():
+            collecting.clear()
+            for _ in range(6000):
+                await asyncio.to_thread(lambda: [Cycle() for _ in range(10000)])
+                if collecting:
+                    break
+                await asyncio.sleep(0.01)
+
+    asyncio.run(test())
+    assert collecting == {threading.main_thread().name}
+
+
+def test_a_server_collects_on_its_event_loop(tmp_path: Path, collecting: set[str]) -> None:
+    bundles.tiny(tmp_path)
+    with serving(tmp_path) as running:
+        collecting.clear()
+        kept = []
+        for _ in range(3000):
+            # Prepared by a thread, and framed by a lane, which make objects of their own.
+            kept.append(running.stub.Attend(attend("tiny", *[text("the cat " * 12)] * 8)))
+            if collecting:
+                break
+        assert collecting == {"server"}
+
+
+@pytest.mark.parametrize("generation", [0, 1, 2])
+def test_cycles_go_whatever_generation_they_came_to(generation: int) -> None:
+    async def test() -> None:
+        async with collected_between_turns():
+            assert not gc.isenabled()
+            cycle = Cycle()
+            for _ in range(generation):
+                gc.collect(generation - 1)  # what lives through it is a generation older
+            gone = threading.Event()
+            weakref.finalize(cycle, gone.set)
+            del cycle
+            for _ in range(6000):
+                kept = [[] for _ in range(1000)]  # type: ignore[var-annotated]  # makes a collection due
+                await asyncio.sleep(0.01)
+                del kept
+                if gone.is_set():
+                    break
+            assert gone.is_set()
+        assert gc.isenabled()
+
+    asyncio.run(test())
+
+
+class Cycle:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self

@@ -88,10 +88,12 @@ class Checker:
             while True:
                 if self._closed:
                     raise ModelUnavailableError("the server is stopping")
-                if self._idle:
+                while self._idle:
                     process = self._idle.pop()
-                    self._busy[process] = time.monotonic()
-                    return process
+                    if process.is_alive:
+                        self._busy[process] = time.monotonic()
+                        return process
+                    process.close()  # it had nothing to do for long enough
                 now = time.monotonic()
                 stuck = sum(now - since > _STUCK for since in self._busy.values())
                 running = len(self._busy) + self._starting

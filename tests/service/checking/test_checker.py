@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,6 +142,19 @@ def test_a_process_with_nothing_to_do_ends_and_the_next_bundle_starts_another(go
     assert passes(checker, good)
     started = set(children(os.getpid(), CHECKING)) - before
     assert eventually(lambda: not any(alive(pid) for pid in started), 60)
+    assert passes(checker, good)
+    checker.close()
+
+
+def test_however_many_processes_have_ended_the_next_bundle_is_checked(
+    good: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker_module, "_PATIENCE", 0.01)
+    checker, settings = Checker(idle=1.0), Settings(cores=6)
+    before = set(children(os.getpid(), CHECKING))
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(lambda _: isinstance(checker.check(good, PROVIDER, settings), Passed), range(6)))
+    assert eventually(lambda: set(children(os.getpid(), CHECKING)) <= before, 60)
     assert passes(checker, good)
     checker.close()
 

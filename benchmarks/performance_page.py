@@ -54,7 +54,7 @@ def page() -> list[str]:
     machine, waited = kept.load("loop", loop.Waited)
     if waited:
         lines += [*LOOP.format(machine=machine).splitlines(), *loop.tables(waited), "", *loop.bars(waited), ""]
-    return lines + GPU.splitlines()
+    return [*lines, *LIMITS.splitlines(), *GPU.splitlines()]
 
 
 HEADER = """# Performance
@@ -170,6 +170,40 @@ The encoder above in float32, as `limelight export --precision int8` makes it, a
 `quantize_dynamic` does. *Alone and batched*: the largest difference of a logit between a row in a padded batch of eight
 and the same row alone; *from float32*: of a row alone, in logits that are apart by about 1
 (`docs/decisions/0013-int8-has-a-scale-for-each-row.md`).
+
+"""
+
+LIMITS = """## Where the limits lie
+
+What is missed above comes to this; the tables that show it are named.
+
+- **Python's part of a call.** The event loop, gRPC's own Python above all, takes 0.6 to 0.9 ms of processor time a call
+  (*What a call is made of*), a server that only echoes 0.15. Beside a row that takes the runtime 4 ms that is a sixth,
+  beside one of 16 ms a twentieth: so it goes with the ratios to the runtime, with the processor time of a prediction,
+  and with a model of 50 µs, whose call is nearly all Python. What could be taken out was: messages are framed around
+  the runtime's buffers, small requests are prepared where they arrive, one thread ends a batch. Taking in several calls
+  at a time saved a quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
+- **One lock.** A process of Python runs one thread of its own code at a time. Where calls are small, threads change 30
+  to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (*One process,
+  or one for each core*). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
+  changes were tried: within noise, or good for one load and bad for another. `--workers` goes around it.
+- **Rows that come one by one.** *The best way* of the runtime has its next batch at hand when one is done: four of
+  eight rows, eight of 32. A caller sends the next row once it has an answer, so that the server has two or three of
+  eight to put together (*rows a batch*). Batches of fewer rows cost more a row, and to wait for more would cost those
+  that are here.
+- **Maps are bytes.** What an answer of 5 MB costs beyond the prediction is a copy into the message, gRPC's own copy,
+  pages for both, and the socket; without the second and the event loop's share it would be at the runtime's own figure.
+  gRPC makes its copy on the event loop and lets no other thread go on meanwhile: the longest waits of *What a call
+  waits for* are four callers who ask for 30 to 60 MB each, over and over. Such maps are better asked for by
+  `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes` keeps them out.
+- **Refusals cost as well.** Beyond its capacity a server spends its event loop on calls that it will not answer
+  (*Where the time goes under overload*): each is received and refused, or received and cancelled by gRPC itself, at
+  about a tenth of a millisecond, and the interpreter's lock goes from lanes to the loop and back. Goodput sinks as the
+  load grows, and refusals wait behind answers. Taking calls in faster made both worse. Whoever expects ten times the
+  capacity has a proxy that counts, in front of it.
+- **A step of a generation is short.** A step of a small model takes the runtime less than Python takes to part its
+  rows, so sixteen at a time win less than the bar; newcomers wait for the step that is under way, and then for the
+  steps of all.
 
 """
 

@@ -1,6 +1,6 @@
 """A million rows, each answer beside the same row's when it was asked alone.
 
-    python -m benchmarks.mixed                  # prints what it found
+    python -m benchmarks.mixed                  # prints what it found, after a quarter of an hour
     python -m benchmarks.mixed --keep           # and writes benchmarks/results/mixed.json and docs/reliability.md
 
 Rows of all lengths of a small encoder (benchmarks/encoder.py) in calls of one to 64, from callers who do not wait for

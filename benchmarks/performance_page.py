@@ -175,17 +175,17 @@ and the same row alone; *from float32*: of a row alone, in logits that are apart
 
 LIMITS = """## Where the limits lie
 
-What is missed above comes to this; the tables that show it are named.
+What is missed above comes to this; what shows it is named.
 
 - **Python's part of a call.** The event loop, gRPC's own Python above all, takes 0.6 to 0.9 ms of processor time a call
   (*What a call is made of*), a server that only echoes 0.15. Beside a row that takes the runtime 4 ms that is a sixth,
   beside one of 16 ms a twentieth: so it goes with the ratios to the runtime, with the processor time of a prediction,
   and with a model of 50 µs, whose call is nearly all Python. What could be taken out was: messages are framed around
-  the runtime's buffers, small requests are prepared where they arrive, one thread ends a batch. Taking in several calls
-  at a time saved a quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
+  the runtime's buffers, and small requests are prepared where they arrive. Taking in several calls at a time saved a
+  quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
 - **One lock.** A process of Python runs one thread of its own code at a time. Where calls are small, threads change 30
-  to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (*One process,
-  or one for each core*). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
+  to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (`python -m
+  benchmarks.workers`). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
   changes were tried: within noise, or good for one load and bad for another. `--workers` goes around it.
 - **Rows that come one by one.** *The best way* of the runtime has its next batch at hand when one is done: four of
   eight rows, eight of 32. A caller sends the next row once it has an answer, so that the server has two or three of
@@ -201,9 +201,9 @@ What is missed above comes to this; the tables that show it are named.
   about a tenth of a millisecond, and the interpreter's lock goes from lanes to the loop and back. Goodput sinks as the
   load grows, and refusals wait behind answers. Taking calls in faster made both worse. Whoever expects ten times the
   capacity has a proxy that counts, in front of it.
-- **A step of a generation is short.** A step of a small model takes the runtime less than Python takes to part its
-  rows, so sixteen at a time win less than the bar; newcomers wait for the step that is under way, and then for the
-  steps of all.
+- **A step of a generation is short.** Of what generations cost, the event loop, which sends each token, takes more than
+  the lanes do with the runtime's part in it (*Where the time goes under overload*), and that does not shrink where
+  steps are shared.
 
 """
 

@@ -1,4 +1,4 @@
-"""Has Python's collector of cycles run on the event loop, between two of its turns, and nowhere else.
+"""Has Python's collector of cycles run on the event loop, between two of its turns, and not by itself.
 
 By itself it runs, up to Python 3.11, in the midst of whatever makes an object, and a finalizer that it calls lets other
 threads go on. google.protobuf is not made for that: it looks for the object that stands for a part of a message, makes
@@ -11,7 +11,7 @@ import contextlib
 import gc
 from collections.abc import AsyncIterator
 
-_SECONDS = 0.1  # some hundred calls; what they leave is looked through in a millisecond
+_SECONDS = 0.1  # some hundred calls; what they leave is looked through in two milliseconds
 
 
 @contextlib.asynccontextmanager

@@ -163,7 +163,7 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=6, batch_size=32, learning_rate=2e-3, patience=3),
+        settings=Settings(epochs=24, batch_size=32, learning_rate=2e-3, patience=5),
         sizes={"taught": True},
         vocabulary=500,
     ),

@@ -70,9 +70,8 @@ SERVING = """## Serving beside the runtime and other servers
 turns.
 
 The model is a Transformer encoder of 6 layers, 384 wide, with 12 heads and random weights; the input is token ids, the
-answer two logits, and for Attend weights of every layer and head. Every server runs the same graph on ONNX Runtime;
-Limelight in the environment of its image (large pages, docs/serving.md). *Runtime, the best way* drives it without a
-server, with no more rows under way than there are callers, in lanes ×
+answer two logits, and for Attend weights of every layer and head. Every server runs the same graph on ONNX Runtime.
+*Runtime, the best way* drives it without a server, with no more rows under way than there are callers, in lanes ×
 threads and in batches of those that wait, of the nearest lengths. Triton is its own core with the **python backend**,
 tuned anew for each load: instances {{1, cores}} × delay {{0, 2 ms}}, the best counts. MLServer runs a row a run on
 threads. One load generator, in a process of its own, serves all. Where it shares the servers' cores

@@ -17,7 +17,6 @@ import grpc
 from benchmarks.load.processor import family
 
 ROOT = Path(__file__).resolve().parents[1]
-LIKE_THE_IMAGE = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}  # of deploy/Dockerfile
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _CHECKS_SECONDS = 30.0
@@ -122,13 +121,13 @@ def _unwind_when_told_to_end() -> None:
 
 
 class ServerProcess(Process):
-    """`limelight serve` on a free port, in the environment that the image gives it."""
+    """`limelight serve` on a free port."""
 
     def __init__(self, repository: Path, *flags: str, log: Path | None = None) -> None:
         port = free_port()
         command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
         command += ["--port", str(port), "--metrics-port", "0", "--log-level", "warning", *flags]
-        super().__init__(command, f"127.0.0.1:{port}", healthy, environment=LIKE_THE_IMAGE, log=log)
+        super().__init__(command, f"127.0.0.1:{port}", healthy, log=log)
 
 
 def _checks(pid: int) -> bool:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.process import LIKE_THE_IMAGE
-
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -20,11 +18,6 @@ def test_the_image_takes_the_wheel_whatever_its_version() -> None:
     assert "limelight-*.whl" in text("deploy/Dockerfile")
     for version in re.findall(r'^version = "(.*)"$', text("pyproject.toml"), re.MULTILINE):
         assert version not in text("deploy/Dockerfile")
-
-
-def test_what_is_measured_has_the_environment_of_the_image() -> None:
-    for name, value in LIKE_THE_IMAGE.items():
-        assert f"\nENV {name}={value}\n" in text("deploy/Dockerfile")
 
 
 def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:

@@ -18,7 +18,7 @@ from benchmarks.fuzzing.findings import Findings
 from benchmarks.fuzzing.run import GIVES_BACK_SECONDS, Attack, Report
 from benchmarks.load.plan import percentile
 from benchmarks.load.processor import cpu_seconds, family, machine_seconds
-from benchmarks.process import LIKE_THE_IMAGE, Process, cores, free_port, healthy
+from benchmarks.process import Process, cores, free_port, healthy
 from benchmarks.soaking.attacks import one_after_another
 
 _SWAP_SECONDS = 4.0
@@ -88,7 +88,6 @@ def soaked_server(repository: Path, log: Path) -> Iterator[tuple[Process, int]]:
     """Run the server that swaps models; gives it and the port of its metrics."""
     port, metrics_port = free_port(), free_port()
     environment = {
-        **LIKE_THE_IMAGE,
         "LIMELIGHT_REPOSITORY": str(repository),
         "LIMELIGHT_PORT": str(port),
         "LIMELIGHT_METRICS_PORT": str(metrics_port),

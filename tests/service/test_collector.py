@@ -2,13 +2,16 @@
 
 import asyncio
 import gc
+import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from service import collector
 from service.collector import collected_between_turns
 from tests.service import bundles
 from tests.service.serving import attend, serving, text
@@ -52,6 +55,37 @@ def test_a_server_collects_on_its_event_loop(tmp_path: Path, collecting: set[str
             if collecting:
                 break
         assert collecting == {"server"}
+
+
+def test_what_other_threads_are_making_can_be_made() -> None:
+    made, failed = 0, []
+
+    def make(until: float) -> None:
+        nonlocal made
+        while time.monotonic() < until:
+            try:
+                tuple(each for each in range(60))
+            except SystemError as error:  # a list has the tuple as well
+                failed.append(error)
+            made += 1
+
+    between = sys.getswitchinterval()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        sys.setswitchinterval(1e-6)
+        making = threading.Thread(target=make, args=(time.monotonic() + 1,))
+        making.start()
+        while making.is_alive():
+            gc.collect(0)
+            gc.collect(1)
+            assert collector._old() >= 0
+    finally:
+        sys.setswitchinterval(between)
+        gc.enable()
+        gc.unfreeze()
+    assert made and not failed
 
 
 @pytest.mark.parametrize("generation", [0, 1, 2])

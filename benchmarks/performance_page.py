@@ -177,12 +177,12 @@ LIMITS = """## Where the limits lie
 
 What is missed above comes to this; what shows it is named.
 
-- **Python's part of a call.** The event loop, gRPC's own Python above all, takes 0.6 to 0.9 ms of processor time a call
-  (*What a call is made of*), a server that only echoes 0.15. Beside a row that takes the runtime 4 ms that is a sixth,
-  beside one of 16 ms a twentieth: so it goes with the ratios to the runtime, with the processor time of a prediction,
-  and with a model of 50 µs, whose call is nearly all Python. What could be taken out was: messages are framed around
-  the runtime's buffers, and small requests are prepared where they arrive. Taking in several calls at a time saved a
-  quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
+- **Python's part of a call.** The event loop, gRPC's own Python above all, takes three to four times what a server
+  takes that only echoes (*What a call is made of*). That is a sixth of what the runtime takes for a row of 32 tokens,
+  and a twenty-fifth of a row of 128: so it goes with the ratios to the runtime, with the processor time of a
+  prediction, and with a model of 50 µs, whose call is nearly all Python. What could be taken out was: messages are
+  framed around the runtime's buffers, and small requests are prepared where they arrive. Taking in several calls at a
+  time saved a quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
 - **One lock.** A process of Python runs one thread of its own code at a time. Where calls are small, threads change 30
   to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (`python -m
   benchmarks.workers`). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between

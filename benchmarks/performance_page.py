@@ -184,8 +184,8 @@ What is missed above comes to this; what shows it is named.
   framed around the runtime's buffers, and small requests are prepared where they arrive. Taking in several calls at a
   time saved a quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
 - **One lock.** A process of Python runs one thread of its own code at a time. Where calls are small, threads change 30
-  to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (`python -m
-  benchmarks.workers`). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
+  to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (*One process,
+  or one for each core*). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
   changes were tried: within noise, or good for one load and bad for another. `--workers` goes around it.
 - **Rows that come one by one.** *The best way* of the runtime has its next batch at hand when one is done: four of
   eight rows, eight of 32. A caller sends the next row once it has an answer, so that the server has two or three of
@@ -200,8 +200,8 @@ What is missed above comes to this; what shows it is named.
   (*Where the time goes under overload*): each is received and refused, or received and cancelled by gRPC itself, at
   about a tenth of a millisecond, and the interpreter's lock goes from lanes to the loop and back. Goodput sinks as the
   load grows, and refusals wait behind answers. Taking calls in faster made both worse. The calls that wait to be read
-  (`pending_calls`, 128) are as late as the machine is slow: at 3 ms a call most miss their deadline, and 32 keep most
-  of the goodput (`docs/serving.md`). Whoever expects ten times the capacity has a proxy that counts, in front of it.
+  (`pending_calls`, 128) are as late as the machine is slow; fewer of them were better for generations
+  (`docs/serving.md`). Whoever expects ten times the capacity has a proxy that counts, in front of it.
 - **A step of a generation is short.** Of what generations cost, the event loop, which sends each token, takes more than
   the lanes do with the runtime's part in it (*Where the time goes under overload*), and that does not shrink where
   steps are shared.

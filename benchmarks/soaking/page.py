@@ -49,7 +49,7 @@ def bars(found: Soak) -> list[str]:
     """What a soak is held to."""
     rounds = found.rounds
     memory = growth(found)
-    disturbed = max((each.others for each in rounds), default=0.0)
+    disturbed = _middle([each.others for each in rounds]) or 0.0
     return bar_table(
         [
             Bar("INTERNAL, UNKNOWN or without an end", sum(each.failures for each in rounds), 0, at_most=True),
@@ -97,13 +97,14 @@ def _row(place: int, each: Round) -> list[str]:
         number(each.memory),
         str(each.descriptors),
         str(each.threads),
-        f"{each.health_p50:.1f} / {each.health_p99:.1f} / {each.health_worst:.0f}",
+        " / ".join([number(each.health_p50, ".1f"), number(each.health_p99, ".1f"), number(each.health_worst)]),
         f"{each.others:.0%}",
     ]
 
 
 def _middle(values: list[float]) -> float | None:
-    return sorted(values)[len(values) // 2] if values else None
+    known = sorted(value for value in values if value == value)  # nobody asked for health in a round of a moment
+    return known[len(known) // 2] if known else None
 
 
 HEADER = """# Reliability

@@ -199,9 +199,9 @@ What is missed above comes to this; what shows it is named.
 - **Refusals cost as well.** Beyond its capacity a server spends its event loop on calls that it will not answer
   (*Where the time goes under overload*): each is received and refused, or received and cancelled by gRPC itself, at
   about a tenth of a millisecond, and the interpreter's lock goes from lanes to the loop and back. Goodput sinks as the
-  load grows, and refusals wait behind answers. Taking calls in faster made both worse. The calls that wait to be read
-  (`pending_calls`, 128) are as late as the machine is slow; fewer of them were better for generations
-  (`docs/serving.md`). Whoever expects ten times the capacity has a proxy that counts, in front of it.
+  load grows, and refusals wait behind answers. Taking calls in faster was tried twice and made both worse, or no better
+  (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`). The calls that wait to be read (`pending_calls`)
+  are as late as the machine is slow. Whoever expects ten times the capacity has a proxy that counts, in front of it.
 - **A step of a generation is short.** Of what generations cost, the event loop, which sends each token, takes more than
   the lanes do with the runtime's part in it (*Where the time goes under overload*), and that does not shrink where
   steps are shared.

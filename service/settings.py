@@ -155,7 +155,7 @@ class Settings:
         2048, "Connections at the same time; further ones are closed at once.", minimum=1, maximum=10**6
     )
     max_calls_per_connection: int = _setting(
-        100, "Calls at the same time on one connection; clients hold further ones back.", minimum=1, maximum=10**6
+        64, "Calls at the same time on one connection; clients hold further ones back.", minimum=1, maximum=10**6
     )
     idle_seconds: float = _setting(
         300.0,
@@ -164,7 +164,7 @@ class Settings:
         maximum=10**6,
     )
     pending_calls: int = _setting(
-        128,
+        64,
         "Calls that have arrived and may wait to be read; of more, gRPC cancels some, and all past half as many again.",
         minimum=1,
         maximum=10**5,

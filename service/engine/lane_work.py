@@ -16,6 +16,7 @@ from service.engine.model import Model
 from service.engine.observer import Observer, Rejection, Stage
 from service.engine.queue import RowQueue, Work
 from service.engine.telling import Telling, taken_out
+from service.engine.together import CutError
 from service.engine.types import Answer
 from service.errors import DeadlineError, OverrunError
 
@@ -99,13 +100,15 @@ class LaneWork:
             self._telling.tell(happened)  # before another lane has the pool: a row's tokens are told in order
         finally:
             after = time.monotonic()
-            self._finished(work, between - before, rows, after - between, _steps(happened))
+            self._finished(work, between - before, rows, after - between, happened)
 
     def _finished(
-        self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
+        self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, happened: Sequence[RowEvent] = ()
     ) -> None:
+        ended = [_steps(event) for _, event in happened if isinstance(event, Answer)]
+        cut = [event.steps for _, event in happened if isinstance(event, CutError)]
         with self._changed:
-            self._queue.finished(work, joining, rows, stepping, ended)
+            self._queue.finished(work, joining, rows, stepping, ended, cut)
         if 0 < self._most_overruns <= work.model.overruns:
             self.take_out(work.model)
 
@@ -171,10 +174,5 @@ class LaneWork:
             self._batch(model, rows[middle:], wide=wide)
 
 
-def _steps(happened: Sequence[RowEvent]) -> list[int]:
-    """Count the steps of each row that was answered."""
-    return [
-        max((len(each.token_ids) for each in event.sequences), default=0)
-        for _, event in happened
-        if isinstance(event, Answer)
-    ]
+def _steps(answer: Answer) -> int:
+    return max((len(each.token_ids) for each in answer.sequences), default=0)

@@ -20,8 +20,9 @@ from service.errors import ModelUnavailableError, QueueFullError
 logger = logging.getLogger(__name__)
 
 _SHORTEST_RETRY, _LONGEST_RETRY = 0.05, 30.0
-# An estimate may be so much too low before a call that was admitted comes late.
-_MARGIN = 1.25
+# An estimate may be so much too low before a call that was admitted comes late: a generation shares its steps with
+# those that join it later.
+_MARGIN, _MARGIN_OF_GENERATIONS = 1.25, 2.0
 
 
 class Lanes:
@@ -80,8 +81,8 @@ class Lanes:
         """
         with self._changed:
             expected = self._queue.expected_seconds(model, rows, None)
-        if deadline is not None and _is_late(expected + before, deadline):
-            raise self._late(expected + before, deadline, rows)
+        if deadline is not None and _is_late(model, expected + before, deadline):
+            raise self._late(model, expected + before, deadline, rows)
 
     @contextlib.contextmanager
     def unfinished(self) -> Iterator[None]:
@@ -125,7 +126,7 @@ class Lanes:
                 if deadline is not None:
                     own = sum(places(job.shape) for job in jobs)
                     expected = self._queue.expected_seconds(model, len(jobs), own)
-                    late = _is_late(expected, deadline)  # once: a moment later it may be another answer
+                    late = _is_late(model, expected, deadline)  # once: a moment later it may be another answer
                 if not late:
                     self._queue.add(model, jobs)
                     self._changed.notify(len(jobs))
@@ -135,7 +136,7 @@ class Lanes:
                 f"{waiting} instances are waiting already, of at most {self._queue_rows}", retry_after=_retry(seconds)
             )
         if late and deadline is not None:
-            raise self._late(expected, deadline, len(jobs))
+            raise self._late(model, expected, deadline, len(jobs))
         self._count_in(model, jobs)
 
     def withdraw(self, model: Model, jobs: Sequence[Job]) -> None:
@@ -184,12 +185,12 @@ class Lanes:
         self._idle.clear()
         self._observer.queued(model.name, len(jobs))
 
-    def _late(self, expected: float, deadline: float, rows: int) -> QueueFullError:
+    def _late(self, model: Model, expected: float, deadline: float, rows: int) -> QueueFullError:
         left = max(0.0, deadline - time.monotonic())
         self._observer.rejected(Rejection.OVERLOAD, rows)
         return QueueFullError(
             f"so much is waiting that an answer would take about {expected:.2g} s, and the deadline is in {left:.2g} s",
-            retry_after=_retry(expected * _MARGIN - left),
+            retry_after=_retry(expected * _margin(model) - left),
         )
 
     def _look(self) -> None:
@@ -204,8 +205,12 @@ class Lanes:
             self._idle.set()
 
 
-def _is_late(expected: float, deadline: float) -> bool:
-    return expected > 0 and time.monotonic() + expected * _MARGIN > deadline
+def _is_late(model: Model, expected: float, deadline: float) -> bool:
+    return expected > 0 and time.monotonic() + expected * _margin(model) > deadline
+
+
+def _margin(model: Model) -> float:
+    return _MARGIN if model.pool is None else _MARGIN_OF_GENERATIONS
 
 
 def _retry(seconds: float) -> float:

@@ -35,7 +35,8 @@ class Line:
     waiting_places: of all rows that wait. cost: of a batch, by places; of a generating model, of the rows that join.
     batch_rows: of its batches. most: places in a batch that there seems to be memory for; None while it never ran out.
     began, expected: of the batch that computes where they are staged, since when (None for since now) and how long.
-    steps: of a generating model, the cost of a step by the rows that take it. seats: its pools.
+    steps: of a generating model, the cost of a step by the rows that take it. pace: the time from one step of a row to
+    its next, by all rows that are generated: with the waiting for lanes and for streams. seats: its pools.
     """
 
     model: Model
@@ -47,6 +48,7 @@ class Line:
     row_places: LearnedMean = field(default_factory=lambda: LearnedMean(32.0))
     batch_rows: LearnedMean = field(default_factory=lambda: LearnedMean(1.0))
     steps: LearnedCost = field(default_factory=lambda: LearnedCost(1e-3))
+    pace: LearnedCost = field(default_factory=LearnedCost)
     row_steps: LearnedMean = field(default_factory=lambda: LearnedMean(_TYPICAL_STEPS))
     seats: list[Seat] = field(default_factory=list)
     most: float | None = None

@@ -66,6 +66,10 @@ class Pool(Protocol):
     def jobs(self) -> Sequence[Job]:
         """Give the rows that are being generated."""
 
+    @property
+    def pace(self) -> float:
+        """Seconds that the latest step took, with what its rows waited before it: for a lane, and for their streams."""
+
     def is_due(self, now: float) -> bool:
         """Tell whether it is time for a step."""
 

@@ -7,7 +7,7 @@ from functools import partial
 from service.engine.decoder import Decoder
 from service.engine.jobs import Job, RowEvent, failure
 from service.engine.observer import Observer
-from service.engine.together import Together, is_over, late
+from service.engine.together import CutError, Together, is_over
 from service.errors import OverrunError
 
 # Seconds for which rows wait for the streams of others.
@@ -32,6 +32,7 @@ class Pool:
         self._together = self._make()
         self._alone: list[Together] = []
         self._stepped = 0.0
+        self.pace = 0.0
 
     @property
     def rows(self) -> int:
@@ -66,9 +67,11 @@ class Pool:
 
         wide: with every core. Returns: rows that are done with already, or that nobody waits for any more.
         """
+        if not self.rows:
+            self._stepped = time.monotonic()
         happened = self._together.leave(time.monotonic())
         waiting = [job for job in jobs if not is_over(job, time.monotonic())]
-        happened += [(job, late()) for job in jobs if job not in waiting]
+        happened += [(job, CutError(0)) for job in jobs if job not in waiting]
         try:
             return happened + self._together.join(waiting, wide)
         except BaseException as error:
@@ -95,7 +98,8 @@ class Pool:
                 again += untold
                 each.clear()
         self._alone = [each for each in self._alone if each.rows]
-        self._stepped = time.monotonic()
+        since, self._stepped = self._stepped, time.monotonic()
+        self.pace = self._stepped - since
         return happened + self._begin_alone(again, wide)
 
     def _begin_alone(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:

@@ -108,12 +108,18 @@ class RowQueue:
         self._lines[model].exhausted(jobs)
 
     def finished(
-        self, work: Work, joining: float, rows: int = 0, stepping: float = 0.0, ended: Sequence[int] = ()
+        self,
+        work: Work,
+        joining: float,
+        rows: int = 0,
+        stepping: float = 0.0,
+        ended: Sequence[int] = (),
+        cut: Sequence[int] = (),
     ) -> None:
         """Take account of what a lane did: charge its model what it took, and learn from it what rows cost.
 
         joining: seconds for the rows that started; stepping: for a step of so many rows of the pool. ended: of each row
-        that the pool has answered, how many steps it took.
+        that the pool has answered, how many steps it took; cut: of each that left before.
         """
         line = self._lines[work.model]
         line.running -= 1
@@ -123,7 +129,8 @@ class RowQueue:
         for seat in line.seats:
             if seat.pool is work.pool:
                 seat.taken = False
-        for steps in ended:
+        # Where only short answers are in time, the others still tell that answers are no shorter than was thought.
+        for steps in (*ended, *(max(steps, line.row_steps.value) for steps in cut)):
             line.row_steps.learn(steps)
         if work.batch is not None and work.pool is None:
             line.batch_rows.learn(len(work.rows))
@@ -133,6 +140,8 @@ class RowQueue:
             line.cost.learn(work.batch.tokens, joining)
         if rows and not (work.wide and line.steps.is_known):
             line.steps.learn(rows, stepping)
+            if work.pool is not None:
+                line.pace.learn(max(rows, line.live), work.pool.pace)
         self._settle(line)
 
     def expected_seconds(self, model: Model, rows: int, row_places: int | None) -> float:
@@ -167,14 +176,20 @@ class RowQueue:
         return sum(line.backlog for line in self._busy.values())
 
     def _expected_generation(self, line: Line, rows: int) -> float:
-        """Steps of pools as full as they would be, and before them those of the rows that must end first."""
+        """Steps of pools as full as they would be, and before them those of the rows that must end first.
+
+        A step takes what lanes need for it, or what it has been taking: where many rows stream their tokens, the event
+        loop takes longer to send them.
+        """
         pools = line.model.policy.concurrent
         most = pools * line.model.policy.max_rows
         wanted = line.live + len(line.waiting) + rows
         per_pool = min(wanted, most) / pools
-        own = line.row_steps.value * line.steps.seconds(per_pool)
         others = sum(1 for other in self._busy.values() if other is not line)
-        return own * (1 + max(0, wanted - most) / most) * (1 + others)
+        step = line.steps.seconds(per_pool) * (1 + others)
+        if line.pace.is_known:
+            step = max(step, line.pace.seconds(min(wanted, most)))
+        return line.row_steps.value * step * (1 + max(0, wanted - most) / most)
 
     def _take(self, line: Line, now: float, dropped: list[tuple[Model, Job]]) -> Work | None:
         model = line.model

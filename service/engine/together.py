@@ -107,7 +107,7 @@ class Together:
             row.live = ()
         if over:
             self._settle()
-        return [(row.job, late()) for row in over]
+        return [(row.job, CutError(row.steps)) for row in over]
 
     def step(self, wide: bool) -> list[RowEvent]:
         """Run a step for every live hypothesis, and let each row choose."""
@@ -269,5 +269,9 @@ def is_over(job: Job, now: float) -> bool:
     return job.abandoned or job.deadline <= now
 
 
-def late() -> DeadlineError:
-    return DeadlineError("the deadline passed before the whole answer was generated")
+class CutError(DeadlineError):
+    """The deadline passed, or the caller left, before the whole answer was generated. steps: that the row took."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__("the deadline passed before the whole answer was generated")
+        self.steps = steps

@@ -22,6 +22,7 @@ from service.engine.pool import PATIENCE, Pool
 from service.engine.providers import Provider
 from service.engine.sessions import Session
 from service.engine.slots import BLOCK
+from service.engine.together import CutError
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Step, Strategy
 from service.errors import DeadlineError, InferenceError, OverrunError
 from service.settings import Settings
@@ -167,10 +168,13 @@ def test_a_row_that_is_late_or_abandoned_leaves_between_two_steps(
     (other,) = jobs_of(model, Query(rows_of(folders, [6, 7, 8, 9]), MAPS))
     driver.join([late, gone, other])
     driver.step(2)
-    assert driver.pool.rows == 3
+    assert driver.pool.rows == 3 and driver.pool.pace == 0.0
     now[0], gone.call.abandoned = 100.0, True
     driver.step()
-    assert isinstance(driver.end(late), DeadlineError) and isinstance(driver.end(gone), DeadlineError)
+    assert driver.pool.pace == 99.0  # from the step before, with all that lay between
+    for job in (late, gone):
+        end = driver.end(job)
+        assert isinstance(end, CutError) and end.steps == 2
     assert driver.pool.rows == 1
     (never,) = jobs_of(model, Query(rows_of(folders, [4]), deadline=99.0))
     driver.join([never])

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -223,10 +224,14 @@ def test_every_row_runs_once_or_is_dropped_or_taken_out(
 
 
 class FakePool:
-    """Rows that each take three steps."""
+    """Rows that each take three steps. pace: seconds that each has been taking."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: float = 0.0) -> None:
         self.steps: dict[int, int] = {}
+        self.pace = pace
+
+    def itself(self) -> "FakePool":
+        return self
 
     @property
     def rows(self) -> int:
@@ -278,6 +283,42 @@ def test_rows_join_a_pool_between_two_steps_as_long_as_it_has_room(
         a_turn(queue, work)
     assert joined == [[0], [1], [], [2], [], []]
     assert queue.take(0.0) == (None, [])
+
+
+def test_a_generation_is_expected_to_take_as_long_as_its_streams_hold_its_steps_up(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    expected = {}
+    for pace in (0.0, 0.5):
+        queue, pool = RowQueue(1), FakePool(pace)
+        model = replace(a_model(models, concurrent=1, max_rows=8), pool=partial(FakePool.itself, pool))
+        queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
+        for _ in range(2):
+            a_turn(queue, taken(queue))
+        running = taken(queue)
+        expected[pace] = queue.expected_seconds(model, 1, 5)
+        queue.finished(running, 0.01, 1, 0.01)
+    assert expected[0.0] < 1  # sixteen steps of some 0.01 s
+    assert expected[0.5] >= 16 * 0.5
+
+
+def test_rows_that_were_cut_do_not_make_answers_seem_shorter(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    """Where only short answers are in time, the long ones are those that were cut."""
+    expected = {}
+    for cut in (0, 9):
+        queue, pool = RowQueue(1), FakePool()
+        model = replace(a_model(models, concurrent=1, max_rows=8), pool=partial(FakePool.itself, pool))
+        for _ in range(20):
+            queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+            queue.finished(taken(queue), 0.0, 1, 0.01, ended=[2], cut=[1] * cut)
+            pool.steps.clear()
+        queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+        running = taken(queue)
+        expected[cut] = queue.expected_seconds(model, 1, 5)
+        queue.finished(running, 0.0, 1, 0.01)
+    assert expected[9] > 3 * expected[0]
 
 
 def test_pools_take_turns_with_other_models_and_share_their_rows(

@@ -44,7 +44,7 @@ def free_port() -> int:
         return port
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Wait until something holds; False where it does not in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.load.wire import frame
 from limelight.v1 import service_pb2
+from service.settings import Settings
 from tests.hostile.capped import Capped, capped, health_of
 from tests.hostile.wire import (
     CONTINUATION,
@@ -186,10 +187,10 @@ def test_a_flood_of_frames_ends_with_its_connection_and_leaves_nothing(server: C
 
 def test_who_watches_for_ever_is_one_of_a_bounded_number(repository: Path) -> None:
     with capped(repository) as server, ExitStack() as stack:
-        watchers = [Wire(server.address) for _ in range(12)]
+        watchers = [Wire(server.address) for _ in range(20)]
         for wire in watchers:
             stack.callback(wire.close)
-            for _ in range(100):
+            for _ in range(Settings().max_calls_per_connection):
                 stream = wire.begin(HEALTH.replace("Check", "Watch"))
                 wire.put(stream, prefix(0))
             wire.pump(0.1)

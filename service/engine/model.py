@@ -68,7 +68,9 @@ class Pool(Protocol):
 
     @property
     def pace(self) -> float:
-        """Seconds that the latest step took, with what its rows waited before it: for a lane, and for their streams."""
+        """Seconds that the latest step took, with a moment at most of what its rows waited for before it: a lane, and
+        their streams.
+        """
 
     def is_due(self, now: float) -> bool:
         """Tell whether it is time for a step."""

@@ -98,8 +98,9 @@ class Pool:
                 again += untold
                 each.clear()
         self._alone = [each for each in self._alone if each.rows]
-        since, self._stepped = self._stepped, time.monotonic()
-        self.pace = self._stepped - since
+        waited = min(now - self._stepped, PATIENCE)  # a reader who stops holds up rows of his own pool, and no others
+        self._stepped = time.monotonic()
+        self.pace = waited + (self._stepped - now)
         return happened + self._begin_alone(again, wide)
 
     def _begin_alone(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:

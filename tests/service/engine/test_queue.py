@@ -3,7 +3,6 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -291,7 +290,7 @@ def test_a_generation_is_expected_to_take_as_long_as_its_streams_hold_its_steps_
     expected = {}
     for pace in (0.0, 0.5):
         queue, pool = RowQueue(1), FakePool(pace)
-        model = replace(a_model(models, concurrent=1, max_rows=8), pool=partial(FakePool.itself, pool))
+        model = replace(a_model(models, concurrent=1, max_rows=8), pool=pool.itself)
         queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
         for _ in range(2):
             a_turn(queue, taken(queue))
@@ -309,7 +308,7 @@ def test_rows_that_were_cut_do_not_make_answers_seem_shorter(
     expected = {}
     for cut in (0, 9):
         queue, pool = RowQueue(1), FakePool()
-        model = replace(a_model(models, concurrent=1, max_rows=8), pool=partial(FakePool.itself, pool))
+        model = replace(a_model(models, concurrent=1, max_rows=8), pool=pool.itself)
         for _ in range(20):
             queue.add(model, jobs(model, folders["tiny"], tickets, 5))
             queue.finished(taken(queue), 0.0, 1, 0.01, ended=[2], cut=[1] * cut)

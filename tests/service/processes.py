@@ -91,7 +91,7 @@ def children(parent: int, doing: str = "service.worker") -> list[int]:
 def alive(pid: int) -> bool:
     """True while a process runs."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the second where it ends between opening and reading
         return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "Z" not in stat.rpartition(")")[2].split()[0]

@@ -54,6 +54,7 @@ class Trainer:
             lr=settings.learning_rate,
             betas=(settings.momentum, 0.999),
             weight_decay=settings.weight_decay,
+            fused=True,
         )
 
     def resume(self) -> None:

@@ -60,7 +60,7 @@ def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -
     pixels, named = read(made, config)
     layers = network.cells.layers
     name = nn.Conv2d(config.channels[-1], len(WORDS) + 1, 1)
-    optimizer = torch.optim.AdamW([*layers.parameters(), *name.parameters()], lr=_RATE)
+    optimizer = torch.optim.AdamW([*layers.parameters(), *name.parameters()], lr=_RATE, fused=True)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.02, _EPOCHS * -(-len(made) // _BATCH))
     for _ in range(_EPOCHS):
         for batch in torch.randperm(len(made)).split(_BATCH):

@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """The tokens of one sequence, in columns; `cut` where tokens over the limit were left out.
+class Columns:
+    """What is to be said of the tokens of one sequence, a value a token.
 
     texts: the piece of the text that a token stands for; for a special token, its name in the vocabulary.
     starts, ends: where that piece stands, in code points. special: empty where no token is.
@@ -30,14 +31,29 @@ class Encoded:
     text before it. Both empty for a single text.
     """
 
-    ids: Sequence[int]
     texts: Sequence[str]
     starts: Sequence[int]
     ends: Sequence[int]
     special: Sequence[bool] = ()
     segments: Sequence[int] = ()
     parts: Sequence[int] = ()
-    cut: bool = False
+
+
+class Encoded:
+    """The tokens of one sequence; `cut` where tokens over the limit were left out.
+
+    columns: made when somebody looks at them, since whoever wants a prediction alone never does.
+    """
+
+    def __init__(self, ids: Sequence[int], cut: bool, columns: Callable[[], Columns]) -> None:
+        self.ids = ids
+        self.cut = cut
+        self._make = columns
+
+    @cached_property
+    def columns(self) -> Columns:
+        """What is to be said of the tokens."""
+        return self._make()
 
 
 class Encoder:
@@ -65,30 +81,21 @@ class Encoder:
         """Encode each text, cut to the limit; of a long one no more is read than decides that."""
         dropped = [self._dropped(text) for text in texts] if self._maps else [0] * len(texts)
         kept = [self._beginnings.of(text[count:]) for text, count in zip(texts, dropped, strict=True)]
-        found = [self._text(text, *found) for text, found in zip(kept, self._encodings(kept), strict=True)]
-        return [_moved(each, count) if count else each for each, count in zip(found, dropped, strict=True)]
+        return [
+            Encoded(encoding.ids, cut, partial(self._of_text, text, encoding, count))
+            for text, (encoding, cut), count in zip(kept, self._encodings(kept), dropped, strict=True)
+        ]
 
     def encode_pair(self, first: str, second: str) -> Encoded:
         """Encode two texts as one sequence, framed as the tokenizer frames pairs; the longer one is cut first."""
         dropped = (self._dropped(first), self._dropped(second))
         texts = self._beginnings_of_pair(first[dropped[0] :], second[dropped[1] :])
         encoding, cut = self._encodings([texts])[0]
-        of = encoding.sequence_ids
-        offsets = encoding.offsets
-        ends = [end for _, end in offsets]
-        for number, text in enumerate(texts):
-            if not text.isascii():
-                _cover_marks(text, offsets, ends, [part == number for part in of])
-        begun, parts = 0, []
-        for part in of:
-            begun = begun if part is None else part
-            parts.append(begun)
-        pieces = [texts[part][start:end] for part, (start, _), end in zip(parts, offsets, ends, strict=True)]
-        moves = [0 if part is None else dropped[part] for part in of]
-        starts = [start + move for (start, _), move in zip(offsets, moves, strict=True)]
-        ends = [end + move for end, move in zip(ends, moves, strict=True)]
-        special = self._name_special(encoding, pieces)
-        return Encoded(encoding.ids, pieces, starts, ends, special, encoding.type_ids, parts, cut)
+        return Encoded(encoding.ids, cut, partial(self._of_pair, texts, encoding, dropped))
+
+    def frames(self, texts: int) -> bool:
+        """Tell whether special tokens come to a sequence of one text, or of two."""
+        return self._special_tokens and self._whole.num_special_tokens_to_add(texts == 2) > 0
 
     def _beginnings_of_pair(self, first: str, second: str) -> tuple[str, str]:
         """Give what decides the tokens of a pair.
@@ -136,16 +143,35 @@ class Encoder:
                 found[place] = (each, True)
         return found
 
-    def _text(self, text: str, encoding: Any, cut: bool) -> Encoded:
+    def _of_text(self, text: str, encoding: Any, dropped: int) -> Columns:
         offsets = encoding.offsets  # every attribute of the library is made anew each time it is read
         starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
-        if text.isascii():
-            texts = [text[start:end] for start, end in offsets]
-        else:
+        if not text.isascii():
             own = [flag == 0 for flag in encoding.special_tokens_mask]
             _cover_marks(text, offsets, ends, own)
-            texts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
-        return Encoded(encoding.ids, texts, starts, ends, self._name_special(encoding, texts), cut=cut)
+        texts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
+        special = self._name_special(encoding, texts)
+        if dropped:
+            starts, ends = [start + dropped for start in starts], [end + dropped for end in ends]
+        return Columns(texts, starts, ends, special)
+
+    def _of_pair(self, texts: tuple[str, str], encoding: Any, dropped: tuple[int, int]) -> Columns:
+        of = encoding.sequence_ids
+        offsets = encoding.offsets
+        ends = [end for _, end in offsets]
+        for number, text in enumerate(texts):
+            if not text.isascii():
+                _cover_marks(text, offsets, ends, [part == number for part in of])
+        begun, parts = 0, []
+        for part in of:
+            begun = begun if part is None else part
+            parts.append(begun)
+        pieces = [texts[part][start:end] for part, (start, _), end in zip(parts, offsets, ends, strict=True)]
+        moves = [0 if part is None else dropped[part] for part in of]
+        starts = [start + move for (start, _), move in zip(offsets, moves, strict=True)]
+        ends = [end + move for end, move in zip(ends, moves, strict=True)]
+        special = self._name_special(encoding, pieces)
+        return Columns(pieces, starts, ends, special, encoding.type_ids, parts)
 
     def _name_special(self, encoding: Any, texts: list[str]) -> list[bool]:
         """Tell which tokens are special, and put their names among the texts; empty where none is."""
@@ -155,12 +181,6 @@ class Encoder:
         for place in compress(range(len(flags)), flags):
             texts[place] = self.token(ids[place])
         return list(map(bool, flags))
-
-
-def _moved(encoded: Encoded, count: int) -> Encoded:
-    return replace(
-        encoded, starts=[start + count for start in encoded.starts], ends=[end + count for end in encoded.ends]
-    )
 
 
 def _cover_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int], own: Sequence[bool]) -> None:

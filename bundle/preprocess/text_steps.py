@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from bundle.columns import Column
 from bundle.errors import BundleError, InputError
 from bundle.preprocess.forms import Call, Form, Kind, Passage, Passages, Prepared, Setting, Step
 from bundle.rows import BoundTensor, Labels
@@ -169,10 +170,10 @@ class Tokenize(Step):
                 raise InputError(path, "has no token that the model could read")
             tensors[bound.name] = np.array(each.ids, dtype=np.int64)
             if self.segments:
-                tensors[self.segments] = np.array(each.segments or [0] * len(each.ids), dtype=np.int64)
+                tensors[self.segments] = np.array(each.columns.segments or [0] * len(each.ids), dtype=np.int64)
             sizes[bound.description.dimensions[0].name] = len(each.ids)
             for labelled in self._labelled(bound):
-                labels[labelled.name] = _token_labels(labelled, each, parts)
+                labels[labelled.name] = self._token_labels(labelled, each, parts)
         return Prepared(name, tensors, sizes, labels, any(each.cut for each in encoded))
 
     def _sentences(self, passages: Passages, call: Call) -> Prepared:
@@ -226,7 +227,7 @@ class Tokenize(Step):
         labels = {}
         for each in self._labelled(self.bound[0]):
             if each.kind == attention_pb2.LABEL_KIND_TOKENS:
-                labels[each.name] = _word_labels(each, kept, self.setting.input.name)
+                labels[each.name] = self._word_labels(each, kept)
             else:
                 starts, ends = zip(*(span for _, span in kept), strict=True)
                 labels[each.name] = Labels(
@@ -239,6 +240,43 @@ class Tokenize(Step):
                     inputs=(self.setting.input.name,),
                 )
         return labels
+
+    def _token_labels(
+        self, description: model_pb2.LabelSetDescription, encoded: Encoded, inputs: tuple[str, ...]
+    ) -> Labels:
+        size, is_pair = len(encoded.ids), len(inputs) == 2
+        return Labels(
+            description.name,
+            description.kind,
+            size,
+            Column(size, lambda: encoded.columns.texts),
+            Column(size, lambda: encoded.columns.starts),
+            Column(size, lambda: encoded.columns.ends),
+            encoded.ids,
+            Column(size, lambda: encoded.columns.special) if self.encoder.frames(len(inputs)) else (),
+            inputs=inputs,
+            input_indices=Column(size, lambda: encoded.columns.parts) if is_pair else (),
+        )
+
+    def _word_labels(
+        self, description: model_pb2.LabelSetDescription, kept: Sequence[tuple[Encoded, tuple[int, int]]]
+    ) -> Labels:
+        size = sum(len(words.ids) for words, _ in kept)
+        special = Column(size, lambda: [flag for words, _ in kept for flag in words.columns.special])
+        parents = Column(size, lambda: [number for number, (words, _) in enumerate(kept) for _ in words.ids])
+        return Labels(
+            description.name,
+            description.kind,
+            size,
+            Column(size, lambda: [text for words, _ in kept for text in words.columns.texts]),
+            Column(size, lambda: [begin + start for words, (begin, _) in kept for start in words.columns.starts]),
+            Column(size, lambda: [begin + end for words, (begin, _) in kept for end in words.columns.ends]),
+            Column(size, lambda: [token for words, _ in kept for token in words.ids]),
+            special if self.encoder.frames(1) else (),
+            parents if description.parent else (),
+            description.parent,
+            (self.setting.input.name,),
+        )
 
     def sent(self, tensors: Mapping[str, Array], call: Call) -> dict[str, Labels]:
         """Label token ids that were sent: by the vocabulary, without places in a text."""
@@ -281,37 +319,3 @@ class Tokenize(Step):
 def _check(encoded: Encoded, path: str, truncate: bool) -> None:
     if encoded.cut and not truncate:
         raise InputError(path, f"has more than {len(encoded.ids)} tokens; shorten it or set truncate")
-
-
-def _token_labels(description: model_pb2.LabelSetDescription, encoded: Encoded, inputs: tuple[str, ...]) -> Labels:
-    return Labels(
-        description.name,
-        description.kind,
-        len(encoded.ids),
-        encoded.texts,
-        encoded.starts,
-        encoded.ends,
-        encoded.ids,
-        encoded.special,
-        inputs=inputs,
-        input_indices=encoded.parts,
-    )
-
-
-def _word_labels(
-    description: model_pb2.LabelSetDescription, kept: Sequence[tuple[Encoded, tuple[int, int]]], name: str
-) -> Labels:
-    special = [flag for words, _ in kept for flag in words.special or [False] * len(words.ids)]
-    return Labels(
-        description.name,
-        description.kind,
-        sum(len(words.ids) for words, _ in kept),
-        [text for words, _ in kept for text in words.texts],
-        [begin + start for words, (begin, _) in kept for start in words.starts],
-        [begin + end for words, (begin, _) in kept for end in words.ends],
-        [token for words, _ in kept for token in words.ids],
-        special if any(special) else (),
-        [number for number, (words, _) in enumerate(kept) for _ in words.ids] if description.parent else (),
-        description.parent,
-        (name,),
-    )

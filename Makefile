@@ -65,7 +65,7 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again, from what
 	$(BIN)/python -m tests.service.settings_table
 
 performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md, in half an hour; wants a quiet machine.
-	for each in serving idle breakdown held attend_stream generation precision loop overload shed; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
+	for each in serving idle breakdown held attend_stream generation precision loop overload shed refusing; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
 	$(BIN)/python -m benchmarks.workers --keep
 
 # Triton's python backend is built for NumPy 1. A server that cannot be installed here is left out, visibly, by the benchmarks.

@@ -1,6 +1,19 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
-from benchmarks import attend_stream, breakdown, generation, held, idle, kept, loop, overload, precision, shed, workers
+from benchmarks import (
+    attend_stream,
+    breakdown,
+    generation,
+    held,
+    idle,
+    kept,
+    loop,
+    overload,
+    precision,
+    refusing,
+    shed,
+    workers,
+)
 from benchmarks.process import ROOT
 from benchmarks.serving import tables as serving
 from benchmarks.serving.figures import Results
@@ -48,6 +61,11 @@ def page() -> list[str]:
     machine, loads = kept.load("shed", shed.Shed)
     if loads:
         lines += [*SHED.format(machine=machine).splitlines(), *shed.tables(loads), ""]
+    machine, refused = kept.load("refusing", refusing.Refused)
+    if refused:
+        lines += [*REFUSING.format(machine=machine).splitlines(), *refusing.tables(refused), ""]
+        if (file := kept.KEPT / "overload.json").exists():
+            lines += [*CEILINGS.splitlines(), *refusing.ceilings(refused, overload.Results.load(file)), ""]
     machine, shared = kept.load("workers", workers.Shared)
     if shared:
         lines += [*WORKERS.format(machine=machine).splitlines(), *workers.tables(shared), ""]
@@ -136,6 +154,20 @@ SHED = """### Where the time goes under overload
 `python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
 generator take. What is asked beyond what can be answered is received, looked at and refused by the event loop, or
 received and cancelled by gRPC. Cores are left over: threads wait for each other, for the interpreter's lock above all.
+
+"""
+
+REFUSING = """### What refusing costs at the least
+
+`python -m benchmarks.refusing --keep`, on {machine}: the same calls to a server of gRPC's asyncio that does nothing but
+refuse them, unread, with the status and the RetryInfo of a full server. It has the machine to itself, but for the
+generator.
+
+"""
+
+CEILINGS = """So this much goodput could be had of the capacity if everything beyond it were refused at that price, nothing
+else were lost, and every core were always at work; the event loop, which refuses, has one core at the most. What was
+reached stands beside it; it can be more where gRPC's core cancels calls, which costs less than to refuse them.
 
 """
 

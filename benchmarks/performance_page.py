@@ -165,7 +165,7 @@ generator.
 
 """
 
-CEILINGS = """So this much goodput could be had of the capacity if everything beyond it were refused at that price, nothing
+CEILINGS = """So much goodput could be had of the capacity if everything beyond it were refused at that price, nothing
 else were lost, and every core were always at work; the event loop, which refuses, has one core at the most. What was
 reached stands beside it; it can be more where gRPC's core cancels calls, which costs less than to refuse them.
 

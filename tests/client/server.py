@@ -6,6 +6,7 @@ every request is kept.
 """
 
 import io
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         self.metadata = {}
         self.unavailable = 0
         self.cancelled = 0
+        self.leaving = threading.Event()  # ends what sleeps
 
     def ListModels(self, request, context):
         self.requests.append(request)
@@ -108,7 +110,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         if asked.name == "crash":
             raise RuntimeError("a fault of the server")
         if asked.name == "sleepy":
-            time.sleep(1)
+            self.leaving.wait(30)
         if asked.name not in MODELS or asked.version > 1:
             known = ", ".join(MODELS)
             abort(context, grpc.StatusCode.NOT_FOUND, f"no model {asked.name!r}; there are {known}")
@@ -453,4 +455,5 @@ class Server:
         return self
 
     def __exit__(self, *_):
+        self.servicer.leaving.set()
         self.server.stop(None).wait()

@@ -368,7 +368,7 @@ def test_the_deadline_of_the_call_wins_over_that_of_the_client(ask: Ask):
         ask("predict", "sleepy", {"text": "x"}, timeout=0.1)
     with pytest.raises(limelight.DeadlineExceeded):
         ask("predict", "sleepy", {"text": "x"}, client={"timeout": 0.1})
-    assert time.monotonic() - begin < 1.9, "two calls that would take a second each were cut short"
+    assert time.monotonic() - begin < 25, "two calls that would take half a minute each were cut short"
 
 
 def test_answers_over_four_mebibytes_arrive(ask: Ask):

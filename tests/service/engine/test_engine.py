@@ -197,7 +197,7 @@ async def test_a_call_is_admitted_whole_or_not_at_all(
         before = time.monotonic()
         with pytest.raises(QueueFullError) as refused:
             await answered(engine, fake, Query((row_of(folders, 5),) * 2))
-        assert time.monotonic() - before < 1
+        assert time.monotonic() - before < 10
         assert 0 < refused.value.retry_after <= 30
         assert count.rejections == [(Rejection.QUEUE_FULL, 2)]
         fits = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 6),))))

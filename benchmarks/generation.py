@@ -3,8 +3,8 @@
     python -m benchmarks.generation                                       # the demo's model, a quarter of a minute
     python -m benchmarks.generation --repository DIR --model NAME --text TEXT TEXT
 
-By turns: `--callers` sequences one after another, the same all at once, one alone and one in the midst of the others.
---keep writes docs/performance.md.
+By turns: `--callers` sequences one after another, the same all at once, one alone and one in the midst of the others;
+and as many messages of one token, all at once, from a server that computes nothing. --keep writes docs/performance.md.
 """
 
 import argparse
@@ -19,14 +19,22 @@ import grpc
 
 from benchmarks.demo_calls import DEMO, GENERATE, date_instance
 from benchmarks.kept import save
+from benchmarks.peers.echo import AGAIN, Echo
 from benchmarks.process import ServerProcess
 from benchmarks.tables import Bar, bar_table, table
 from limelight.v1 import service_pb2, values_pb2
 
+_TOKEN = service_pb2.GenerateResponse(
+    token=service_pb2.GeneratedToken(index=5, id=17, text="7", delta="7", log_probability=-0.01)
+).SerializeToString()
+
 
 @dataclass(frozen=True)
 class Generated:
-    """Medians. Rates in tokens a second; times in ms to the first token, alone and while the others write."""
+    """Medians. Rates in tokens a second; times in ms to the first token, alone and while the others write.
+
+    bare: together, from a server that only sends them.
+    """
 
     model: str
     callers: int
@@ -34,6 +42,7 @@ class Generated:
     together: float
     first_alone: float
     first_among: float
+    bare: float
 
 
 @dataclass(frozen=True)
@@ -42,10 +51,10 @@ class _Written:
     tokens: int
 
 
-async def _write(channel: grpc.aio.Channel, request: bytes) -> _Written:
+async def _write(channel: grpc.aio.Channel, request: bytes, method: str = GENERATE) -> _Written:
     """Take one sequence from the server: seconds to the first token, and how many came."""
     begin, first, tokens = time.perf_counter(), 0.0, 0
-    call = channel.unary_stream(GENERATE, response_deserializer=service_pb2.GenerateResponse.FromString)
+    call = channel.unary_stream(method, response_deserializer=service_pb2.GenerateResponse.FromString)
     async for event in call(request):
         if event.WhichOneof("event") == "token":
             first = first or time.perf_counter() - begin
@@ -53,9 +62,9 @@ async def _write(channel: grpc.aio.Channel, request: bytes) -> _Written:
     return _Written(first, tokens)
 
 
-async def _rounds(target: str, requests: Sequence[bytes], rounds: int) -> tuple[list[float], ...]:
-    one_by_one, together, alone, among = (list[float]() for _ in range(4))
-    async with grpc.aio.insecure_channel(target) as channel:
+async def _rounds(target: str, bare: str, requests: Sequence[bytes], rounds: int) -> tuple[list[float], ...]:
+    one_by_one, together, alone, among, empty = (list[float]() for _ in range(5))
+    async with grpc.aio.insecure_channel(target) as channel, grpc.aio.insecure_channel(bare) as other:
         await asyncio.gather(*(_write(channel, each) for each in requests))
         for _ in range(rounds):
             begin = time.perf_counter()
@@ -66,7 +75,11 @@ async def _rounds(target: str, requests: Sequence[bytes], rounds: int) -> tuple[
             written = await asyncio.gather(*(_write(channel, each) for each in requests))
             together.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
             among += await _among(channel, requests)
-    return one_by_one, together, alone, among
+            messages = [bytes([each.tokens]) + _TOKEN for each in written]
+            begin = time.perf_counter()
+            await asyncio.gather(*(_write(other, each, AGAIN) for each in messages))
+            empty.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
+    return one_by_one, together, alone, among, empty
 
 
 async def _among(channel: grpc.aio.Channel, requests: Sequence[bytes]) -> list[float]:
@@ -87,10 +100,11 @@ async def _among(channel: grpc.aio.Channel, requests: Sequence[bytes]) -> list[f
     return found
 
 
-def measure(target: str, model: str, requests: Sequence[bytes], rounds: int) -> Generated:
-    """Measure a model by turns."""
-    one_by_one, together, alone, among = map(statistics.median, asyncio.run(_rounds(target, requests, rounds)))
-    return Generated(model, len(requests), one_by_one, together, alone * 1e3, among * 1e3)
+def measure(target: str, bare: str, model: str, requests: Sequence[bytes], rounds: int) -> Generated:
+    """Measure a model by turns; bare: the server that computes nothing."""
+    found = asyncio.run(_rounds(target, bare, requests, rounds))
+    one_by_one, together, alone, among, empty = map(statistics.median, found)
+    return Generated(model, len(requests), one_by_one, together, alone * 1e3, among * 1e3, empty)
 
 
 def tables(rows: Sequence[Generated]) -> list[str]:
@@ -101,6 +115,7 @@ def tables(rows: Sequence[Generated]) -> list[str]:
         "tokens/s one by one",
         "together",
         "÷",
+        "from a bare server",
         "first token alone, ms",
         "among the others, ms",
         "÷",
@@ -114,6 +129,7 @@ def tables(rows: Sequence[Generated]) -> list[str]:
                 f"{each.one_by_one:.0f}",
                 f"{each.together:.0f}",
                 f"{each.together / each.one_by_one:.2f}",
+                f"{each.bare:.0f}",
                 f"{each.first_alone:.1f}",
                 f"{each.first_among:.1f}",
                 f"{each.first_among / each.first_alone:.2f}",
@@ -150,8 +166,8 @@ def main() -> None:
         instances = [values_pb2.Instance(inputs={"text": values_pb2.Value(text=each)}) for each in texts]
     model = values_pb2.Model(name=options.model)
     requests = [service_pb2.GenerateRequest(model=model, instance=each).SerializeToString() for each in instances]
-    with ServerProcess(options.repository) as server:
-        rows = [measure(server.target, options.model, requests, options.rounds)]
+    with ServerProcess(options.repository) as server, Echo() as bare:
+        rows = [measure(server.target, bare.target, options.model, requests, options.rounds)]
     print("\n".join([*tables(rows), "", *bars(rows)]))
     save("generation", rows, keep=options.keep)
 

@@ -134,7 +134,8 @@ computes the same maps on every core and sends them nowhere. Memory is the most 
 GENERATION = """## Generation
 
 `python -m benchmarks.generation --keep`, on {machine}: sequences one after another and all at once, and the first token
-of a newcomer while all the others write.
+of a newcomer while all the others write. *From a bare server*: as many messages, all at once, to the same caller from
+a server of gRPC's asyncio that computes nothing.
 
 """
 

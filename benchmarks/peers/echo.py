@@ -1,4 +1,4 @@
-"""A bare asyncio gRPC server that answers what it got: `python -m benchmarks.peers.echo PORT`."""
+"""A bare asyncio gRPC server that answers what it got, once or often: `python -m benchmarks.peers.echo PORT`."""
 
 import asyncio
 import sys
@@ -9,6 +9,7 @@ import grpc
 from benchmarks.process import HEALTH, SERVING, Process, free_port, healthy
 
 ECHO = "/echo.Echo/Echo"
+AGAIN = "/echo.Echo/Again"  # a byte says how often what stands behind it comes back
 
 
 class Echo(Process):
@@ -22,11 +23,18 @@ class Echo(Process):
 
 class _Handlers(grpc.GenericRpcHandler):
     def service(self, details: Any) -> grpc.RpcMethodHandler:
+        if details.method == AGAIN:
+            return grpc.unary_stream_rpc_method_handler(_again)
         return grpc.unary_unary_rpc_method_handler(_ready if details.method == HEALTH else _echo)
 
 
 async def _echo(request: bytes, context: Any) -> bytes:
     return request
+
+
+async def _again(request: bytes, context: Any) -> None:
+    for _ in range(request[0]):
+        await context.write(request[1:])
 
 
 async def _ready(request: bytes, context: Any) -> bytes:

@@ -201,8 +201,9 @@ def test_stopping_fails_what_waits() -> None:
         gate = Gate()
         async with running() as preparation:
             first = asyncio.ensure_future(preparation.run(gate.call("a", 1)))
+            await until(lambda: preparation._unfinished and not preparation._waiting)  # a thread has it
             second = asyncio.ensure_future(preparation.run(gate.call("b", 2)))
-            await asyncio.sleep(0.05)
+            await until(lambda: preparation._waiting)
             preparation.close()
             gate.opened.release()
             with pytest.raises(ModelUnavailableError):

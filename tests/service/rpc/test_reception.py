@@ -90,7 +90,8 @@ def test_what_came_while_the_event_loop_was_late_counts_as_there() -> None:
     async def run() -> None:
         one, standing, context = reception(quick=1, slow=1), Context(), Context()
         stands = asyncio.create_task(one.message(standing, standing.end))
-        await asyncio.sleep(0.1)  # in the place of the slow ones
+        while not one._slow:
+            await asyncio.sleep(0.01)
         near, far = socket.socketpair()
         loop = asyncio.get_running_loop()
         loop.add_reader(near, lambda: context.coming.done() or context.coming.set_result(near.recv(4)))

@@ -22,15 +22,7 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True)
-class Columns:
-    """What is to be said of the tokens of one sequence, a value a token.
-
-    texts: the piece of the text that a token stands for; for a special token, its name in the vocabulary.
-    starts, ends: where that piece stands, in code points. special: empty where no token is.
-    segments: the tokenizer's segment ids; parts: which text of a pair a token comes from, a special one counting to the
-    text before it. Both empty for a single text.
-    """
-
+class _Columns:
     texts: Sequence[str]
     starts: Sequence[int]
     ends: Sequence[int]
@@ -42,17 +34,47 @@ class Columns:
 class Encoded:
     """The tokens of one sequence; `cut` where tokens over the limit were left out.
 
-    columns: made when somebody looks at them, since whoever wants a prediction alone never does.
+    columns: what there is to say of them, made when somebody looks at it, since whoever wants a prediction alone never
+    does.
     """
 
-    def __init__(self, ids: Sequence[int], cut: bool, columns: Callable[[], Columns]) -> None:
+    def __init__(self, ids: Sequence[int], cut: bool, columns: Callable[[], _Columns]) -> None:
         self.ids = ids
         self.cut = cut
         self._make = columns
 
+    @property
+    def texts(self) -> Sequence[str]:
+        """The piece of the text that each token stands for; for a special token, its name in the vocabulary."""
+        return self._columns.texts
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Where that piece begins, in code points."""
+        return self._columns.starts
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """Where that piece ends, in code points."""
+        return self._columns.ends
+
+    @property
+    def special(self) -> Sequence[bool]:
+        """Which tokens are special; empty where none is."""
+        return self._columns.special
+
+    @property
+    def segments(self) -> Sequence[int]:
+        """The tokenizer's segment ids; empty for a single text."""
+        return self._columns.segments
+
+    @property
+    def parts(self) -> Sequence[int]:
+        """Which text of a pair a token comes from, a special one counting to the text before it; empty for one text."""
+        return self._columns.parts
+
     @cached_property
-    def columns(self) -> Columns:
-        """What is to be said of the tokens."""
+    def _columns(self) -> _Columns:
         return self._make()
 
 
@@ -143,7 +165,7 @@ class Encoder:
                 found[place] = (each, True)
         return found
 
-    def _of_text(self, text: str, encoding: Any, dropped: int) -> Columns:
+    def _of_text(self, text: str, encoding: Any, dropped: int) -> _Columns:
         offsets = encoding.offsets  # every attribute of the library is made anew each time it is read
         starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
         if not text.isascii():
@@ -153,9 +175,9 @@ class Encoder:
         special = self._name_special(encoding, texts)
         if dropped:
             starts, ends = [start + dropped for start in starts], [end + dropped for end in ends]
-        return Columns(texts, starts, ends, special)
+        return _Columns(texts, starts, ends, special)
 
-    def _of_pair(self, texts: tuple[str, str], encoding: Any, dropped: tuple[int, int]) -> Columns:
+    def _of_pair(self, texts: tuple[str, str], encoding: Any, dropped: tuple[int, int]) -> _Columns:
         of = encoding.sequence_ids
         offsets = encoding.offsets
         ends = [end for _, end in offsets]
@@ -171,7 +193,7 @@ class Encoder:
         starts = [start + move for (start, _), move in zip(offsets, moves, strict=True)]
         ends = [end + move for end, move in zip(ends, moves, strict=True)]
         special = self._name_special(encoding, pieces)
-        return Columns(pieces, starts, ends, special, encoding.type_ids, parts)
+        return _Columns(pieces, starts, ends, special, encoding.type_ids, parts)
 
     def _name_special(self, encoding: Any, texts: list[str]) -> list[bool]:
         """Tell which tokens are special, and put their names among the texts; empty where none is."""

@@ -170,7 +170,7 @@ class Tokenize(Step):
                 raise InputError(path, "has no token that the model could read")
             tensors[bound.name] = np.array(each.ids, dtype=np.int64)
             if self.segments:
-                tensors[self.segments] = np.array(each.columns.segments or [0] * len(each.ids), dtype=np.int64)
+                tensors[self.segments] = np.array(each.segments or [0] * len(each.ids), dtype=np.int64)
             sizes[bound.description.dimensions[0].name] = len(each.ids)
             for labelled in self._labelled(bound):
                 labels[labelled.name] = self._token_labels(labelled, each, parts)
@@ -249,28 +249,28 @@ class Tokenize(Step):
             description.name,
             description.kind,
             size,
-            Column(size, lambda: encoded.columns.texts),
-            Column(size, lambda: encoded.columns.starts),
-            Column(size, lambda: encoded.columns.ends),
+            Column(size, lambda: encoded.texts),
+            Column(size, lambda: encoded.starts),
+            Column(size, lambda: encoded.ends),
             encoded.ids,
-            Column(size, lambda: encoded.columns.special) if self.encoder.frames(len(inputs)) else (),
+            Column(size, lambda: encoded.special) if self.encoder.frames(len(inputs)) else (),
             inputs=inputs,
-            input_indices=Column(size, lambda: encoded.columns.parts) if is_pair else (),
+            input_indices=Column(size, lambda: encoded.parts) if is_pair else (),
         )
 
     def _word_labels(
         self, description: model_pb2.LabelSetDescription, kept: Sequence[tuple[Encoded, tuple[int, int]]]
     ) -> Labels:
         size = sum(len(words.ids) for words, _ in kept)
-        special = Column(size, lambda: [flag for words, _ in kept for flag in words.columns.special])
+        special = Column(size, lambda: [flag for words, _ in kept for flag in words.special])
         parents = Column(size, lambda: [number for number, (words, _) in enumerate(kept) for _ in words.ids])
         return Labels(
             description.name,
             description.kind,
             size,
-            Column(size, lambda: [text for words, _ in kept for text in words.columns.texts]),
-            Column(size, lambda: [begin + start for words, (begin, _) in kept for start in words.columns.starts]),
-            Column(size, lambda: [begin + end for words, (begin, _) in kept for end in words.columns.ends]),
+            Column(size, lambda: [text for words, _ in kept for text in words.texts]),
+            Column(size, lambda: [begin + start for words, (begin, _) in kept for start in words.starts]),
+            Column(size, lambda: [begin + end for words, (begin, _) in kept for end in words.ends]),
             Column(size, lambda: [token for words, _ in kept for token in words.ids]),
             special if self.encoder.frames(1) else (),
             parents if description.parent else (),

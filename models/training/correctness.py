@@ -198,14 +198,13 @@ class Reader:
         value = example.instance[written.target]
         assert isinstance(value, Text)
         (found,) = self._encoder.encode([value.text])
-        columns = found.columns
-        special = list(columns.special) or [False] * len(found.ids)
+        special = list(found.special) or [False] * len(found.ids)
         output = Labels(
             written.steps.name,
             attention_pb2.LABEL_KIND_OUTPUT_STEPS,
             len(found.ids),
-            starts=columns.starts,
-            ends=columns.ends,
+            starts=found.starts,
+            ends=found.ends,
             special=special,
             inputs=(written.target,),
         )
@@ -225,9 +224,8 @@ class Reader:
             assert isinstance(value, Text)
             encoder = Encoder(prompt.tokenizer.text, special_tokens=prompt.special_tokens, maximum=prompt.max_tokens)
             (found,) = encoder.encode([value.text])
-            columns = found.columns
-            starts, ends = [*starts, *columns.starts], [*ends, *columns.ends]
-            special += list(columns.special) or [False] * len(found.ids)
+            starts, ends = [*starts, *found.starts], [*ends, *found.ends]
+            special += list(found.special) or [False] * len(found.ids)
         before = len(starts)
         return Labels(
             description.name,

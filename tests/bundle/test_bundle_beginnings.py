@@ -127,7 +127,7 @@ def texts(most: int) -> st.SearchStrategy[str]:
 @settings(max_examples=25, deadline=None)
 def test_a_long_text_has_the_tokens_of_all_of_it(kind: str, text: str, maximum: int, framed: bool) -> None:
     found = encoder(kind, maximum, framed=framed).encode([text])[0]
-    assert (list(found.ids), list(found.columns.starts), found.cut) == expected(kind, maximum, framed, text)
+    assert (list(found.ids), list(found.starts), found.cut) == expected(kind, maximum, framed, text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +137,7 @@ def test_a_long_pair_has_the_tokens_of_all_of_it(
     kind: str, first: str, second: str, maximum: int, framed: bool
 ) -> None:
     found = encoder(kind, maximum, framed=framed).encode_pair(first, second)
-    assert (list(found.ids), list(found.columns.starts), found.cut) == expected(kind, maximum, framed, first, second)
+    assert (list(found.ids), list(found.starts), found.cut) == expected(kind, maximum, framed, first, second)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "merged"])

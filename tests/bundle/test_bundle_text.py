@@ -79,11 +79,11 @@ def test_no_text_takes_long(text: str) -> None:
 def test_offsets_are_code_points_whatever_the_planes_of_the_characters() -> None:
     text = "naïve 😀 𝒳y cat."
     encoded = Encoder(small.tokenizer()).encode([text])[0]
-    assert encoded.columns.texts == ["naïve", "😀", "𝒳y", "cat", "."]
-    assert encoded.columns.starts == [0, 6, 8, 11, 14]
-    assert encoded.columns.ends == [5, 7, 10, 14, 15]
+    assert encoded.texts == ["naïve", "😀", "𝒳y", "cat", "."]
+    assert encoded.starts == [0, 6, 8, 11, 14]
+    assert encoded.ends == [5, 7, 10, 14, 15]
     assert encoded.ids == [9, 10, 11, 3, 6]
-    assert not encoded.columns.special
+    assert not encoded.special
     assert not encoded.cut
 
 
@@ -91,8 +91,7 @@ def test_truncation_keeps_the_first_tokens_and_says_so() -> None:
     short, long = Encoder(small.tokenizer(), maximum=3).encode(["the cat sat", "the cat sat ."])
     assert (short.ids, short.cut) == ([5, 3, 4], False)
     assert (long.ids, long.cut) == ([5, 3, 4], True)
-    columns = long.columns
-    assert len(columns.texts) == len(columns.starts) == len(columns.ends) == 3
+    assert len(long.texts) == len(long.starts) == len(long.ends) == 3
 
 
 @pytest.mark.parametrize("token_id", [-1, 12, 2**31, 2**32, 2**63])

@@ -138,17 +138,13 @@ def test_tokens_stand_where_their_piece_of_the_text_does(name: str, text: str) -
     encoder, library = family(name)
     found = encoder.encode([text])[0]
     assert list(found.ids) == library.encode(text, add_special_tokens=False).ids
-    assert found.columns.texts == [
-        text[start:end] for start, end in zip(found.columns.starts, found.columns.ends, strict=True)
-    ]
-    assert list(found.columns.starts) == sorted(found.columns.starts)
-    covered = set().union(
-        *(range(start, end) for start, end in zip(found.columns.starts, found.columns.ends, strict=True))
-    )
+    assert found.texts == [text[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
+    assert list(found.starts) == sorted(found.starts)
+    covered = set().union(*(range(start, end) for start, end in zip(found.starts, found.ends, strict=True)))
     # Nothing that can be seen is left out, the marks at the end of a word least of all.
     assert not [place for place in range(len(text)) if place not in covered and plain(text[place])]
     assert not [place for place in range(len(text)) if place not in covered and unicodedata.combining(text[place])]
-    for token, piece in zip(found.ids, found.columns.texts, strict=True):
+    for token, piece in zip(found.ids, found.texts, strict=True):
         own = library.decode([token]).removeprefix("##").removesuffix("</w>").removesuffix(" ")
         whole = "\ufffd" not in own and plain(own) and own not in ("[UNK]", "<unk>")  # of a lowered İ, a mark is left
         # What becomes several tokens, or none, is shared out as the library likes.
@@ -166,9 +162,9 @@ def test_a_word_keeps_its_last_mark(normalizer: Any, words: list[str], form: Any
         made.normalizer = normalizer
     found = Encoder(made.to_str()).encode([text])[0]
     if isinstance(normalizer, normalizers.BertNormalizer):  # which sets Chinese characters apart
-        assert "".join(found.columns.texts) == "".join(text.replace("\u200b", "").split()) or "\u200b" in text
+        assert "".join(found.texts) == "".join(text.replace("\u200b", "").split()) or "\u200b" in text
     else:
-        assert found.columns.texts == text.split()
+        assert found.texts == text.split()
 
 
 def test_marks_of_one_text_of_a_pair_are_not_sought_in_the_other() -> None:
@@ -179,18 +175,16 @@ def test_marks_of_one_text_of_a_pair_are_not_sought_in_the_other() -> None:
     )
     first, second = (unicodedata.normalize("NFD", text) for text in ("le café", "é résumé"))
     found = Encoder(made.to_str(), special_tokens=True).encode_pair(first, second)
-    assert found.columns.texts == [*first.split(), "[SEP]", *second.split(), "[SEP]"]
-    assert found.columns.ends == [2, len(first), 0, 2, len(second), 0]
+    assert found.texts == [*first.split(), "[SEP]", *second.split(), "[SEP]"]
+    assert found.ends == [2, len(first), 0, 2, len(second), 0]
 
 
 def test_what_a_character_map_takes_away_in_front_moves_nothing() -> None:
     encoder, _ = family("xlm-r")
-    assert encoder.encode(["\u0001\u200bdon't 日本語"])[0].columns.starts[0] == 2
+    assert encoder.encode(["\u0001\u200bdon't 日本語"])[0].starts[0] == 2
     found = encoder.encode_pair("\u200bCafé", "\u0001日本語")
-    assert [
-        (found.columns.parts[place], found.columns.starts[place]) for place in (0, found.columns.parts.index(1))
-    ] == [(0, 1), (1, 1)]
-    assert found.columns.texts[-1][-1] == "語"
+    assert [(found.parts[place], found.starts[place]) for place in (0, found.parts.index(1))] == [(0, 1), (1, 1)]
+    assert found.texts[-1][-1] == "語"
 
 
 LONG = ("a", "1", " ", "\n", "'", ".", " \n", "\r\n ", " x", "'s", "é", "e\u0301", "日", "😀", "<|", "a1 ")

@@ -253,7 +253,7 @@ class Tokenize(Step):
             Column(size, lambda: encoded.starts),
             Column(size, lambda: encoded.ends),
             encoded.ids,
-            Column(size, lambda: encoded.special) if self.encoder.frames(len(inputs)) else (),
+            Column(size, lambda: encoded.special or [False] * size) if self.encoder.frames(len(inputs)) else (),
             inputs=inputs,
             input_indices=Column(size, lambda: encoded.parts) if is_pair else (),
         )
@@ -262,7 +262,9 @@ class Tokenize(Step):
         self, description: model_pb2.LabelSetDescription, kept: Sequence[tuple[Encoded, tuple[int, int]]]
     ) -> Labels:
         size = sum(len(words.ids) for words, _ in kept)
-        special = Column(size, lambda: [flag for words, _ in kept for flag in words.special])
+        special = Column(
+            size, lambda: [each for words, _ in kept for each in words.special or [False] * len(words.ids)]
+        )
         parents = Column(size, lambda: [number for number, (words, _) in enumerate(kept) for _ in words.ids])
         return Labels(
             description.name,

@@ -71,15 +71,17 @@ async def _rounds(target: str, bare: str, requests: Sequence[bytes], rounds: int
             written = [await _write(channel, each) for each in requests]
             one_by_one.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
             alone += [each.first for each in written]
-            begin = time.perf_counter()
-            written = await asyncio.gather(*(_write(channel, each) for each in requests))
-            together.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
+            together.append(await _at_once(channel, requests))
             among += await _among(channel, requests)
-            messages = [bytes([each.tokens]) + _TOKEN for each in written]
-            begin = time.perf_counter()
-            await asyncio.gather(*(_write(other, each, AGAIN) for each in messages))
-            empty.append(sum(each.tokens for each in written) / (time.perf_counter() - begin))
+            empty.append(await _at_once(other, [bytes([each.tokens]) + _TOKEN for each in written], AGAIN))
     return one_by_one, together, alone, among, empty
+
+
+async def _at_once(channel: grpc.aio.Channel, requests: Sequence[bytes], method: str = GENERATE) -> float:
+    """Tokens a second of all sequences together."""
+    begin = time.perf_counter()
+    written = await asyncio.gather(*(_write(channel, each, method) for each in requests))
+    return sum(each.tokens for each in written) / (time.perf_counter() - begin)
 
 
 async def _among(channel: grpc.aio.Channel, requests: Sequence[bytes]) -> list[float]:

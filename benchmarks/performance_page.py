@@ -54,8 +54,8 @@ def page() -> list[str]:
     machine, precisions = kept.load("precision", precision.Measured)
     if precisions:
         lines += [*PRECISION.format(machine=machine).splitlines(), *precision.tables(precisions), ""]
-    if (file := kept.KEPT / "overload.json").exists():
-        found = overload.Results.load(file)
+    found = overload.Results.load(file) if (file := kept.KEPT / "overload.json").exists() else None
+    if found:
         said = OVERLOAD.format(machine=found.machine, **found.settings)
         lines += [*said.splitlines(), *overload.tables(found), "", *overload.bars(found), ""]
     machine, loads = kept.load("shed", shed.Shed)
@@ -64,8 +64,7 @@ def page() -> list[str]:
     machine, refused = kept.load("refusing", refusing.Refused)
     if refused:
         lines += [*REFUSING.format(machine=machine).splitlines(), *refusing.tables(refused), ""]
-        if (file := kept.KEPT / "overload.json").exists():
-            lines += [*CEILINGS.splitlines(), *refusing.ceilings(refused, overload.Results.load(file)), ""]
+        lines += [*CEILINGS.splitlines(), *refusing.ceilings(refused, found), ""] if found else []
     machine, shared = kept.load("workers", workers.Shared)
     if shared:
         lines += [*WORKERS.format(machine=machine).splitlines(), *workers.tables(shared), ""]
@@ -230,9 +229,9 @@ What is missed above comes to this; what shows it is named.
   waits for* are four callers who ask for 30 to 60 MB each, over and over. Such maps are better asked for by
   `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes` keeps them out.
 - **Refusals cost as well.** A server of gRPC's asyncio that does nothing but refuse takes half a millisecond a call;
-  2,000 a second fill its event loop, and of 4,000 it refuses next to none (*What refusing costs at the least*): of
-  ten times the capacity, not all can be refused here, and what goodput that price leaves stands there. At twice the
-  capacity it is kept here; in eight shorter runs, documents kept 0.54 to 0.85 of it. What is lost goes to the
+  2,000 a second fill its event loop, and of 4,000 none is refused within 50 ms (*What refusing costs at the least*):
+  of ten times the capacity, not all can be refused here, and what goodput that price leaves stands there. At twice
+  the capacity it is kept here; in eight shorter runs, documents kept 0.54 to 0.85 of it. What is lost goes to the
   interpreter's lock, from lanes to the loop and back (*Where the time goes under overload*), and to calls that have
   waited for so long to be read (`pending_calls`) that no time is left to answer them: that takes five turns of an
   event loop which also sends every token. Taking calls in faster was tried three times and made it worse, or no

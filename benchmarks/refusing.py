@@ -14,7 +14,7 @@ from benchmarks.demo_calls import KINDS
 from benchmarks.kept import save
 from benchmarks.load.generator import run_load
 from benchmarks.load.plan import RESOURCE_EXHAUSTED, Plan, percentile
-from benchmarks.peers.refuser import REFUSE, Refuser
+from benchmarks.peers.echo import REFUSE, Echo
 from benchmarks.process import Process, cores
 from benchmarks.tables import number, table
 
@@ -98,11 +98,11 @@ def ceilings(rows: Sequence[Refused], loads: overload.Results) -> list[str]:
     """What goodput could be at the most where every call beyond it is refused at that price, and the event loop's share
     of that: an answer takes what the capacity says, and the machine has no more than its cores.
     """
-    lines = []
+    lines, count = [], int(loads.machine.split()[0])  # cores of where it was measured, wherever the page is written
     for kind in dict.fromkeys(each.kind for each in loads.rows):
         cells, price = [], least(rows, kind)
         for each in (row for row in loads.rows if row.kind == kind):
-            most = (cores() - each.factor * each.capacity * price) / (cores() - each.capacity * price)
+            most = (count - each.factor * each.capacity * price) / (count - each.capacity * price)
             loop = (each.factor - max(0.0, most)) * each.capacity * price
             cells.append(f"{max(0.0, most):.2f} (loop {loop:.2f}), reached {each.goodput / each.capacity:.2f}")
         lines.append([kind, f"{price * 1e3:.2f}", *cells])
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()
-    with Refuser() as server:
+    with Echo() as server:
         rows = [measure(server, kind, rate, options.seconds) for kind in options.kinds for rate in _RATES]
     print("\n".join(tables(rows)))
     save("refusing", rows, keep=options.keep)

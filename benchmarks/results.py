@@ -217,7 +217,7 @@ def main() -> None:
     elif options.task == "collect":
         collect()
     else:
-        from benchmarks.results_page import page
+        from benchmarks.results_page.page import page
 
         PAGE.write_text(page(json.loads(RECORD.read_text())))
 

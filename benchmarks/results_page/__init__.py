@@ -1,0 +1,1 @@
+"""The page of results: what models reach, beside their controls, and beside what their papers claim."""

@@ -1,0 +1,129 @@
+"""Two models beside each other: the same figure, on the same data, from the same seeds."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.results_page.figures import POINTS, Record, is_share, wilson
+
+# The figure that a model's paper claims something of, where it is not the first that a run has.
+_CLAIMED = {
+    "bahdanau": "bleu",
+    "luong": "bleu",
+    "luong-local-p": "bleu",
+    "transformer": "bleu",
+    "show-attend-tell": "weight on the right place, decoder.cross",
+    "attention-unet": "intersection over union, small objects",
+    "sagan": "Fréchet distance",
+}
+_LESS_IS_BETTER = ("Fréchet distance",)
+# Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure of two models, by seed, shares in %. examples: held out, where the figure is a share of those."""
+
+    data: str
+    figure: str
+    ours: tuple[float, ...]
+    theirs: tuple[float, ...]
+    examples: int | None
+
+    @property
+    def seeds(self) -> int:
+        """How many both have."""
+        return len(self.ours)
+
+    @property
+    def mean(self) -> float:
+        """By how much the first has more."""
+        return _mean(self.ours) - _mean(self.theirs)
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 %: Student's over the seeds; of one seed Newcombe's over the examples, and none where it has no count."""
+        if self.seeds > 1:
+            return student([a - b for a, b in zip(self.ours, self.theirs, strict=True)])
+        if self.examples is None:
+            return None
+        low, high = newcombe(self.ours[0] / 100, self.theirs[0] / 100, self.examples)
+        return 100 * low, 100 * high
+
+    @property
+    def verdict(self) -> str:
+        """What this says of the claim that the first is the better one."""
+        if self.interval is None:
+            return f"{'so' if self._gain(round(self.mean, 1)) > 0 else 'not so'} in one run"
+        worst, best = sorted(self._gain(each) for each in self.interval)
+        return "**shown**" if worst > 0 else "the opposite" if best < 0 else "not shown"
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return f"{self.mean:+.1f} (one run)"
+        low, high = self.interval
+        return f"{self.mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Both means, and the difference."""
+        return f"{_mean(self.ours):.1f}", f"{_mean(self.theirs):.1f}", str(self), str(self.seeds)
+
+    def _gain(self, value: float) -> float:
+        return -value if self.figure in _LESS_IS_BETTER else value
+
+
+def differences(record: Record, base: str, other: str) -> list[Difference]:
+    """Of two models, by data: the figure that the first one's paper claims something of."""
+    ours, theirs = _figures(record, base, base), _figures(record, other, base)
+    found: dict[tuple[str, str, int | None], list[tuple[float, float]]] = defaultdict(list)
+    for (data, seed), (name, value, examples) in ours.items():
+        if (data, seed) in theirs:
+            found[data, name, examples].append((value, theirs[data, seed][1]))
+    return [
+        Difference(data, name, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), examples)
+        for (data, name, examples), pairs in found.items()
+    ]
+
+
+def student(values: Sequence[float]) -> Interval:
+    """The 95 % interval of a mean over seeds, of two or more."""
+    mean = _mean(values)
+    deviation = math.sqrt(sum((each - mean) ** 2 for each in values) / (len(values) - 1))
+    spread = _STUDENT[min(len(values), len(_STUDENT) + 1) - 2] * deviation / math.sqrt(len(values))
+    return mean - spread, mean + spread
+
+
+def newcombe(first: float, second: float, count: int, other_count: int | None = None) -> Interval:
+    """The 95 % interval of a difference of two shares (Newcombe 1998, method 10); too wide where examples are the same.
+
+    count, other_count: of examples; the second's are as many where they are not said.
+    """
+    (low, high), (low_2, high_2) = wilson(first, count), wilson(second, other_count or count)
+    middle = first - second
+    return middle - math.hypot(first - low, high_2 - second), middle + math.hypot(high - first, second - low_2)
+
+
+def _figures(record: Record, model: str, base: str) -> dict[tuple[str, int], tuple[str, float, int | None]]:
+    """A model's figure, by data and seed: its name, value, and examples."""
+    found = {}
+    for run in record.values():
+        if run["model"] == model:
+            metric = _claimed(base, run["metrics"])
+            value = metric.get("value", 0.0) * (1 if metric["name"] in POINTS else 100)
+            examples = run["data"]["held_out_examples"] if is_share(metric) else None
+            found[run["data"]["name"], run["settings"]["seed"]] = metric["name"], value, examples
+    return found
+
+
+def _claimed(base: str, metrics: list[dict[str, Any]]) -> dict[str, Any]:
+    return next((each for each in metrics if each["name"] == _CLAIMED.get(base)), metrics[0])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

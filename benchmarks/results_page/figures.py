@@ -1,0 +1,43 @@
+"""Figures of a run as words: shares with their intervals, and others."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Record = Mapping[str, Any]
+# Figures of where a model looks, which have a table of their own.
+LOOKS = WEIGHT, STRONGEST, ERRORS = "weight on the right place", "strongest on the right place", "alignment error rate"
+POINTS = ("bleu", "Fréchet distance")  # no shares
+_COUNTED = ("accuracy", "exact match", "drawn as asked")  # of all held-out examples, each right or wrong
+_SHORT = {"bleu": "BLEU", "token accuracy": "tokens", "exact match": "exact"}
+
+
+def is_share(metric: Mapping[str, Any]) -> bool:
+    """Whether a figure is the share of the held-out examples that are right."""
+    return metric["name"] in _COUNTED
+
+
+def figure(metric: Mapping[str, Any], count: int) -> str:
+    """A figure, with an interval where it is a share of the held-out examples."""
+    value, name = metric.get("value", 0.0), _SHORT.get(metric["name"], metric["name"].removeprefix("entity "))
+    if not is_share(metric):
+        return f"{name} {shown(metric, value)}"
+    low, high = wilson(value, count)
+    return f"{name} {percent(value)} ({100 * low:.1f}–{100 * high:.1f})"
+
+
+def shown(metric: Mapping[str, Any], value: float) -> str:
+    """A value of a figure: a share as a percentage."""
+    return f"{value:.1f}" if metric["name"] in POINTS else percent(value)
+
+
+def percent(value: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * value:.1f} %"
+
+
+def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927)."""
+    middle = share + z * z / (2 * count)
+    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return tuple((middle + sign * spread) / (1 + z * z / count) for sign in (-1, 1))  # type: ignore[return-value]

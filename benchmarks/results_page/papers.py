@@ -1,0 +1,91 @@
+"""What the seventeen papers claim of their models, and whether it is seen here."""
+
+from dataclasses import dataclass
+
+from benchmarks.results_page.differences import differences
+from benchmarks.results_page.figures import Record
+from benchmarks.results_page.names import title
+
+
+@dataclass(frozen=True)
+class Claim:
+    """That a model has more than others. model: its id in the catalogue. better, above: names of the zoo."""
+
+    model: str
+    paper: str
+    says: str
+    better: str
+    above: tuple[str, ...]
+
+
+CLAIMS = (
+    Claim("J1", "Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
+    Claim("J2", "Luong 2015", "a window around a predicted place is no worse", "luong-local-p", ("luong",)),
+    Claim("J2", "Luong 2015", "input feeding helps", "luong", ("luong-unfed",)),
+    Claim("J3", "Xu 2015", "it looks at what it names", "show-attend-tell", ("show-attend-tell-uniform",)),
+    Claim(
+        "J4",
+        "Lu 2016",
+        "co-attention beats the question's or the picture's alone",
+        "hiecoatt",
+        ("hiecoatt-question", "hiecoatt-image"),
+    ),
+    Claim("J5", "Yang 2016", "attention beats averages of words and sentences", "han", ("han-mean",)),
+    Claim(
+        "J6",
+        "Li 2018",
+        "transfer beats the labelled domain alone, and pivots alone",
+        "hatn",
+        ("hatn-source", "hatn-pnet"),
+    ),
+    Claim(
+        "J7",
+        "Vaswani 2017",
+        "attention is all that it needs",
+        "transformer",
+        ("transformer-uniform", "transformer-frozen"),
+    ),
+    Claim("J8", "Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
+    Claim(
+        "J9",
+        "Kiela 2018",
+        "several embeddings beat each alone",
+        "dme",
+        ("dme-neighbours", "dme-spelling", "dme-learned"),
+    ),
+    Claim("J10", "Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
+    Claim("J11", "Zhang 2019", "attention lowers the Fréchet distance", "sagan", ("sagan-plain",)),
+    Claim("J12", "Li 2019", "both co-attentions count", "psac", ("psac-question", "psac-video")),
+    Claim(
+        "J13", "Yu 2019", "two layers beat one, and their encoder beats stacking", "mcan", ("mcan-one", "mcan-stacked")
+    ),
+    Claim("J13", "Yu 2019", "four layers beat two", "mcan-four", ("mcan",)),
+    Claim("J14", "Wang 2019", "two samplers beat soft attention", "rban", ("rban-soft",)),
+    Claim("J15", "Oktay 2018", "gates find small objects better", "attention-unet", ("attention-unet-uniform",)),
+    Claim(
+        "J16",
+        "Winata 2019",
+        "several embeddings beat each alone",
+        "mme",
+        ("mme-neighbours", "mme-spelling", "mme-learned", "mme-characters"),
+    ),
+    Claim("J17", "Wang 2018", "reconstruction in the loss helps", "rnn-capsule", ("rnn-capsule-probability",)),
+)
+
+
+def papers(record: Record) -> list[str]:
+    """A row for each claim, each model that it puts below, and each set of data."""
+    heads = ("id", "the paper's claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "")
+    rows = ["\n| " + " | ".join(heads) + " |\n", "|" + "---|" * len(heads) + "\n"]
+    for claim in CLAIMS:
+        for other in claim.above:
+            found = differences(record, claim.better, other)
+            first = (claim.model, f"{claim.paper}: {claim.says}")
+            if not found:
+                rows.append(
+                    "| " + " | ".join((*first, "", "", title(other), "", "", "", "", "not trained yet")) + " |\n"
+                )
+            for each in found:
+                cells = (*first, each.data, each.figure, title(other), *each.cells, each.verdict)
+                rows.append("| " + " | ".join(cells) + " |\n")
+    return rows

@@ -1,0 +1,69 @@
+"""The page of results: what differences between models are worth, and what is said of the papers' claims."""
+
+import json
+
+import pytest
+
+from benchmarks.results import PAGE, RECORD, TABLE
+from benchmarks.results_page.differences import Difference, differences, newcombe, student
+from benchmarks.results_page.page import page
+from benchmarks.results_page.papers import CLAIMS
+
+
+def run(
+    model: str, seed: int, value: float, *, figure: str = "accuracy", data: str = "some", held_out: int = 100
+) -> dict[str, object]:
+    """A run as the record has it."""
+    return {
+        "model": model,
+        "metrics": [{"name": figure, "value": value}],
+        "data": {"name": data, "held_out_examples": held_out},
+        "settings": {"seed": seed},
+    }
+
+
+def test_shares_differ_by_what_newcombe_has_in_his_table() -> None:
+    # Newcombe (1998), table II, method 10: 56/70 - 48/80 and 9/10 - 3/10.
+    assert newcombe(56 / 70, 48 / 80, 70, 80) == pytest.approx((0.0524, 0.3339), abs=1e-4)
+    assert newcombe(9 / 10, 3 / 10, 10) == pytest.approx((0.1705, 0.8090), abs=1e-4)
+
+
+def test_means_over_seeds_have_students_interval() -> None:
+    assert student([1.0, 2.0, 3.0]) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5))
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    runs = [run("a", 0, 0.9), run("a", 1, 0.8), run("b", 1, 0.7), run("b", 2, 0.1), run("b", 1, 0.5, data="other")]
+    (found,) = differences(dict(enumerate(runs)), "a", "b")
+    assert (found.data, found.seeds, found.examples) == ("some", 1, 100)
+    assert found.mean == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "figure", "examples", "verdict"),
+    [
+        ((90.0,), (70.0,), "accuracy", 100, "**shown**"),
+        ((71.0,), (70.0,), "accuracy", 100, "not shown"),
+        ((50.0,), (70.0,), "accuracy", 100, "the opposite"),
+        ((90.0, 91.0, 92.0), (80.0, 81.0, 82.5), "bleu", None, "**shown**"),
+        ((5.0, 5.5, 5.2), (6.0, 6.4, 6.3), "Fréchet distance", None, "**shown**"),
+        ((6.0, 6.4, 6.3), (5.0, 5.5, 5.2), "Fréchet distance", None, "the opposite"),
+        ((5.0,), (6.0,), "Fréchet distance", None, "so in one run"),
+        ((95.02,), (95.0,), "intersection over union", None, "not so in one run"),
+    ],
+)
+def test_a_claim_is_shown_where_the_interval_is_on_its_side(
+    ours: tuple[float, ...], theirs: tuple[float, ...], figure: str, examples: int | None, verdict: str
+) -> None:
+    assert Difference("data", figure, ours, theirs, examples).verdict == verdict
+
+
+def test_all_seventeen_papers_have_a_claim_whose_models_are_trained() -> None:
+    trained = {each.model for each in TABLE}
+    assert {each.model for each in CLAIMS} == {f"J{number}" for number in range(1, 18)}
+    for each in CLAIMS:
+        assert {each.better, *each.above} <= trained
+
+
+def test_the_page_is_that_of_the_record() -> None:
+    assert page(json.loads(RECORD.read_text())) == PAGE.read_text()

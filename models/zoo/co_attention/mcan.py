@@ -163,8 +163,8 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=24, batch_size=32, learning_rate=2e-3, patience=5),
-        sizes={"taught": True},
+        settings=Settings(epochs=10, batch_size=32, learning_rate=5e-4, patience=4),
+        sizes={"taught": True, "dropout": 0.2},
         vocabulary=500,
     ),
     "full": Preset(

@@ -211,7 +211,7 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=18, batch_size=32, learning_rate=2e-3, patience=4),
+        settings=Settings(epochs=12, batch_size=32, learning_rate=5e-4, patience=4),
         sizes={"taught": True},
         vocabulary=500,
     ),

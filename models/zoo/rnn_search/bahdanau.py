@@ -17,41 +17,27 @@ from models.blocks.fixed import FinalStates
 from models.blocks.recurrent import BiGru, first
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer, forced_target
-from models.cards.labels import output_steps
 from models.cards.maps import map_of
-from models.cards.results import State, Written
+from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows, tokenizers
-from models.data.dataset import Dataset
+from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
-
-SOURCE, TARGET = "source.json", "target.json"
+from models.zoo.rewriting import RewritingConfig, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
-class BahdanauConfig:
-    """Sizes. The paper has d_embedding 620, d_encoder and d_decoder 1000, d_attention 1000, d_maxout 500.
+class BahdanauConfig(RewritingConfig):
+    """Sizes. The paper has d_embedding 620, d_encoder and d_decoder 1000, d_attention 1000, d_maxout 500."""
 
-    begin, end: the token put in first, and the one that ends a sequence.
-    """
-
-    source_vocabulary: int
-    target_vocabulary: int
-    begin: int
-    end: int
     d_embedding: int = 64
     d_encoder: int = 64
     d_decoder: int = 96
     d_attention: int = 64
     d_maxout: int = 64
     dropout: float = 0.1
-    max_source: int = 128
-    max_new_tokens: int = 64
-    max_characters: int = 1000
 
 
 class Bahdanau(GeneratingNetwork):
@@ -141,22 +127,8 @@ class Bahdanau(GeneratingNetwork):
 def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
     """Describe the model."""
     config = network.config
-    text = TextInput(
-        summary="What is to be rewritten.",
-        tokenizer=Tokenizer(text=blueprint.files[SOURCE], file=SOURCE),
-        max_tokens=config.max_source,
-        prefix="source",
-        dimension="source",
-    )
-    target = forced_target(Tokenizer(text=blueprint.files[TARGET], file=TARGET), config.max_new_tokens)
-    written = Written(
-        steps=output_steps(),
-        tokenizer=target.tokenizer,
-        begin=config.begin,
-        end=config.end,
-        max_new_tokens=config.max_new_tokens,
-        states=[State(input="state", output="next_state", start="initial_state")],
-    )
+    text, target = config.source(blueprint.files), config.target(blueprint.files)
+    written = config.written(blueprint.files, states=[State(input="state", output="next_state", start="initial_state")])
     cross = map_of(
         network.attention,
         "cross",
@@ -180,29 +152,6 @@ def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
         ),
         max_characters=config.max_characters,
     )
-
-
-def vocabularies(dataset: Dataset, preset: Preset) -> tuple[dict[str, int], dict[str, str]]:
-    """What a config and a blueprint's files need of two vocabularies: pieces of words, or characters where the preset
-    has none.
-    """
-    sources = tokenizers.texts_of([example.instance["text"] for example in dataset.train])
-    targets = tokenizers.texts_of([example.instance["target"] for example in dataset.train])
-    if preset.vocabulary:
-        source = tokenizers.pieces(sources, vocabulary=preset.vocabulary, output=False)
-        target = tokenizers.pieces(targets, vocabulary=preset.vocabulary, output=True)
-    else:
-        source = tokenizers.characters(sources, lower=True, output=False)
-        target = tokenizers.characters(targets, lower=False, output=True)
-    begin, end = tokenizers.special_ids(target)
-    sizes = {"source_vocabulary": tokenizers.size(source), "target_vocabulary": tokenizers.size(target)}
-    return {**sizes, "begin": begin, "end": end}, {SOURCE: source, TARGET: target}
-
-
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[BahdanauConfig]:
-    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
-    sizes, files = vocabularies(dataset, preset)
-    return Blueprint(BahdanauConfig(**sizes, **preset.sizes), (), files)
 
 
 PRESETS = {
@@ -244,7 +193,7 @@ BAHDANAU = Recipe(
     task=Generate(),
     data=rows.PAIRS,
     builtin=dates.dataset,
-    prepare=prepare,
+    prepare=prepare(BahdanauConfig),
     presets=PRESETS,
 )
 # What attention is compared with: the same decoder, which gets the encoder's final states at every step.

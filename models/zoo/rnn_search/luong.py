@@ -18,18 +18,15 @@ from models.attention.score.prepared import PreparedKeys
 from models.blocks.recurrent import first, pick, turning
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer, forced_target
-from models.cards.labels import output_steps
 from models.cards.maps import map_of
-from models.cards.results import State, Written
+from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
-from models.data.dataset import Dataset
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
-from models.zoo.rnn_search.bahdanau import SOURCE, TARGET, vocabularies
+from models.zoo.rewriting import RewritingConfig, prepare
 
 ScoreName = Literal["dot", "general", "concat", "location"]
 AlignName = Literal["global", "local-m", "local-p"]
@@ -37,18 +34,13 @@ _SCORING = {"dot": "multiplicative", "general": "general", "concat": "concat", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class LuongConfig:
+class LuongConfig(RewritingConfig):
     """Sizes. The paper has d 1000 everywhere, 4 layers, dropout 0.2 and radius 10.
 
-    begin, end: the token put in first, and the one that ends a sequence. score: of eq. 8. align: to all of the source,
-    to a window around the place of the output, or to one around a predicted place. radius: D, of the windows.
-    feeding: whether the attentional vector goes in with the next token.
+    score: of eq. 8. align: to all of the source, to a window around the place of the output, or to one around a
+    predicted place. radius: D, of the windows. feeding: whether the attentional vector goes in with the next token.
     """
 
-    source_vocabulary: int
-    target_vocabulary: int
-    begin: int
-    end: int
     score: ScoreName = "general"
     align: AlignName = "global"
     feeding: bool = True
@@ -56,9 +48,6 @@ class LuongConfig:
     layers: int = 1
     radius: int = 5
     dropout: float = 0.2
-    max_source: int = 128
-    max_new_tokens: int = 64
-    max_characters: int = 1000
 
 
 class Encoder(nn.Module):
@@ -223,21 +212,10 @@ def align_of(config: LuongConfig) -> Align:
 def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
     """Describe the model."""
     config = network.config
-    text = TextInput(
-        summary="What is to be rewritten.",
-        tokenizer=Tokenizer(text=blueprint.files[SOURCE], file=SOURCE),
-        max_tokens=config.max_source,
-        prefix="source",
-        dimension="source",
-    )
-    target = forced_target(Tokenizer(text=blueprint.files[TARGET], file=TARGET), config.max_new_tokens)
+    text, target = config.source(blueprint.files), config.target(blueprint.files)
     kept = [f"{kind}.{number}" for number in range(config.layers) for kind in ("hidden", "cell")]
-    written = Written(
-        steps=output_steps(),
-        tokenizer=target.tokenizer,
-        begin=config.begin,
-        end=config.end,
-        max_new_tokens=config.max_new_tokens,
+    written = config.written(
+        blueprint.files,
         position="position" if config.align == "local-m" else "",
         states=[
             State(input=name, output=f"next_{name}", start=f"initial_{name}")
@@ -266,12 +244,6 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[LuongConfig]:
-    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
-    sizes, files = vocabularies(dataset, preset)
-    return Blueprint(LuongConfig(**{**preset.sizes, **sizes}), (), files)
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=64, learning_rate=4e-3, patience=4),
@@ -297,7 +269,7 @@ LUONG = Recipe(
     task=Generate(),
     data=rows.PAIRS,
     builtin=dates.dataset,
-    prepare=prepare,
+    prepare=prepare(LuongConfig),
     presets=PRESETS,
 )
 

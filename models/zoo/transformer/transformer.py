@@ -15,39 +15,27 @@ from models.attention.score import ScaledDot
 from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer, forced_target
-from models.cards.labels import input_steps, output_steps
+from models.cards.labels import input_steps
 from models.cards.maps import Map, map_of
-from models.cards.results import Written, cached_states
+from models.cards.results import cached_states
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
-from models.data.dataset import Dataset
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
-from models.zoo.rnn_search.bahdanau import SOURCE, TARGET, vocabularies
+from models.zoo.rewriting import RewritingConfig, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Sizes. The paper's base model has d_model 512, 6 layers, 8 heads and d_hidden 2048.
+class TransformerConfig(RewritingConfig):
+    """Sizes. The paper's base model has d_model 512, 6 layers, 8 heads and d_hidden 2048."""
 
-    begin, end: the token put in first, and the one that ends a sequence.
-    """
-
-    source_vocabulary: int
-    target_vocabulary: int
-    begin: int
-    end: int
     d_model: int = 64
     layers: int = 2
     heads: int = 4
     d_hidden: int = 128
     dropout: float = 0.1
-    max_source: int = 128
-    max_new_tokens: int = 64
-    max_characters: int = 1000
 
     def multi_head(self) -> MultiHead:
         """Attention of this many heads."""
@@ -164,20 +152,9 @@ class Transformer(GeneratingNetwork):
 def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
     """Describe the model."""
     config = network.config
-    text = TextInput(
-        summary="What is to be rewritten.",
-        tokenizer=Tokenizer(text=blueprint.files[SOURCE], file=SOURCE),
-        max_tokens=config.max_source,
-        prefix="source",
-        dimension="source",
-    )
-    target = forced_target(Tokenizer(text=blueprint.files[TARGET], file=TARGET), config.max_new_tokens)
-    written = Written(
-        steps=output_steps(),
-        tokenizer=target.tokenizer,
-        begin=config.begin,
-        end=config.end,
-        max_new_tokens=config.max_new_tokens,
+    text, target = config.source(blueprint.files), config.target(blueprint.files)
+    written = config.written(
+        blueprint.files,
         position="position",
         states=cached_states(config.layers, config.heads, config.d_model),
     )
@@ -213,12 +190,6 @@ def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
     )
 
 
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[TransformerConfig]:
-    """The training part's pieces of words, or its characters where the preset has no vocabulary."""
-    sizes, files = vocabularies(dataset, preset)
-    return Blueprint(TransformerConfig(**sizes, **preset.sizes), (), files)
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=24, batch_size=64, learning_rate=2e-3, patience=4),
@@ -244,6 +215,6 @@ TRANSFORMER = Recipe(
     task=Generate(),
     data=rows.PAIRS,
     builtin=dates.dataset,
-    prepare=prepare,
+    prepare=prepare(TransformerConfig),
     presets=PRESETS,
 )

@@ -1,0 +1,84 @@
+"""What the models that rewrite a text share: what they are sent, what they put out, and what the data decide."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from models.cards.inputs import TextInput, Tokenizer, forced_target
+from models.cards.labels import output_steps
+from models.cards.results import Written
+from models.data import tokenizers
+from models.data.dataset import Dataset
+from models.training.recipe import Blueprint
+from models.training.settings import Preset
+
+SOURCE, TARGET = "source.json", "target.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewritingConfig:
+    """Sizes that all of them have. begin, end: the token put in first, and the one that ends a sequence."""
+
+    source_vocabulary: int
+    target_vocabulary: int
+    begin: int
+    end: int
+    max_source: int = 128
+    max_new_tokens: int = 64
+    max_characters: int = 1000
+
+    def source(self, files: Mapping[str, str]) -> TextInput:
+        """What is to be rewritten."""
+        return TextInput(
+            summary="What is to be rewritten.",
+            tokenizer=Tokenizer(text=files[SOURCE], file=SOURCE),
+            max_tokens=self.max_source,
+            prefix="source",
+            dimension="source",
+        )
+
+    def target(self, files: Mapping[str, str]) -> TextInput:
+        """What forces the output."""
+        return forced_target(Tokenizer(text=files[TARGET], file=TARGET), self.max_new_tokens)
+
+    def written(self, files: Mapping[str, str], **more: Any) -> Written:
+        """What is put out. more: fields of `Written` that models differ in."""
+        return Written(
+            steps=output_steps(),
+            tokenizer=self.target(files).tokenizer,
+            begin=self.begin,
+            end=self.end,
+            max_new_tokens=self.max_new_tokens,
+            **more,
+        )
+
+
+C = TypeVar("C", bound=RewritingConfig)
+
+
+def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
+    """What the training part decides: two vocabularies of pieces of words, or of characters where the preset has no
+    size for them.
+    """
+
+    def prepared(dataset: Dataset, preset: Preset) -> Blueprint[C]:
+        sources, targets = (
+            tokenizers.texts_of([example.instance[name] for example in dataset.train]) for name in ("text", "target")
+        )
+        if preset.vocabulary:
+            source = tokenizers.pieces(sources, vocabulary=preset.vocabulary, output=False)
+            target = tokenizers.pieces(targets, vocabulary=preset.vocabulary, output=True)
+        else:
+            source = tokenizers.characters(sources, lower=True, output=False)
+            target = tokenizers.characters(targets, lower=False, output=True)
+        begin, end = tokenizers.special_ids(target)
+        made = config(
+            source_vocabulary=tokenizers.size(source),
+            target_vocabulary=tokenizers.size(target),
+            begin=begin,
+            end=end,
+            **preset.sizes,
+        )
+        return Blueprint(made, (), {SOURCE: source, TARGET: target})
+
+    return prepared

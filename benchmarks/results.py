@@ -132,7 +132,7 @@ TABLE = (
         Run(f"questions-{model}", model)
         for model in (
             *(f"hiecoatt{control}" for control in _CONTROLS),
-            *(f"hiecoatt-{other}" for other in ("alternating", "question", "image")),
+            *(f"hiecoatt-{other}" for other in ("alternating", "question", "image", "supervised")),
             *(f"mcan{control}" for control in _CONTROLS),
             *(f"mcan-{other}" for other in ("one", "four", "stacked")),
         )

@@ -18,6 +18,9 @@ def export(
     precision: Annotated[
         Precision, typer.Option(help="Numbers to compute in: float16 is for GPUs, int8 for CPUs.")
     ] = Precision.FLOAT32,
+    half_weights: Annotated[
+        bool, typer.Option("--half-weights", help="Store weights as float16, in half the room; compute in float32.")
+    ] = False,
 ) -> None:
     """Export a trained model to a bundle, and prove that it answers as PyTorch does."""
     try:
@@ -32,7 +35,7 @@ def export(
     from export import export_run
 
     try:
-        folder = export_run(run, repository, version=version, precision=precision)
+        folder = export_run(run, repository, version=version, precision=precision, half_weights=half_weights)
     except LimelightError as error:
         raise CommandError(error.message) from error
     within = "" if precision is Precision.FLOAT32 else f", as far as {precision} can"

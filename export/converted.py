@@ -22,6 +22,7 @@ from export.served import served
 from export.stepping import greedy, unroll
 from export.verify import verify
 from models.cards.card import Card, Metric, TrainedModel
+from models.network import Network
 
 _CONVERT: Mapping[Precision, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
     Precision.FLOAT16: halve,
@@ -48,19 +49,30 @@ def convert(
     has figures and the data that they were measured on cannot be had.
     """
     card = trained.card
-    judge = trained.judge
-    if judge is None and trained.metrics:
-        raise ExportError(f"the data are missing on which {trained.metrics[0].name} is measured again in {precision}")
+    check_judged(trained, f"in {precision}")
     changed = [replace(graph, model=_CONVERT[precision](graph.model)) for graph in graphs]
     comparison = Measured(card, precision)
     verify(changed, trained.model, card, comparison)
     _compare_samples(changed, trained, samples, comparison)
     comparison.settle()
-    if judge is None:
-        return Converted(changed, comparison, ())
-    before, after = (judge(served(each, card)) for each in (graphs, changed))
-    metrics = tuple(replace(new, float32=old.value) for old, new in zip(before, after, strict=True))
-    return Converted(changed, comparison, metrics)
+    return Converted(changed, comparison, judged_again(trained, served(graphs, card), served(changed, card)))
+
+
+def check_judged(trained: TrainedModel, changed: str) -> None:
+    """Raise ExportError where a model has figures, and the data are missing on which to measure them again."""
+    if trained.judge is None and trained.metrics:
+        raise ExportError(f"the data are missing on which {trained.metrics[0].name} is measured again {changed}")
+
+
+def judged_again(trained: TrainedModel, before: Network, after: Network) -> tuple[Metric, ...]:
+    """The figures of a changed model, each with what it was; none of a model that has none.
+
+    Raises: DataError or RunError where the held-out data cannot be had.
+    """
+    if trained.judge is None:
+        return ()
+    found = zip(trained.judge(before), trained.judge(after), strict=True)
+    return tuple(replace(new, float32=old.value) for old, new in found)
 
 
 def _compare_samples(

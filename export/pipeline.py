@@ -14,9 +14,11 @@ from bundle.writer import target_folder, write_bundle
 from export import torch_side
 from export.compare import Comparison
 from export.converted import convert
+from export.errors import ExportError
 from export.external import graph_files
 from export.graph import Graph
 from export.graphs import build_graphs
+from export.halved import halve_weights, rounded
 from export.interface import map_binding
 from export.precision import Precision
 from export.runtime import onnx_runtime
@@ -33,23 +35,31 @@ def export_model(
     *,
     version: int = 0,
     precision: str = Precision.FLOAT32,
+    half_weights: bool = False,
     graphs: list[Graph] | None = None,
 ) -> BundleFolder:
     """Export a model, prove that its graphs answer as it does, and write REPOSITORY/<model>/<version>, whole or not.
 
-    version: 0 for the next one. precision: what the graphs are converted to once they are proven. graphs: where they
-    were made already, with those of other models (`export.together`); they are compared all the same.
+    version: 0 for the next one. precision: what the graphs are converted to once they are proven. half_weights: whether
+    weights are rounded to what float16 has, and stored as that; the arithmetic stays float32. graphs: where they were
+    made already, with those of other models (`export.together`); they are compared all the same.
     Raises: ExportError where the model cannot be exported or converted, or answers otherwise than PyTorch; BundleError
     where the bundle cannot be written; DataError or RunError where a conversion cannot be judged on held-out data.
     """
     # What can be refused is best refused before a minute of work.
     onnx_runtime()
     target_folder(repository, trained.card.description.name, version)
+    wanted = Precision(precision)
+    if half_weights and wanted is not Precision.FLOAT32:
+        raise ExportError(f"weights are small in {wanted} as it is: half weights are for {Precision.FLOAT32}")
     trained = replace(trained, model=torch_side.for_export(trained.model))
+    trained = rounded(trained) if half_weights else trained
     samples = make_samples(trained)
     graphs = graphs or build_graphs(trained.model, trained.card)
+    if half_weights:
+        graphs = [replace(graph, model=halve_weights(graph.model)) for graph in graphs]
     comparison = verify(graphs, trained.model, trained.card)
-    if (wanted := Precision(precision)) is not Precision.FLOAT32:
+    if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
         graphs, comparison = converted.graphs, converted.comparison
         trained = replace(trained, metrics=converted.metrics)

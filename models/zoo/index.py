@@ -59,6 +59,7 @@ MODELS = {
     "hiecoatt-alternating": "models.zoo.co_attention.hiecoatt:HIECOATT_ALTERNATING",
     "hiecoatt-question": "models.zoo.co_attention.hiecoatt:HIECOATT_QUESTION",
     "hiecoatt-image": "models.zoo.co_attention.hiecoatt:HIECOATT_IMAGE",
+    "hiecoatt-supervised": "models.zoo.co_attention.hiecoatt:HIECOATT_SUPERVISED",
     "mcan": "models.zoo.co_attention.mcan:MCAN",
     "mcan-stacked": "models.zoo.co_attention.mcan:MCAN_STACKED",
     "mcan-one": "models.zoo.co_attention.mcan:MCAN_ONE",

@@ -23,20 +23,21 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/serve.stamp
 
-# A demo model: its name, and what is trained.
+# A demo model: its name, what is trained, and how it is exported.
 define demo-model
 $(BIN)/limelight train $(2) --preset demo --name $(1) --out build/demo-runs/$(1)
-$(BIN)/limelight export build/demo-runs/$(1) --repository build/demo
+$(BIN)/limelight export build/demo-runs/$(1) --repository build/demo $(3)
 endef
 
-demo: $(VENV)/serve.stamp  ## Serves four trained models and prints commands to try.
+demo: $(VENV)/serve.stamp  ## Serves five trained models and prints commands to try.
 	$(BIN)/limelight demo
 
-demo-models: $(VENV)/dev.stamp  ## Trains and exports the four demo models again, from nothing, into build/demo.
+demo-models: $(VENV)/dev.stamp  ## Trains and exports the five demo models again, from nothing, into build/demo.
 	rm -rf build/demo-runs build/demo
 	$(call demo-model,dates,bahdanau)
-	$(call demo-model,numbers,transformer --data builtin:numbers)
-	$(call demo-model,digits,cct-supervised)
+	$(call demo-model,numbers,transformer --data builtin:numbers,--half-weights)
+	$(call demo-model,digits,cct-supervised,--half-weights)
+	$(call demo-model,canvas,hiecoatt-supervised,--half-weights)
 	$(call demo-model,slips,han-code-supervised)
 
 install-demo-models:  ## Puts the models of build/demo in place of those in deploy/demo, which are tracked.

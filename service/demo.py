@@ -14,7 +14,7 @@ from service.command import run
 from service.configuration import SettingsError, load_settings
 
 if TYPE_CHECKING:
-    from limelight.v1 import model_pb2
+    from limelight.v1 import model_pb2, values_pb2
     from service.server import Server
 
 DEMO = Path(__file__).resolve().parent.parent / "deploy" / "demo"
@@ -53,7 +53,7 @@ def print_commands(server: "Server") -> None:
             print(f"\n{does(status.model.description)}")
             for command in commands(status.model.description):
                 print(f"  {program} {command}{target}")
-            if own := _own(status.model.description):
+            if own := own_command(status.model.description):
                 print(f"  # one of yours: {program} {own}{target}")
     sys.stdout.flush()
 
@@ -70,31 +70,40 @@ def commands(description: "model_pb2.ModelDescription") -> Iterator[str]:
 
     What is seen in a picture is drawn over it, which a terminal cannot.
     """
-    kind, texts = _taken(description)
-    examples = [shlex.quote(text) for text in texts] or ["--example 0"]
-    yield f"attend {description.name} {examples[0]}" + (f" --png {description.name}.png" if kind == "image" else "")
+    examples = [shlex.quote(text) for text in _texts(description)] or ["--example 0"]
+    yield f"attend {description.name} {examples[0]}{_drawn(description)}"
     if any(each.HasField("sequence") for each in description.results):
         yield from (f"generate {description.name} {example}" for example in examples[1:] or examples)
 
 
-def _own(description: "model_pb2.ModelDescription") -> str:
+def own_command(description: "model_pb2.ModelDescription") -> str:
     """The command for what somebody has in a file; empty where it is as well typed."""
-    match _taken(description):
-        case "image", _:
-            return f"attend {description.name} PICTURE.png --png {description.name}.png"
-        case "text" | "document", []:
-            return f"attend {description.name} @FILE"
+    values = _required(description)
+    kinds = [value.WhichOneof("kind") for value in values]
+    if "image" in kinds:
+        given = ("PICTURE.png" if each.image else shlex.quote(each.text) for each in values)
+        return f"attend {description.name} {' '.join(given)}{_drawn(description)}"
+    if kinds in (["text"], ["document"]) and not _texts(description):
+        return f"attend {description.name} @FILE"
     return ""
 
 
-def _taken(description: "model_pb2.ModelDescription") -> tuple[str, list[str]]:
-    """What kind of value a model of one input takes, and its examples where they are arguments, each of one line."""
-    required = [each.name for each in description.inputs if not each.optional]
-    if len(required) != 1 or not description.examples:
-        return "", []
-    values = [each.inputs[required[0]] for each in description.examples]
-    texts = [each.text or each.document.text for each in values]
-    return str(values[0].WhichOneof("kind")), [text for text in texts if text and "\n" not in text]
+def _drawn(description: "model_pb2.ModelDescription") -> str:
+    """The option that draws maps, for a model that sees pictures."""
+    return f" --png {description.name}.png" if any(each.image for each in _required(description)) else ""
+
+
+def _texts(description: "model_pb2.ModelDescription") -> list[str]:
+    """The examples of a model that takes one text, where they are arguments: each of one line."""
+    examples = (_required(description, number) for number in range(len(description.examples)))
+    texts = [values[0].text or values[0].document.text for values in examples if len(values) == 1]
+    return [text for text in texts if text and "\n" not in text]
+
+
+def _required(description: "model_pb2.ModelDescription", example: int = 0) -> "list[values_pb2.Value]":
+    """What an example has for the inputs that a model requires, in their order; nothing where there is none."""
+    examples = description.examples[example : example + 1]
+    return [shown.inputs[each.name] for shown in examples for each in description.inputs if not each.optional]
 
 
 def _first_sentence(text: str) -> str:

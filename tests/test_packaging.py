@@ -48,4 +48,4 @@ def test_the_demo_has_the_models_that_make_trains_and_is_small() -> None:
     command = ["make", "--dry-run", "demo-models"]
     planned = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert {each.name for each in demo.iterdir()} == set(re.findall(r"--name (\S+)", planned))
-    assert sum(file.stat().st_size for file in demo.rglob("*") if file.is_file()) <= 2 * 2**20
+    assert sum(file.stat().st_size for file in demo.rglob("*") if file.is_file()) <= 2_000_000

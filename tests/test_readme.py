@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from bundle.reader import read_bundle
-from service.demo import commands
+from service.demo import commands, own_command
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -134,10 +135,13 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
 
 
 def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
+    Image.new("L", (90, 60), 255).save(checkout / "PICTURE.png")
+    (checkout / "FILE").write_text("def twice(number):\n    return 2 * number\n\n\n")
     for model in sorted((ROOT / "deploy" / "demo").iterdir()):
-        found = list(commands(read_bundle(model / "1").bundle.description))
+        description = read_bundle(model / "1").bundle.description
+        found = list(commands(description))
         assert found
-        for each in found:
+        for each in (*found, *filter(None, [own_command(description)])):
             run([sys.executable, "-m", "limelight.cli", *shlex.split(each)], checkout, demo)
 
 

@@ -10,15 +10,16 @@ Only what has one answer is asked. The name of a digit in a question looks at th
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from bundle.values import Image, Text
+from bundle.values import Image, Instance, Text
 from models.data.canvas.relations import OPPOSITES, the_one
 from models.data.canvas.world import DIGITS, WORDS, Digit, Hand, hands, paint, plan, with_article
 from models.data.dataset import Dataset, Example
 from models.data.gold import Box, Gold, Span
 from models.data.images import png
 
+_SHOWN = ("what is", "which", "is there", "how many")  # how questions begin of which one is shown
 _MARGIN = 4  # pixels by which the one furthest to a side is further than the next
 
 # A question and its answer; the boxes that tell it; and for phrases of the question the digits that they name.
@@ -39,7 +40,33 @@ def dataset(
         train=train,
         dev=dev,
         test=test,
+        shown=tuple(_first(test)),
+        does=(
+            "Answers a question about the digits in a picture: with the name of a digit, with how many there are, or "
+            "with yes or no."
+        ),
+        inputs={
+            "image": (
+                "Two to five different digits, handwritten, upright, apart from each other, each a quarter to a third "
+                "as high as the picture, dark on light or light on dark: a drawing, a photo of paper. Any size; square "
+                "is best."
+            ),
+            "question": (
+                "'what is left of the seven?' (or right of, above, below), 'what is above the digit left of the two?', "
+                "'which digit is furthest left?' (or right, up, down), 'is there a two?', 'how many digits are there?'"
+            ),
+        },
     )
+
+
+def _first(examples: Sequence[Example]) -> Iterator[Instance]:
+    """The first of each kind of question, where there is one."""
+    for begin in _SHOWN:
+        for each in examples:
+            question = each.instance["question"]
+            if isinstance(question, Text) and question.text.startswith(begin):
+                yield each.instance
+                break
 
 
 def example(hand: Hand, chance: random.Random, digits: tuple[int, int] = DIGITS) -> Example:

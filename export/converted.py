@@ -24,6 +24,8 @@ from export.verify import verify
 from models.cards.card import Card, Metric, TrainedModel
 from models.network import Network
 
+Judge = Callable[[Network], Sequence[Metric]]
+
 _CONVERT: Mapping[Precision, Callable[[onnx.ModelProto], onnx.ModelProto]] = {
     Precision.FLOAT16: halve,
     Precision.INT8: quantise,
@@ -55,7 +57,9 @@ def convert(
     verify(changed, trained.model, card, comparison)
     _compare_samples(changed, trained, samples, comparison)
     comparison.settle()
-    return Converted(changed, comparison, judged_again(trained, served(graphs, card), served(changed, card)))
+    judge = trained.judge
+    metrics = judged_again(judge, served(graphs, card), served(changed, card)) if judge else ()
+    return Converted(changed, comparison, metrics)
 
 
 def check_judged(trained: TrainedModel, changed: str) -> None:
@@ -64,14 +68,12 @@ def check_judged(trained: TrainedModel, changed: str) -> None:
         raise ExportError(f"the data are missing on which {trained.metrics[0].name} is measured again {changed}")
 
 
-def judged_again(trained: TrainedModel, before: Network, after: Network) -> tuple[Metric, ...]:
-    """The figures of a changed model, each with what it was; none of a model that has none.
+def judged_again(judge: Judge, before: Network, after: Network) -> tuple[Metric, ...]:
+    """The figures of a changed model, each with what it was.
 
     Raises: DataError or RunError where the held-out data cannot be had.
     """
-    if trained.judge is None:
-        return ()
-    found = zip(trained.judge(before), trained.judge(after), strict=True)
+    found = zip(judge(before), judge(after), strict=True)
     return tuple(replace(new, float32=old.value) for old, new in found)
 
 

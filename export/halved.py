@@ -25,7 +25,8 @@ def rounded(trained: TrainedModel) -> TrainedModel:
         near = parameter.data.half().to(parameter.dtype)
         if near.isfinite().all():
             parameter.data.copy_(near)
-    return replace(trained, model=model, metrics=judged_again(trained, trained.model, model))
+    metrics = judged_again(trained.judge, trained.model, model) if trained.judge else ()
+    return replace(trained, model=model, metrics=metrics)
 
 
 def halve_weights(model: onnx.ModelProto) -> onnx.ModelProto:

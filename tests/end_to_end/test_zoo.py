@@ -466,4 +466,4 @@ def test_the_bundles_of_the_demo_load(tmp_path: Path) -> None:
     demo = Path(__file__).resolve().parent.parent.parent / "deploy" / "demo"
     with serving(demo) as running, limelight.Client(running.server.address) as client:
         states = {status.name: status.state for status in client.models()}
-    assert states == dict.fromkeys(("dates", "digits", "numbers", "slips"), "ready")
+    assert states == dict.fromkeys(("canvas", "dates", "digits", "numbers", "slips"), "ready")

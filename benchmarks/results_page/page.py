@@ -6,6 +6,7 @@ from benchmarks.results_page.differences import differences
 from benchmarks.results_page.figures import ERRORS, LOOKS, STRONGEST, WEIGHT, Record, figure, percent, shown
 from benchmarks.results_page.names import ABLATIONS, CONTROLS, TITLES, title
 from benchmarks.results_page.papers import papers
+from benchmarks.results_page.tables import written
 
 HEAD = """# Results
 
@@ -15,10 +16,10 @@ What the models of the zoo reach on held-out data, beside what is reached withou
 CLAIMED = """
 ## What the papers claim
 
-The first model of each row is the paper's, the other is what it claims to beat, each as small as the other. *Shown*:
-the interval is on the claim's side of 0; of several seeds it is Student's, of one seed it is about other held-out
-examples alone. Where a figure has no interval, one run says what it says. Models and data here are small, so that a
-claim which is not shown is not disproved.
+The first model of each row is the paper's, the other is what it claims to beat. *Shown*: the interval is on the claim's
+side of 0; of several seeds it is Student's, of one seed it is about other held-out examples alone. Where a figure has
+no interval, one run says what it says. Models and data here are small, so that a claim which is not shown is not
+disproved.
 """
 READING = """
 ## How to read this
@@ -83,7 +84,7 @@ def page(record: Record) -> str:
 def table(runs: Iterable[Record]) -> list[str]:
     """One row a run."""
     heads = ("data", "model", "parameters", "train / held out", "epochs", "minutes", "held out", "baseline")
-    rows = ["\n| " + " | ".join(heads) + " |\n", "|" + "---|" * len(heads) + "\n"]
+    rows = []
     for run in runs:
         data = run["data"]
         cells = (
@@ -96,8 +97,8 @@ def table(runs: Iterable[Record]) -> list[str]:
             "; ".join(figure(metric, data["held_out_examples"]) for metric in judged(run)),
             "; ".join(f"{shown(m, m['baseline'])} ({m['baseline_name']})" for m in judged(run) if "baseline" in m),
         )
-        rows.append("| " + " | ".join(cells) + " |\n")
-    return rows
+        rows.append(cells)
+    return written(heads, rows)
 
 
 def called(run: Record) -> str:
@@ -112,8 +113,8 @@ def judged(run: Record) -> list[Record]:
 
 def places(record: Record) -> list[str]:
     """How much weight lies on the right place, map by map; of the best head where there are several."""
-    rows = ["\n| data | model | map | weight on it | equal weights | strongest there | alignment errors |\n"]
-    rows += ["|" + "---|" * 7 + "\n"]
+    heads = ("data", "model", "map", "weight on it", "equal weights", "strongest there", "alignment errors")
+    rows = []
     for run in record.values():
         found = {metric["name"]: metric for metric in run["metrics"]}
         for name in found:
@@ -123,8 +124,8 @@ def places(record: Record) -> list[str]:
             described = [f"{kind}, {where}" for kind in (STRONGEST, ERRORS)]
             values = [percent(found[each]["value"]) if each in found else "" for each in described]
             cells = (run["data"]["name"], called(run), where, percent(found[name]["value"]))
-            rows.append("| " + " | ".join((*cells, percent(found[name]["baseline"]), *values)) + " |\n")
-    return rows
+            rows.append((*cells, percent(found[name]["baseline"]), *values))
+    return written(heads, rows)
 
 
 def heads(record: Record) -> list[str]:
@@ -132,7 +133,7 @@ def heads(record: Record) -> list[str]:
     where no run has told.
     """
     shown = ("before", "at", "after", "right")
-    rows: list[str] = []
+    rows = []
     compared = {other for others in ABLATIONS.values() for other in others}
     for run in record.values():
         if run["model"] in compared or run["model"].rpartition("-")[2] in CONTROLS:
@@ -140,24 +141,21 @@ def heads(record: Record) -> list[str]:
         for head in run.get("heads", ()):
             cells = (run["data"]["name"], called(run), head["map"], str(head["head"]), f"{head['bits']:.2f}")
             shares = (percent(head[each]) if each in head else "" for each in shown)
-            rows.append("| " + " | ".join((*cells, *shares)) + " |\n")
-    titles = [
-        "\n| data | model | map | head | entropy, bits | before | at | after | right place |\n",
-        "|" + "---|" * 9 + "\n",
-    ]
-    return [*titles, *rows] if rows else []
+            rows.append((*cells, *shares))
+    titles = ("data", "model", "map", "head", "entropy, bits", "before", "at", "after", "right place")
+    return written(titles, rows) if rows else []
 
 
 def besides(record: Record) -> list[str]:
     """Models beside their controls and ablations: means over the seeds that all have, and differences by pairs."""
     heads = ("data", "figure", "model", "beside", "model's", "other's", "difference (95 %)", "seeds")
-    rows = ["\n| " + " | ".join(heads) + " |\n", "|" + "---|" * len(heads) + "\n"]
-    for base in TITLES:
-        for other in (*(f"{base}-{control}" for control in CONTROLS), *ABLATIONS.get(base, ())):
-            for each in differences(record, base, other):
-                cells = (each.data, each.figure, title(base), title(other), *each.cells)
-                rows.append("| " + " | ".join(cells) + " |\n")
-    return rows
+    rows = [
+        (each.data, each.figure, title(base), title(other), *each.cells)
+        for base in TITLES
+        for other in (*(f"{base}-{control}" for control in CONTROLS), *ABLATIONS.get(base, ()))
+        for each in differences(record, base, other)
+    ]
+    return written(heads, rows)
 
 
 def unfinished(run: Record) -> str:

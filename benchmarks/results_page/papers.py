@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from benchmarks.results_page.differences import differences
 from benchmarks.results_page.figures import Record
 from benchmarks.results_page.names import title
+from benchmarks.results_page.tables import written
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,12 @@ CLAIMS = (
 def papers(record: Record) -> list[str]:
     """A row for each claim, each model that it puts below, and each set of data."""
     heads = ("id", "the paper's claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "")
-    rows = ["\n| " + " | ".join(heads) + " |\n", "|" + "---|" * len(heads) + "\n"]
+    rows: list[tuple[str, ...]] = []
     for claim in CLAIMS:
+        first = (claim.model, f"{claim.paper}: {claim.says}")
         for other in claim.above:
             found = differences(record, claim.better, other)
-            first = (claim.model, f"{claim.paper}: {claim.says}")
+            rows += [(*first, each.data, each.figure, title(other), *each.cells, each.verdict) for each in found]
             if not found:
-                rows.append(
-                    "| " + " | ".join((*first, "", "", title(other), "", "", "", "", "not trained yet")) + " |\n"
-                )
-            for each in found:
-                cells = (*first, each.data, each.figure, title(other), *each.cells, each.verdict)
-                rows.append("| " + " | ".join(cells) + " |\n")
-    return rows
+                rows.append((*first, "", "", title(other), "", "", "", "", "not trained yet"))
+    return written(heads, rows)

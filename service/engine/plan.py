@@ -44,8 +44,9 @@ class Policy:
     max_rows, max_tokens: of a batch as it is laid out, padding included; a row larger than max_tokens runs alone.
     max_padding: the largest share of these places that may be padding (0: only equal shapes share a batch).
     concurrent: batches of the model that may run at the same time.
-    spread: lanes that share the model's queue: a batch takes at most this part of what waits, so that the others get
-    theirs.
+    spread: lanes that share the model's rows: a batch takes at most its part of those that wait and run, so that the
+    others get theirs. One that took all that waits beside a single row would leave single rows to the others ever after
+    (8 callers of 6 layers x 384, 32 tokens: 6 % fewer answers a second).
     staged: of its batches, one computes; the next is put together meanwhile.
     window: how many of the oldest rows a batch is chosen from.
     """
@@ -91,20 +92,25 @@ class BatchPlan(Generic[W]):
 
 
 def plan_batch(
-    waiting: Sequence[W], policy: Policy, now: float, least_seconds: Callable[[W], float] = lambda row: 0.0
+    waiting: Sequence[W],
+    policy: Policy,
+    now: float,
+    least_seconds: Callable[[W], float] = lambda row: 0.0,
+    *,
+    elsewhere: int = 0,
 ) -> BatchPlan[W]:
     """Choose the next batch of one model for one lane. The same arguments give the same plan; rows that are in neither
     part go on waiting.
 
     waiting: oldest first. least_seconds: what a row takes at least; one that cannot be answered in time any more is
-    dropped before it costs anything.
+    dropped before it costs anything. elsewhere: rows of the model that other lanes run.
     """
     live = [row for row in waiting if not row.abandoned and row.deadline > now + least_seconds(row)]
     dropped: tuple[W, ...] = ()
     if len(live) < len(waiting):
         kept = {row.ticket for row in live}
         dropped = tuple(row for row in waiting if row.ticket not in kept)
-    return BatchPlan(_batch(live, policy) if live else None, dropped)
+    return BatchPlan(_batch(live, policy, elsewhere) if live else None, dropped)
 
 
 def joined(served: float, others: Sequence[float]) -> float:
@@ -115,10 +121,10 @@ def joined(served: float, others: Sequence[float]) -> float:
     return max(served, min(others)) if others else served
 
 
-def _batch(live: Sequence[W], policy: Policy) -> Batch[W]:
+def _batch(live: Sequence[W], policy: Policy, elsewhere: int) -> Batch[W]:
     """Take the oldest row and those that fit it best."""
     anchor = live[0]
-    most = min(policy.max_rows, ceil(len(live) / policy.spread))
+    most = min(policy.max_rows, ceil((len(live) + elsewhere) / policy.spread))
     rows, shape = [anchor], anchor.shape
     if most > 1:
         real = places(shape)

@@ -123,6 +123,8 @@ class RowQueue:
         """
         line = self._lines[work.model]
         line.running -= 1
+        if work.pool is None:
+            line.running_rows -= len(work.rows)
         line.began = None
         self.running -= 1
         line.served += joining + stepping - work.expected
@@ -195,10 +197,11 @@ class RowQueue:
         model = line.model
         seat = None
         window = line.window()
-        # Busy lanes need none of what waits: by the time they are free, more has come.
+        # Lanes that are busy with other models need none of what waits: by the time they are free, more has come.
+        others = self.running - line.running
         policy = replace(
             model.policy,
-            spread=max(1, min(model.policy.spread, self._lanes - self.running)),
+            spread=max(1, min(model.policy.spread, self._lanes - others)),
             max_tokens=min(model.policy.max_tokens, int(line.most or model.policy.max_tokens)),
         )
         if model.pool is not None:
@@ -212,7 +215,7 @@ class RowQueue:
                 window = [job for job in window if seat.fits(job)]
                 share = -(-(line.live + len(line.waiting)) // min(model.policy.spread, line.pools)) - seat.pool.rows
                 policy = replace(policy, max_rows=max(1, min(seat.pool.room, share, policy.max_rows)), spread=1)
-        planned = plan_batch(window, policy, now, line.least_seconds)
+        planned = plan_batch(window, policy, now, line.least_seconds, elsewhere=line.running_rows)
         if planned.dropped:
             self._take_out(line, planned.dropped)
             dropped += [(model, job) for job in planned.dropped]
@@ -236,7 +239,10 @@ class RowQueue:
         if self.running > 1 or self.rows:
             self._crowded = now
         wide = now - self._crowded > _CALM_SECONDS and (seat is None or line.live <= 1)
-        return Work(model, planned.batch, seat.pool if seat else None, wide, expected)
+        work = Work(model, planned.batch, seat.pool if seat else None, wide, expected)
+        if work.pool is None:
+            line.running_rows += len(work.rows)
+        return work
 
     def _take_out(self, line: Line, jobs: Sequence[Job]) -> None:
         """Let rows wait no longer."""

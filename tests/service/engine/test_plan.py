@@ -74,6 +74,9 @@ def test_lanes_share_what_waits() -> None:
     assert chosen(rows(*[10] * 8), policy(spread=2)) == [0, 1, 2, 3]
     assert chosen(rows(*[10] * 3), policy(spread=2)) == [0, 1]
     assert chosen(rows(10), policy(spread=2)) == [0]
+    beside = plan_batch(rows(*[10] * 7), policy(spread=2), 0.0, elsewhere=1).batch
+    assert beside is not None
+    assert len(beside.rows) == 4
 
 
 def test_padding_counts_both_axes_of_a_document() -> None:

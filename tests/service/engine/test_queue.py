@@ -153,6 +153,27 @@ def test_a_small_batch_waits_for_company_while_others_run_and_rows_come_in_compa
     assert running.wide
 
 
+def test_lanes_share_the_rows_that_wait_and_run_but_not_with_those_that_other_models_have(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, other = RowQueue(2), a_model(models, "other")
+    model = a_model(models, "a", max_rows=8, spread=2)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    first = taken(queue)
+    queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 7))
+    second = taken(queue)
+    assert [len(each.rows) for each in (first, second)] == [1, 4]
+    queue.finished(first, 0.001)
+    third = taken(queue)
+    assert len(third.rows) == 3
+    for each in (second, third):
+        queue.finished(each, 0.001)
+    queue.add(other, jobs(other, folders["tiny"], tickets, 5))
+    assert taken(queue).model is other
+    queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 6))
+    assert len(taken(queue, 0.1).rows) == 6
+
+
 def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:

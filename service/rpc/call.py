@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -32,17 +33,21 @@ class Call:
     """What is known of a call; handlers fill in what they learn, for its log line.
 
     deadline: on `time.monotonic`'s clock, None without one. durations: milliseconds by stage.
-    when_sent: has something done once gRPC has taken the whole answer, or the call has ended otherwise.
+    at_end: closed once gRPC has no more to do with the call.
     """
 
     identity: str
     deadline: float | None
-    when_sent: Callable[[Callable[[], None]], None]
+    at_end: ExitStack
     caller: Caller = ANYBODY
     model: str = ""
     version: int = 0
     rows: int = 0
     durations: dict[str, float] = field(default_factory=dict)
+
+    def when_sent(self, act: Callable[[], object]) -> None:
+        """Have something done once gRPC has taken the whole answer, or the call has ended otherwise."""
+        self.at_end.callback(act)
 
     def took(self, stage: str, nanoseconds: int) -> None:
         """Note how long a stage took."""
@@ -136,6 +141,11 @@ def _serialised(response: Message | bytes) -> bytes:
     return response if isinstance(response, bytes) else response.SerializeToString()
 
 
+def _let_go(aborted: BaseException) -> None:
+    """Have an exception that gRPC keeps with its call, in a cycle, keep none of what it was raised in."""
+    aborted.__traceback__ = aborted.__context__ = None
+
+
 class _Running:
     """The bookkeeping of one call."""
 
@@ -149,9 +159,11 @@ class _Running:
         sent = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
         remaining = context.time_remaining()
         deadline = None if remaining is None else self._started + remaining
-        self.call = Call(
-            request_id(sent), deadline, lambda act: context.add_done_callback(lambda _: act()), calling.get()
-        )
+        # gRPC keeps what it calls at the end in a cycle with its own part of the call: so that is one thing, of which
+        # next to nothing is left by then.
+        at_end = ExitStack()
+        context.add_done_callback(lambda _: at_end.close())
+        self.call = Call(request_id(sent), deadline, at_end, calling.get())
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
         self._cut = False
         counted.begin()
@@ -196,7 +208,12 @@ class _Running:
         self.end(status.code)
         if self._is_late():
             await asyncio.sleep(_CANCELLED_BY_THEN)
-        await self._context.abort(status.code, status.message, ((REQUEST_ID_KEY, self.call.identity), *status.trailing))
+        trailing = (REQUEST_ID_KEY, self.call.identity), *status.trailing
+        try:
+            await self._context.abort(status.code, status.message, trailing)
+        except grpc.aio.AbortError as aborted:
+            self.call.when_sent(partial(_let_go, aborted))
+            raise
 
     def end(self, code: grpc.StatusCode) -> None:
         """Count the call and write its line."""

@@ -2,19 +2,27 @@
 
 import asyncio
 import gc
+import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
+import grpc
 import pytest
 
+from limelight.v1 import service_pb2, values_pb2
 from service import collector
 from service.collector import collected_between_turns
+from service.rpc.budget import Held
+from service.rpc.call import Call
 from tests.service import bundles
-from tests.service.serving import attend, serving, text
+from tests.service.serving import attend, eventually, predict, serving, text
 
 
 @pytest.fixture
@@ -55,6 +63,37 @@ def test_a_server_collects_on_its_event_loop(tmp_path: Path, collecting: set[str
             if collecting:
                 break
         assert collecting == {"server"}
+
+
+def test_nothing_of_ours_in_a_call_waits_to_be_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundles.tiny(tmp_path)
+    bundles.echo(tmp_path)
+    good, bad = predict("tiny", text("the cat sat")), predict("nobody", text("the cat sat"))
+    stream = service_pb2.GenerateRequest(model=values_pb2.Model(name="echo"), instance=text("the cat"))
+    with serving(tmp_path) as running:
+        stub = running.stub
+        gc.collect()
+        monkeypatch.setattr(gc, "collect", lambda *_: 0)
+        for _ in range(3):
+            assert stub.Predict(good).predictions
+            assert stub.Attend(attend("tiny", text("the cat sat"))).results
+            assert len(list(stub.Generate(stream))) > 2
+            for refused in (partial(stub.Predict, bad), partial(stub.Predict, good, timeout=0.002)):
+                with suppress(grpc.RpcError):
+                    refused()
+            stub.Generate(stream).cancel()
+        assert eventually(lambda: not waiting())
+        assert sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects()) >= 12  # in gRPC's own cycles
+
+
+def waiting() -> list[object]:
+    """What calls are made of: their own objects, and the frames that their failures were raised in."""
+    return [
+        each
+        for each in gc.get_objects()
+        if type(each) in (Call, Held)
+        or (isinstance(each, FrameType) and f"{os.sep}service{os.sep}rpc{os.sep}" in each.f_code.co_filename)
+    ]
 
 
 def test_what_other_threads_are_making_can_be_made() -> None:

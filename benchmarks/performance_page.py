@@ -209,22 +209,25 @@ LIMITS = """## Where the limits lie
 
 What is missed above comes to this; what shows it is named.
 
-- **Python's part of a call.** The event loop, gRPC's own Python above all, takes three to four times what a server
+- **Python's part of a call.** The event loop, gRPC's own Python above all, takes four to five times what a server
   takes that only echoes (*What a call is made of*). That is a sixth of what the runtime takes for a row of 32 tokens,
-  and a twenty-fifth of a row of 128: so it goes with the ratios to the runtime, with the processor time of a
+  and a twentieth of a row of 128: so it goes with the ratios to the runtime, with the processor time of a
   prediction, and with a model of 50 µs, whose call is nearly all Python. What could be taken out was: messages are
   framed around the runtime's buffers, and small requests are prepared where they arrive. Taking in several calls at a
   time saved a quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
 - **One lock.** A process of Python runs one thread of its own code at a time. Where calls are small, threads change 30
   to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (*One process,
   or one for each core*). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
-  changes were tried: within noise, or good for one load and bad for another. `--workers` goes around it.
+  changes were tried: within noise, or good for one load and bad for another. So was running what takes less than 2 ms
+  on the event loop itself: one caller of a small model had his answers a tenth to a quarter sooner, and several had
+  theirs up to 40 % later, since rows then come to the runtime one by one. `--workers` goes around it.
 - **Rows that come one by one.** *The best way* of the runtime has its next batch at hand when one is done: four of
   eight rows, eight of 32. A caller sends the next row once it has an answer, so that the server has two or three of
   eight to put together (*rows a batch*). Batches of fewer rows cost more a row, and to wait for more would cost those
   that are here.
 - **Maps are bytes.** What an answer of 5 MB costs beyond the prediction is a copy into the message, gRPC's own copy,
   pages for both, and the socket; without the second and the event loop's share it would be at the runtime's own figure.
+  Pages alone are 15 % of it, and `GLIBC_TUNABLES` gives most of that back at a price in memory (`docs/serving.md`).
   gRPC makes its copy on the event loop and lets no other thread go on meanwhile: the longest waits of *What a call
   waits for* are four callers who ask for 30 to 60 MB each, over and over. Such maps are better asked for by
   `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes` keeps them out.

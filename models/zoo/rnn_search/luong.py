@@ -106,13 +106,15 @@ class Luong(GeneratingNetwork):
         self.source_embedding = nn.Embedding(config.source_vocabulary, d, padding_idx=0)
         self.target_embedding = nn.Embedding(config.target_vocabulary, d, padding_idx=0)
         for embedding in (self.source_embedding, self.target_embedding):
-            nn.init.normal_(embedding.weight, std=0.1)  # torch's 1.0 makes loud noise of every rare token
+            nn.init.normal_(embedding.weight, std=0.5)  # torch's 1.0 makes loud noise of every rare token
         self.encoder = Encoder(config)
         self.cells = nn.ModuleList(nn.Linear(d, d) for _ in range(config.layers))
         self.decoder = Decoder(config, d_in=2 * d if config.feeding else d)
         self.attention = Attention(score=PreparedKeys(score_of(config)), align=align_of(config))
         self.combine = nn.Linear(2 * d, d, bias=False)
         self.scores = nn.Linear(d, config.target_vocabulary)
+        # What it reads is a tanh: with torch's weights, a third of these, the first epochs go into making them larger.
+        nn.init.normal_(self.scores.weight, std=1.7 * d**-0.5)
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """h̄_s, what the score makes of them once, and where the decoder begins; what is fed first are zeros.

@@ -92,7 +92,7 @@ def waiting() -> list[object]:
         each
         for each in gc.get_objects()
         if type(each) in (Call, Held)
-        or (isinstance(each, FrameType) and f"{os.sep}service{os.sep}rpc{os.sep}" in each.f_code.co_filename)
+        or (type(each) is FrameType and f"{os.sep}service{os.sep}rpc{os.sep}" in each.f_code.co_filename)
     ]
 
 

@@ -32,8 +32,8 @@ _GROWTH = 1.01
 class Line:
     """The queue of one model.
 
-    waiting_places: of all rows that wait. running: batches and pools that lanes have taken; running_rows: of the
-    batches. cost: of a batch, by places; of a generating model, of the rows that join.
+    waiting_places: of all rows that wait. running: batches and pools that lanes have taken; running_rows: that
+    began with them. cost: of a batch, by places; of a generating model, of the rows that join.
     batch_rows: of its batches. most: places in a batch that there seems to be memory for; None while it never ran out.
     began, expected: of the batch that computes where they are staged, since when (None for since now) and how long.
     steps: of a generating model, the cost of a step by the rows that take it. pace: the time from one step of a row to

@@ -123,8 +123,7 @@ class RowQueue:
         """
         line = self._lines[work.model]
         line.running -= 1
-        if work.pool is None:
-            line.running_rows -= len(work.rows)
+        line.running_rows -= len(work.rows)
         line.began = None
         self.running -= 1
         line.served += joining + stepping - work.expected
@@ -240,8 +239,7 @@ class RowQueue:
             self._crowded = now
         wide = now - self._crowded > _CALM_SECONDS and (seat is None or line.live <= 1)
         work = Work(model, planned.batch, seat.pool if seat else None, wide, expected)
-        if work.pool is None:
-            line.running_rows += len(work.rows)
+        line.running_rows += len(work.rows)
         return work
 
     def _take_out(self, line: Line, jobs: Sequence[Job]) -> None:

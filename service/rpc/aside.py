@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from bundle.errors import InputError, LimelightError
+from service.rpc.aborting import abort
 from service.rpc.delivery import Delivery
 from service.rpc.health import Health
 from service.rpc.reception import Places, Reception
@@ -93,4 +94,4 @@ async def _next(kind: type[Message], reception: Reception, context: Any) -> Any:
 
 async def _refuse(error: Exception, context: Any) -> None:
     status = status_of(error, "")
-    await context.abort(status.code, status.message, status.trailing)
+    await abort(context, status.code, status.message, status.trailing)

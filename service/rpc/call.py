@@ -5,7 +5,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import grpc
@@ -17,6 +16,7 @@ from service.engine.observer import Rejection
 from service.errors import DeadlineError, StoppingError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
+from service.rpc.aborting import abort
 from service.rpc.delivery import Delivery
 from service.rpc.door import Door
 from service.rpc.reading import Reading
@@ -126,7 +126,7 @@ class Calls:
         async def answer(_: Any, context: Any) -> None:
             if counted is None:
                 status = status_of(error, "")
-                await context.abort(status.code, status.message, status.trailing)
+                await abort(context, status.code, status.message, status.trailing)
             else:
                 await _Running(name, counted, context, self._metrics).fail(error)
 
@@ -139,11 +139,6 @@ class Calls:
 
 def _serialised(response: Message | bytes) -> bytes:
     return response if isinstance(response, bytes) else response.SerializeToString()
-
-
-def _let_go(aborted: BaseException) -> None:
-    """Have an exception that gRPC keeps with its call, in a cycle, keep none of what it was raised in."""
-    aborted.__traceback__ = aborted.__context__ = None
 
 
 class _Running:
@@ -209,11 +204,7 @@ class _Running:
         if self._is_late():
             await asyncio.sleep(_CANCELLED_BY_THEN)
         trailing = (REQUEST_ID_KEY, self.call.identity), *status.trailing
-        try:
-            await self._context.abort(status.code, status.message, trailing)
-        except grpc.aio.AbortError as aborted:
-            self.call.when_sent(partial(_let_go, aborted))
-            raise
+        await abort(self._context, status.code, status.message, trailing)
 
     def end(self, code: grpc.StatusCode) -> None:
         """Count the call and write its line."""

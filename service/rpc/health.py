@@ -11,6 +11,8 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from service.rpc.aborting import abort
+
 _Status = health_pb2.HealthCheckResponse.ServingStatus
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -41,7 +43,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Check(self, request: Any, context: Any) -> Any:
         """Tell the status of a service once."""
         if request.service not in self._services:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such service here")
+            await abort(context, grpc.StatusCode.NOT_FOUND, "there is no such service here")
         return self._response(request.service)
 
     async def List(self, request: Any, context: Any) -> Any:
@@ -51,7 +53,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Watch(self, request: Any, context: Any) -> AsyncGenerator[Any, None]:
         """Tell the status of a service, and again whenever it changes."""
         if self._watching >= _MOST_WATCHING:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already; use Check")
+            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watch already; use Check")
         told = None
         self._watching += 1
         try:

@@ -30,7 +30,7 @@ def advice(found: Sequence[Standings]) -> Iterator[str]:
 
 
 def pick(found: Standings) -> str:
-    """The cheapest of those that none was shown to beat; that an average is enough, where it is."""
+    """The cheapest of those that are as good as the best; that an average is enough, where it is."""
     best, gain = found.best, advantage(found)
     if gain is not None and gain.low <= 0:
         return "an average: nothing was shown to be better"

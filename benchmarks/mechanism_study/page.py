@@ -23,9 +23,10 @@ Written by `python -m benchmarks.mechanisms write` from `benchmarks/results/mech
 
 ## What to pick
 
-For each task the cheapest mechanism of those that no other was shown to beat, and up to two more of them; beside it
-what a plain average of the same model reaches. Cheap is what takes little processor time in a training step; what takes
-less than a quarter more than the cheapest counts as equal, and of those the plain mechanism of the task comes first.
+For each task the cheapest mechanism of those within two points of the best that the best was not shown to beat, and up
+to two more of them; beside it what a plain average of the same model reaches. Cheap is what takes little processor time
+in a training step; what takes less than a quarter more than the cheapest counts as equal, and of those the plain
+mechanism of the task comes first.
 
 """
 PICTURES = """

@@ -14,7 +14,7 @@ from benchmarks.mechanism_study.lines import of_task
 from benchmarks.mechanism_study.page import page
 from benchmarks.mechanism_study.pictures import pictures
 from benchmarks.mechanism_study.results import FILE, Results
-from benchmarks.mechanism_study.summary import Standings, standings
+from benchmarks.mechanism_study.summary import Standings, beats, standings
 
 DOCS = Path(__file__).parents[2] / "docs"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,6 +53,18 @@ def test_the_cheapest_of_those_that_nothing_beats_is_picked(results: Results) ->
     assert "| **additive**; scaled multiplicative (of 4 of 30 lines so far) | 90.0 % | 10.0 % | 50.0 % |" in written
     assert "+80.0\\* (+77" in written
     assert "**Partial**: 4 of" in written
+
+
+def test_what_fails_with_one_seed_is_not_as_good(results: Results) -> None:
+    for seed, deep in enumerate((0.95, 0.95, 0.5)):
+        filed(results, UNIFORM, share_of(0.1), seed)
+        filed(results, "scaled multiplicative", share_of(0.95), seed, step_ms=4.0)
+        filed(results, "deep", share_of(deep), seed, step_ms=1.0)
+    found = the_task(results)
+    one, other = (found.row(name) for name in ("scaled multiplicative", "deep"))
+    assert one is not None and other is not None
+    assert not beats(one, other)
+    assert pick(found).startswith("**scaled multiplicative** (of")
 
 
 def test_an_average_is_picked_where_nothing_beats_it(results: Results) -> None:

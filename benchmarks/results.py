@@ -114,6 +114,11 @@ TABLE = (
         for control in _CONTROLS
     ),
     *(
+        Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), gold)
+        for seed in (1, 2)
+        for model, gold in (("bahdanau", ""), ("bahdanau-last", ""), ("luong", _ALIGNED), ("luong-unfed", _ALIGNED))
+    ),
+    *(
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),

@@ -18,6 +18,23 @@ def over_the_picture(features: int) -> nn.Module:
     return nn.GroupNorm(features, features)
 
 
+class OverTheCell(nn.Module):
+    """Normalise each cell over its own features (Ba et al. 2016), so that it tells of nothing that it does not see.
+
+    Over the picture, every cell tells of all the others, and what is in one can be read from any of them.
+
+    Shapes: [batch, feature, row, column] -> the same.
+    """
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(features)
+
+    def forward(self, cells: Tensor) -> Tensor:
+        normed: Tensor = self.norm(cells.movedim(1, -1))
+        return normed.movedim(-1, 1)
+
+
 def convolution(
     d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Callable[[int], nn.Module] = over_the_picture
 ) -> nn.Sequential:
@@ -56,7 +73,7 @@ class Cells(nn.Module):
         rows: int,
         columns: int,
         d_in: int = 1,
-        norm: Callable[[int], nn.Module] = over_the_picture,
+        norm: Callable[[int], nn.Module] = OverTheCell,
     ) -> None:
         super().__init__()
         *sizes, last = channels

@@ -1,10 +1,10 @@
 """Pictures as regions that know what is around them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from models.blocks.cells import Cells, convolution
+from models.blocks.cells import Cells, OverTheCell, convolution
 
 
 class Around(nn.Module):
@@ -13,9 +13,9 @@ class Around(nn.Module):
     Shapes: [batch, d, row, column] -> the same.
     """
 
-    def __init__(self, d: int) -> None:
+    def __init__(self, d: int, *, norm: Callable[[int], nn.Module] = OverTheCell) -> None:
         super().__init__()
-        self.neighbours = convolution(d, d, size=3)
+        self.neighbours = convolution(d, d, size=3, norm=norm)
 
     def forward(self, cells: Tensor) -> Tensor:
         added: Tensor = cells + self.neighbours(cells)
@@ -31,12 +31,20 @@ class Regions(nn.Module):
     """
 
     def __init__(
-        self, *, channels: Sequence[int], strides: Sequence[int], rows: int, columns: int, d: int, around: int = 0
+        self,
+        *,
+        channels: Sequence[int],
+        strides: Sequence[int],
+        rows: int,
+        columns: int,
+        d: int,
+        around: int = 0,
+        norm: Callable[[int], nn.Module] = OverTheCell,
     ) -> None:
         super().__init__()
-        self.cells = Cells(channels=channels, strides=strides, rows=rows, columns=columns)
+        self.cells = Cells(channels=channels, strides=strides, rows=rows, columns=columns, norm=norm)
         self.project = nn.Linear(self.cells.d_out, d)
-        self.around = nn.Sequential(*(Around(d) for _ in range(around)))
+        self.around = nn.Sequential(*(Around(d, norm=norm) for _ in range(around)))
 
     def forward(self, pixels: Tensor) -> Tensor:
         cells = self.project(self.cells(pixels)).transpose(1, 2).unflatten(2, self.cells.grid)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.blocks.cells import contrast
 from models.tasks.generate import Generate
 from models.tasks.task import Batch
 from models.zoo.captioning.show_attend_tell import ShowAttendTell
@@ -48,8 +47,3 @@ def test_scores_learn_from_draws_by_reinforce_alone(reinforce: float, learns: bo
     loss, _ = Generate().loss(network, batch())
     loss.backward()
     assert bool(of_scores(network).any()) == learns
-
-
-def test_contrast_is_that_of_the_negative() -> None:
-    pixels = torch.rand(2, 1, 5, 6)
-    torch.testing.assert_close(contrast(pixels), contrast(1 - pixels), atol=1e-4, rtol=1e-4)

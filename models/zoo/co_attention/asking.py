@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
+from models.blocks.cells import OverTheCell
 from models.blocks.regions import Regions
 from models.cards.inputs import ImageInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
@@ -52,10 +53,16 @@ class AskingConfig:
             summary=summary, rows=self.rows, columns=self.columns, mean=self.mean, deviation=self.deviation
         )
 
-    def regions(self, around: int) -> Regions:
+    def regions(self, around: int, norm: Callable[[int], nn.Module] = OverTheCell) -> Regions:
         """What is seen of it."""
         return Regions(
-            channels=self.channels, strides=self.strides, rows=self.rows, columns=self.columns, d=self.d, around=around
+            channels=self.channels,
+            strides=self.strides,
+            rows=self.rows,
+            columns=self.columns,
+            d=self.d,
+            around=around,
+            norm=norm,
         )
 
     def question(self, tokenizer: str) -> TextInput:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+Norm = Callable[[int], nn.Module]  # of so many features
 _FLAT = 1e-3  # a picture whose pixels differ by less than its root is flat
 
 
@@ -35,9 +36,7 @@ class OverTheCell(nn.Module):
         return normed.movedim(-1, 1)
 
 
-def convolution(
-    d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Callable[[int], nn.Module] = over_the_picture
-) -> nn.Sequential:
+def convolution(d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Norm = over_the_picture) -> nn.Sequential:
     """A convolution that keeps the picture's size, or divides it by `stride`; normalisation; relu."""
     return nn.Sequential(nn.Conv2d(d_in, d_out, size, stride, size // 2, bias=False), norm(d_out), nn.ReLU())
 
@@ -73,7 +72,7 @@ class Cells(nn.Module):
         rows: int,
         columns: int,
         d_in: int = 1,
-        norm: Callable[[int], nn.Module] = OverTheCell,
+        norm: Norm = OverTheCell,
     ) -> None:
         super().__init__()
         *sizes, last = channels

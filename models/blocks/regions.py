@@ -1,10 +1,10 @@
 """Pictures as regions that know what is around them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from models.blocks.cells import Cells, OverTheCell, convolution
+from models.blocks.cells import Cells, Norm, convolution
 
 
 class Around(nn.Module):
@@ -13,7 +13,7 @@ class Around(nn.Module):
     Shapes: [batch, d, row, column] -> the same.
     """
 
-    def __init__(self, d: int, *, norm: Callable[[int], nn.Module] = OverTheCell) -> None:
+    def __init__(self, d: int, *, norm: Norm) -> None:
         super().__init__()
         self.neighbours = convolution(d, d, size=3, norm=norm)
 
@@ -38,8 +38,8 @@ class Regions(nn.Module):
         rows: int,
         columns: int,
         d: int,
+        norm: Norm,
         around: int = 0,
-        norm: Callable[[int], nn.Module] = OverTheCell,
     ) -> None:
         super().__init__()
         self.cells = Cells(channels=channels, strides=strides, rows=rows, columns=columns, norm=norm)

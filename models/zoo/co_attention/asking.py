@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from models.blocks.cells import OverTheCell
+from models.blocks.cells import Norm, OverTheCell
 from models.blocks.regions import Regions
 from models.cards.inputs import ImageInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
@@ -53,7 +53,7 @@ class AskingConfig:
             summary=summary, rows=self.rows, columns=self.columns, mean=self.mean, deviation=self.deviation
         )
 
-    def regions(self, around: int, norm: Callable[[int], nn.Module] = OverTheCell) -> Regions:
+    def regions(self, around: int, norm: Norm = OverTheCell) -> Regions:
         """What is seen of it."""
         return Regions(
             channels=self.channels,
@@ -61,8 +61,8 @@ class AskingConfig:
             rows=self.rows,
             columns=self.columns,
             d=self.d,
-            around=around,
             norm=norm,
+            around=around,
         )
 
     def question(self, tokenizer: str) -> TextInput:

@@ -234,9 +234,9 @@ What is missed above comes to this; what shows it is named.
 - **Refusals cost as well.** A server of gRPC's asyncio that does nothing but refuse takes half a millisecond a call;
   2,000 a second fill its event loop, and of 4,000 none is refused within 50 ms (*What refusing costs at the least*):
   of ten times the capacity, not all can be refused here, and what goodput that price leaves stands there. At twice
-  the capacity it is kept here; in eight shorter runs, documents kept 0.54 to 0.85 of it. What is lost goes to the
-  interpreter's lock, from lanes to the loop and back (*Where the time goes under overload*), and to calls that have
-  waited for so long to be read (`pending_calls`) that no time is left to answer them: that takes five turns of an
+  the capacity 0.33 to 0.84 of it is kept; in eight shorter runs, documents kept 0.54 to 0.85. What is lost goes to
+  the interpreter's lock, from lanes to the loop and back (*Where the time goes under overload*), and to calls that
+  have waited for so long to be read (`pending_calls`) that no time is left to answer them: that takes five turns of an
   event loop which also sends every token. Taking calls in faster was tried three times and made it worse, or no
   better (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`). Whoever expects ten times the capacity
   has a proxy that counts, in front of it.

@@ -36,7 +36,7 @@ class OverTheCell(nn.Module):
         return normed.movedim(-1, 1)
 
 
-def convolution(d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Norm = over_the_picture) -> nn.Sequential:
+def convolution(d_in: int, d_out: int, *, size: int, stride: int = 1, norm: Norm) -> nn.Sequential:
     """A convolution that keeps the picture's size, or divides it by `stride`; normalisation; relu."""
     return nn.Sequential(nn.Conv2d(d_in, d_out, size, stride, size // 2, bias=False), norm(d_out), nn.ReLU())
 

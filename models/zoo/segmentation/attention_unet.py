@@ -6,6 +6,7 @@ Fig. 1 of the paper, from the left: convolutions at ever coarser scales, then up
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from models.attention import Attention
 from models.attention.align import Sigmoid
 from models.attention.score import Additive, MultiDimensional
 from models.attention.weights import AroundAttention
-from models.blocks.cells import contrast, convolution
+from models.blocks.cells import contrast, convolution, over_the_picture
 from models.blocks.patches import cut
 from models.cards.card import Card
 from models.cards.describe import describe
@@ -33,6 +34,8 @@ from models.tasks.segment import Segment
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
+
+_convolution = partial(convolution, norm=over_the_picture)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +116,7 @@ class AttentionUnet(Network):
         self.config = config
         finest, *coarser = config.channels
         self.first = nn.Sequential(
-            convolution(1, finest, size=5, stride=masks.CELL), convolution(finest, finest, size=3)
+            _convolution(1, finest, size=5, stride=masks.CELL), _convolution(finest, finest, size=3)
         )
         steps = list(zip(config.channels[:-1], coarser, strict=True))  # (finer, coarser) channels
         self.down = nn.ModuleList(convolved(fine, coarse) for fine, coarse in steps)
@@ -139,7 +142,7 @@ class AttentionUnet(Network):
 
 def convolved(d_in: int, d_out: int) -> nn.Sequential:
     """Two convolutions of 3 × 3."""
-    return nn.Sequential(convolution(d_in, d_out, size=3), convolution(d_out, d_out, size=3))
+    return nn.Sequential(_convolution(d_in, d_out, size=3), _convolution(d_out, d_out, size=3))
 
 
 def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> Card:

@@ -1,7 +1,8 @@
 """Trains the models of docs/results.md, collects what was measured, and writes that page.
 
     python benchmarks/results.py train --data ../shared/data    one run after another; Ctrl-C and again goes on
-    python benchmarks/results.py collect                        runs/results/*/metrics.json -> results/training.json
+    python benchmarks/results.py beams ROW ...                  of rows that write texts, what several beams add
+    python benchmarks/results.py collect                        runs/results/*/*.json -> results/training.json
     python benchmarks/results.py write                          results/training.json -> docs/results.md
 
 Only figures are kept, never a row of the data.
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 _EPOCHS_KEPT = 30
+_BEAMS = "beams.json"
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "results"
 RECORD = ROOT / "benchmarks" / "results" / "training.json"
@@ -56,25 +58,33 @@ _MAMS = ("mams_atsa", "Apache-2.0")
 _REVIEWED = ("mr_polarity+mams_atsa", "CC BY 4.0 and Apache-2.0")
 _CONTROLS = ("", "-uniform", "-frozen")
 _REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
-_TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"))
-_ALIGNED = "word_alignments/enfr.jsonl"
+_TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"), "word_alignments/enfr.jsonl")
 TABLE = (
     Run("han", "han"),
     Run("han-mean", "han-mean"),
     # Settings were chosen on the split of seed 0; these are others.
     *(Run(f"{model}-{seed}", model, options=("--seed", str(seed))) for seed in (3, 4) for model in ("han", "han-mean")),
-    Run("bahdanau", "bahdanau"),
-    Run("bahdanau-last", "bahdanau-last"),
+    *(Run(model, model) for model in ("han-uniform", "han-frozen")),
+    *(
+        Run(f"han-{control}-{seed}", f"han-{control}", options=("--seed", str(seed)))
+        for seed in (3, 4)
+        for control in ("uniform", "frozen")
+    ),
+    *(Run(f"bahdanau{other}", f"bahdanau{other}") for other in (*_CONTROLS, "-last")),
     Run("gat", "gat"),
     Run("gat-mean", "gat-mean"),
     Run("vit", "vit"),
-    *(Run(model, model) for model in ("rban", "rban-uniform", "rban-soft")),
-    *(Run(model, model) for model in ("hatn", "hatn-uniform", "hatn-source", "hatn-pnet")),
+    *(Run(model, model) for model in (*(f"rban{control}" for control in _CONTROLS), "rban-soft")),
+    *(Run(model, model) for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")),
     *(Run(model, model) for model in ("cct", "cct-supervised")),
     *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-supervised")),
     Run("numbers-transformer", "transformer", options=("--data", "builtin:numbers")),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
+    *(
+        Run(f"movie_reviews-rnn-capsule{other}", f"rnn-capsule{other}", *_REVIEWS)
+        for other in (*_CONTROLS, "-probability")
+    ),
     Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
     Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
     *(
@@ -104,19 +114,20 @@ TABLE = (
         Run(f"reverse-luong{other}", f"luong{other}", "builtin:reverse", options=("--epochs", "5"))
         for other in ("", "-uniform", "-frozen", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
     ),
+    *(Run(f"tatoeba-luong{other}", f"luong{other}", *_TATOEBA) for other in (*_CONTROLS, "-local-p", "-unfed")),
+    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "15")) for control in _CONTROLS),
     *(
-        Run(f"tatoeba-luong{other}", f"luong{other}", *_TATOEBA, _ALIGNED)
-        for other in ("", "-uniform", "-local-p", "-unfed")
-    ),
-    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "8")) for control in _CONTROLS),
-    *(
-        Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], ("--epochs", "5"), _ALIGNED)
+        Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], gold=_TATOEBA[3])
         for control in _CONTROLS
     ),
     *(
-        Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), gold)
+        Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), _TATOEBA[3])
         for seed in (1, 2)
-        for model, gold in (("bahdanau", ""), ("bahdanau-last", ""), ("luong", _ALIGNED), ("luong-unfed", _ALIGNED))
+        for model in ("bahdanau", "bahdanau-last", "luong", "luong-local-p", "luong-unfed")
+    ),
+    *(
+        Run(f"tatoeba-transformer-{seed}", "transformer", *_TATOEBA[:2], ("--seed", str(seed)), _TATOEBA[3])
+        for seed in (1, 2)
     ),
     *(
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
@@ -125,7 +136,7 @@ TABLE = (
     *(
         Run(f"{model}{other}", f"{model}{other}")
         for model, others in (
-            ("show-attend-tell", ("-hard", "-free", "-supervised")),
+            ("show-attend-tell", ("-hard", "-free", "-untaught", "-supervised")),
             ("attention-unet", ("-features",)),
             ("sagan", ("-plain",)),
         )
@@ -147,7 +158,7 @@ TABLE = (
     ),
     *(
         Run(f"mnist-{model}", model, "mnist", _MNIST, ("--epochs", "12"))
-        for model in ("sagan", "sagan-uniform", "sagan-plain")
+        for model in (*(f"sagan{control}" for control in _CONTROLS), "sagan-plain")
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
     *(
@@ -163,7 +174,10 @@ TABLE = (
         Run(f"films-{model}", model)
         for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
     ),
-    Run("nlvr-hiecoatt", "hiecoatt", "nlvr_mini", "CC-BY-4.0"),
+    *(
+        Run(f"nlvr-hiecoatt{other}", f"hiecoatt{other}", "nlvr_mini", "CC-BY-4.0")
+        for other in (*_CONTROLS, "-question", "-image")
+    ),
     *(
         Run(f"mams-{model}-{seed}", model, *_MAMS, ("--seed", str(seed)))
         for seed in range(3)
@@ -221,21 +235,28 @@ def collect() -> None:
                 "history": thinned(metrics["history"], metrics["best_epoch"]),
                 **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
             }
+            if (folder / _BEAMS).exists():
+                record[run.name]["beams"] = json.loads((folder / _BEAMS).read_text())
     RECORD.parent.mkdir(exist_ok=True)
     ordered = {run.name: record[run.name] for run in TABLE if run.name in record}
     RECORD.write_text(json.dumps(ordered, indent=1) + "\n")
 
 
 def main() -> None:
-    """Do one of the three."""
+    """Do one of the four."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=("train", "collect", "write"))
+    parser.add_argument("task", choices=("train", "beams", "collect", "write"))
     parser.add_argument("names", nargs="*", help="rows, all where none is named")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--minutes", type=float, default=0.0, help="time limit of a run")
     options = parser.parse_args()
     if options.task == "train":
         train(options.data.resolve(), options.names, options.minutes)
+    elif options.task == "beams":
+        from benchmarks.beams import served
+
+        for name in options.names:
+            (RUNS / name / _BEAMS).write_text(json.dumps(served(RUNS / name), indent=1) + "\n")
     elif options.task == "collect":
         collect()
     else:

@@ -56,12 +56,16 @@ class Difference:
         return 100 * low, 100 * high
 
     @property
-    def verdict(self) -> str:
-        """What this says of the claim that the first is the better one."""
+    def gain(self) -> float:
+        """By how much the first is better, as it is written."""
+        return self._better(round(self.mean, 1))
+
+    def verdict(self, less: float = 0.0) -> str:
+        """What this says of the claim that the first is the better one, or worse by no more than `less` points."""
         if self.interval is None:
-            return f"{'so' if self._gain(round(self.mean, 1)) > 0 else 'not so'} in one run"
-        worst, best = sorted(self._gain(each) for each in self.interval)
-        return "**shown**" if worst > 0 else "the opposite" if best < 0 else "not shown"
+            return "seen in one run" if self.gain > -less else "not seen in one run"
+        worst, best = sorted(self._better(each) for each in self.interval)
+        return "**shown**" if worst > -less else "the opposite" if best < -less else "not shown"
 
     def __str__(self) -> str:
         if self.interval is None:
@@ -74,7 +78,7 @@ class Difference:
         """Both means, and the difference."""
         return f"{_mean(self.ours):.1f}", f"{_mean(self.theirs):.1f}", str(self), str(self.seeds)
 
-    def _gain(self, value: float) -> float:
+    def _better(self, value: float) -> float:
         return -value if self.figure in _LESS_IS_BETTER else value
 
 

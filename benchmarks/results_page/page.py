@@ -7,6 +7,7 @@ from benchmarks.results_page.figures import ERRORS, LOOKS, STRONGEST, WEIGHT, Re
 from benchmarks.results_page.names import ABLATIONS, CONTROLS, TITLES, title
 from benchmarks.results_page.papers import papers
 from benchmarks.results_page.tables import written
+from benchmarks.results_page.unneeded import unneeded
 
 HEAD = """# Results
 
@@ -20,6 +21,12 @@ The first model of each row is the paper's, the other is what it claims to beat.
 side of 0; of several seeds it is Student's, of one seed it is about other held-out examples alone. Where a figure has
 no interval, one run says what it says. Models and data here are small, so that a claim which is not shown is not
 disproved.
+"""
+UNNEEDED = """
+## Where a control is as good
+
+There, what the model answers does not depend on weights that were learned: its maps say where it looked, and not that
+it had to look there.
 """
 READING = """
 ## How to read this
@@ -53,6 +60,9 @@ READING = """
 - *Weight on it*: the share of a map's weight on the places that are right, which the task knows, and what equal weights
   have there; *strongest there*: how often the largest weight of a query is. Alignment errors are the error rate of Och
   and Ney (2003), on 447 sentences of another kind of text (parliament), each word linked to the one with most weight.
+- The eyes of show, attend and tell, of hierarchical co-attention, MCAN and PSAC know digits before anything is asked:
+  each cell learned to name the digit in whose box it lies (`models/zoo/seeing.py`), as those of the papers had learned
+  ImageNet, or boxes and names. Which digit to look at, and when, is not taught by that.
 - *Taught where*: the share of weight on the right places is part of what is learned (Liu et al. 2017), so that it says
   what can be taught, and not what is found by itself.
 - Heads: the entropy of their weights; weight on the key before the query's own place, at it and after it (in a
@@ -67,12 +77,14 @@ def page(record: Record) -> str:
     plain = " --data ../"
     builtin = {name: run for name, run in record.items() if plain not in run["command"]}
     others = {name: run for name, run in record.items() if name not in builtin}
-    parts = [HEAD, CLAIMED, *papers(record)]
+    parts = [HEAD, CLAIMED, *papers(record), UNNEEDED, *unneeded(record)]
     parts += ["\n## Data that need no download\n", *table(builtin.values())]
     if others:
         parts += ["\n## Plain files\n", *table(others.values())]
     parts += ["\n## Beside controls and ablations of equal size\n", *besides(record)]
     parts += ["\n## Where they look, where that is known\n", *places(record)]
+    if found := beams(record):
+        parts += ["\n## With beams, served\n", *found]
     if found := heads(record):
         parts += ["\n## What heads do\n", *found]
     parts += [READING, "\n## Commands\n\n"]
@@ -144,6 +156,20 @@ def heads(record: Record) -> list[str]:
             rows.append((*cells, *shares))
     titles = ("data", "model", "map", "head", "entropy, bits", "before", "at", "after", "right place")
     return written(titles, rows) if rows else []
+
+
+def beams(record: Record) -> list[str]:
+    """What runs write with so many beams, asked for through a server; nothing where none was."""
+    heads = ("data", "model", "beams", "BLEU", "exact", "seconds for all")
+    rows = [
+        (
+            *(run["data"]["name"], called(run), str(each["beams"])),
+            *(f"{each['bleu']:.1f}", percent(each["exact match"]), f"{each['seconds']:.1f}"),
+        )
+        for run in record.values()
+        for each in run.get("beams", ())
+    ]
+    return written(heads, rows) if rows else []
 
 
 def besides(record: Record) -> list[str]:

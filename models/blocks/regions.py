@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from models.blocks.cells import Cells, Norm, convolution
+from models.blocks.cells import Cells, OverTheCell, convolution
 
 
 class Around(nn.Module):
@@ -13,9 +13,9 @@ class Around(nn.Module):
     Shapes: [batch, d, row, column] -> the same.
     """
 
-    def __init__(self, d: int, *, norm: Norm) -> None:
+    def __init__(self, d: int) -> None:
         super().__init__()
-        self.neighbours = convolution(d, d, size=3, norm=norm)
+        self.neighbours = convolution(d, d, size=3, norm=OverTheCell)
 
     def forward(self, cells: Tensor) -> Tensor:
         added: Tensor = cells + self.neighbours(cells)
@@ -38,13 +38,12 @@ class Regions(nn.Module):
         rows: int,
         columns: int,
         d: int,
-        norm: Norm,
         around: int = 0,
     ) -> None:
         super().__init__()
-        self.cells = Cells(channels=channels, strides=strides, rows=rows, columns=columns, norm=norm)
+        self.cells = Cells(channels=channels, strides=strides, rows=rows, columns=columns)
         self.project = nn.Linear(self.cells.d_out, d)
-        self.around = nn.Sequential(*(Around(d, norm=norm) for _ in range(around)))
+        self.around = nn.Sequential(*(Around(d) for _ in range(around)))
 
     def forward(self, pixels: Tensor) -> Tensor:
         cells = self.project(self.cells(pixels)).transpose(1, 2).unflatten(2, self.cells.grid)

@@ -29,6 +29,8 @@ _FIELD = re.compile(r"\{(\w+)\}")
 _FIELDS = {"day": ("d", "dd", "th", "nth"), "month": ("m", "mm", "month", "mon"), "year": ("year", "yy")}
 _PART_OF = {field: part for part, fields in _FIELDS.items() for field in fields}
 _LOOSE = 0.04  # share with more white space than needed, and of those with a mark at the end
+_CENTURIES = 0.3  # share of the 29ths of February that are in a year like 1900
+_NEAR = 0.7  # share of the numbers that are no day or month, and nearly are
 _SLIPS = 0.15  # share of the names that are misspelt
 _SPELT_OUT = 0.2  # and of those with an umlaut that are typed without its key
 _SHORTEST = 5  # letters of a name that is misspelt
@@ -190,7 +192,7 @@ def example(chance: random.Random) -> Example:
 def _form(day: Day, language: Language, chance: random.Random, *, named: bool) -> str:
     """A form in which the day is read as it is meant."""
     forms = NUMERIC
-    if day.month > 12 >= day.day:
+    if day.month > 12 >= day.day > 0:
         forms = YEAR_FIRST
     elif named:
         forms = language.forms if chance.random() < 0.5 else SHARED
@@ -225,19 +227,28 @@ def _no_day(chance: random.Random) -> Day:
     """A day that no calendar has."""
     while True:
         day = _day(chance)
-        match chance.randrange(8):
+        match chance.randrange(9):
             case 0 | 1 | 2:  # the month ends earlier
                 day = Day(day.year, chance.choice((2, 4, 6, 9, 11)), chance.randint(30, 31))
-            case 3 | 4:
-                day = Day(day.year, 2, 29)
-            case 5:
-                day = Day(day.year, day.month, chance.choice((0, *range(32, 100))))
-            case 6:  # no order makes a month of it
+            case 3:
+                centuries = chance.random() < _CENTURIES
+                day = Day(100 * (day.year // 100) if centuries else day.year, 2, 29)
+            case 4 | 5:
+                day = Day(day.year, day.month, _outside(31, chance))
+            case 6:
+                day = Day(day.year, 0, day.day)
+            case 7:  # no order makes a month of it
                 day = Day(day.year, chance.randint(13, 31), chance.randint(1, 12))
             case _:
-                day = Day(day.year, chance.randint(13, 99), chance.randint(13, 99))
+                day = Day(day.year, _outside(12, chance), _outside(12, chance))
         if not day.exists:
             return day
+
+
+def _outside(last: int, chance: random.Random) -> int:
+    """A number of two digits that is not from 1 to `last`: often the nearest ones, which people try first."""
+    near = chance.random() < _NEAR
+    return chance.choice((0, *range(last + 1, last + 9))) if near else chance.randint(last + 1, 99)
 
 
 def other(chance: random.Random) -> str:
@@ -258,7 +269,16 @@ def other(chance: random.Random) -> str:
 
 def _no_month(chance: random.Random) -> str:
     """A word that could be said, and means no month."""
-    syllables = chance.randint(1, 4)
-    return "".join(chance.choice("bcdfglmnprstv") + chance.choice("aeiou") for _ in range(syllables)) + chance.choice(
-        ("", "r", "re", "n", "st", "l")
-    )
+    while True:
+        syllables = [chance.choice("bcdfglmnprstv") + chance.choice("aeiou") for _ in range(chance.randint(1, 4))]
+        word = "".join(syllables) + chance.choice(("", "r", "re", "n", "st", "l"))
+        if word not in _written_months():
+            return word
+
+
+@cache
+def _written_months() -> frozenset[str]:
+    """What months are called, and how that is shortened, in small letters."""
+    languages = LANGUAGES.values()
+    names = (name for each in languages for name in (*each.months, *(mon for mons in each.mons for mon in mons)))
+    return frozenset(name.lower() for name in names)

@@ -1,7 +1,7 @@
 """Sequences that need no download: numbers in words, and the same in digits, with the words that each digit is from.
 
-What is no number is answered by `none`. No text is in two parts. The first numbers, which people try first and which
-have few texts, are learned from several times each.
+What is no whole number is answered by `none`. No text is in two parts. Numbers that people try first and that have few
+texts, the first ones and round ones, are learned from several times each.
 """
 
 import random
@@ -23,9 +23,13 @@ _LENGTHS = {1: 3, 2: 20, 3: 32, 4: 20, 5: 11, 6: 14}  # digits, and how frequent
 _ZEROS = 0.15  # share of the digits that are made 0
 _SLIPS = 0.05
 _SHORTEST = 5
-_FIRST, _TIMES = 21, 6  # from zero to twenty in every language, each so often among those to learn from
-_FIRST_SHARE = 0.1  # of those to learn from, at most
-_TOO_LARGE = 0.2  # share of what is no number here
+# Numbers in every language, each so often among those to learn from.
+_TRIED = {
+    6: range(21),
+    2: (*range(21, 101), *range(200, 1000, 100), *range(1000, 100_000, 1000), *range(100_000, MOST, 100_000)),
+}
+_TRIED_SHARE = 0.2  # of those to learn from, at most
+_TOO_LARGE, _FRACTIONS = 0.2, 0.1  # shares of what is no number here
 _MILLIONS = {
     "English": ("million", "billion"),
     "French": ("million", "millions", "milliards"),
@@ -35,6 +39,8 @@ _MILLIONS = {
     "Dutch": ("miljoen", "miljard"),
     "Portuguese": ("milhão", "milhões"),
 }
+# Before tenths.
+_POINTS = dict(zip(LANGUAGES, ("point", "virgule", "Komma", "coma", "virgola", "komma", "vírgula"), strict=True))
 _OTHER_WORDS = """
 hello world many few some all more dozen half and plus minus percent point year house car what is the answer please
 million billion millions millionen milliarden millones milhões viele einige jahre mehr beaucoup plusieurs années mucho
@@ -64,13 +70,13 @@ def gold(number: int, pieces: Pieces) -> tuple[Gold, ...]:
 
 
 def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_500) -> Dataset:
-    """Write `training` + 2 × `held_out` texts, different ones but for the first numbers; the seed decides all of it."""
+    """Write `training` + 2 × `held_out` texts, different ones but for what people try; the seed decides all of it."""
     chance = random.Random(f"numbers/{seed}")
-    first = list(first_numbers(chance))
-    taken = {_key(each) for each in first}
-    chance.shuffle(first)
-    first = first[: int(training * _FIRST_SHARE)]
-    examples = (*first, *islice(_different(taken, chance), training + 2 * held_out - len(first)))
+    tried = list(tried_first(chance))
+    taken = {_key(each) for each in tried}
+    chance.shuffle(tried)
+    tried = tried[: int(training * _TRIED_SHARE)]
+    examples = (*tried, *islice(_different(taken, chance), training + 2 * held_out - len(tried)))
     return Dataset(
         name="Numbers in words",
         licence="none: generated",
@@ -95,10 +101,10 @@ def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_500) -> 
     )
 
 
-def first_numbers(chance: random.Random) -> Iterator[Example]:
-    """The first numbers in every language, several times."""
+def tried_first(chance: random.Random) -> Iterator[Example]:
+    """The first numbers and round ones in every language, several times."""
     for kind, language in LANGUAGES.items():
-        for number in _TIMES * list(range(_FIRST)):
+        for number in (number for times, several in _TRIED.items() for number in several for _ in range(times)):
             pieces = language(number, chance)
             text = cased(_said(pieces), chance)
             yield Example({"text": Text(text), "target": Text(str(number))}, kind, gold=gold(number, pieces))
@@ -169,6 +175,9 @@ def other(chance: random.Random) -> str:
         return f"{chance.choice(('', '-'))}{chance.randrange(100)}{chance.choice('.,/')}{chance.randint(1, 99)}"
     if chance.random() < _TOO_LARGE:
         return _too_large(chance)
+    if chance.random() < _FRACTIONS:
+        language, point = chance.choice(list(_POINTS.items()))
+        return f" {point} ".join(_said(LANGUAGES[language](chance.randrange(100), chance)) for _ in range(2))
     words = chance.choices(_OTHER_WORDS, k=chance.randint(1, 4))
     if chance.random() < 0.4:
         made = LANGUAGES[chance.choice(list(LANGUAGES))](draw(chance), chance)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 Piece = tuple[str, tuple[int, ...]]
 Pieces = list[Piece]
 _NOTHING = ()
+_BY_HUNDREDS = 0.1  # share of the numbers that may be said so
 
 
 def english(number: int, chance: random.Random) -> Pieces:
-    """Four hundred and seventeen thousand, two hundred and one."""
+    """Four hundred and seventeen thousand, two hundred and one; seventeen hundred; nineteen eighty-four."""
     ones = (
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
         " seventeen eighteen nineteen"
@@ -21,6 +22,7 @@ def english(number: int, chance: random.Random) -> Pieces:
     tens = "twenty thirty forty fifty sixty seventy eighty ninety".split()
     hyphen, also = chance.choice("-- "), chance.choice((" and ", " and ", " "))
     a = chance.random() < 0.3  # a hundred, a thousand
+    in_pairs, in_hundreds = chance.random() < _BY_HUNDREDS, chance.random() < _BY_HUNDREDS
 
     def below(n: int, power: int) -> Pieces:
         pieces: Pieces = []
@@ -29,6 +31,12 @@ def english(number: int, chance: random.Random) -> Pieces:
             pieces += [(f"{one} hundred", (power + 2,)), *_then(n % 100, (also, _NOTHING))]
         return pieces + _tens(n % 100, power, ones, tens, (hyphen, _NOTHING))
 
+    hundreds, last = divmod(number, 100)
+    if in_pairs and 10 <= hundreds < 100 and last >= 10:
+        return [*_tens(hundreds, 2, ones, tens, (hyphen, _NOTHING)), (" ", _NOTHING), *below(last, 0)]
+    if in_hundreds and 10 < hundreds < 100 and hundreds % 10:
+        said = [*_tens(hundreds, 2, ones, tens, (hyphen, _NOTHING)), (" hundred", _NOTHING)]
+        return [*said, *_then(last, (also, _NOTHING)), *below(last, 0)]
     thousands, rest = divmod(number, 1000)
     if not thousands:
         return below(rest, 0) or [("zero", (0,))]
@@ -76,27 +84,31 @@ def french(number: int, chance: random.Random) -> Pieces:
 
 
 def german(number: int, chance: random.Random) -> Pieces:
-    """Siebenundneunzigtausendzweihunderteins."""
+    """Siebenundneunzigtausendzweihunderteins; siebzehnhundert."""
     ones = (
         "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn"
         " siebzehn achtzehn neunzehn"
     ).split()
     tens = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
     one = chance.choice(("ein", ""))  # einhundert, hundert
+    between = chance.choice(("", " "))
     return _backwards(
-        number, ones, tens, "eins", one, ("hundert", "tausend"), lambda _: "und", chance.choice(("", " "))
+        number, ones, tens, "eins", one, ("hundert", "tausend"), lambda _: "und", between, _by_hundreds(number, chance)
     )
 
 
 def dutch(number: int, chance: random.Random) -> Pieces:
-    """Zevenennegentigduizend tweehonderdeen."""
+    """Zevenennegentigduizend tweehonderdeen; zeventienhonderd."""
     ones = (
         "nul een twee drie vier vijf zes zeven acht negen tien elf twaalf dertien veertien vijftien zestien"
         " zeventien achttien negentien"
     ).split()
     tens = "twintig dertig veertig vijftig zestig zeventig tachtig negentig".split()
     also: Callable[[int], str] = lambda unit: "ën" if unit in (2, 3) else "en"  # noqa: E731
-    return _backwards(number, ones, tens, "een", "", ("honderd", "duizend"), also, chance.choice(("", " ", " ")))
+    between = chance.choice(("", " ", " "))
+    return _backwards(
+        number, ones, tens, "een", "", ("honderd", "duizend"), also, between, _by_hundreds(number, chance)
+    )
 
 
 def spanish(number: int, chance: random.Random) -> Pieces:
@@ -175,6 +187,11 @@ def _then(rest: int, joint: Piece) -> Pieces:
     return [joint] if rest else []
 
 
+def _by_hundreds(number: int, chance: random.Random) -> bool:
+    """Now and then, from eleven to nineteen hundred."""
+    return chance.random() < _BY_HUNDREDS and 1100 <= number < 2000
+
+
 def _backwards(
     number: int,
     ones: Sequence[str],
@@ -184,8 +201,12 @@ def _backwards(
     large: tuple[str, str],
     also: Callable[[int], str],
     between: str,
+    by_hundreds: bool,
 ) -> Pieces:
-    """Units before tens, all in one word. last: a one at the end; one: what stands before a single hundred."""
+    """Units before tens, all in one word. last: a one at the end; one: what stands before a single hundred.
+
+    by_hundreds: say how many hundreds there are, up to nineteen.
+    """
 
     def below(n: int, power: int) -> Pieces:
         pieces: Pieces = []
@@ -198,6 +219,8 @@ def _backwards(
         joint: Pieces = [(ones[unit], (power,)), (also(unit), _NOTHING)] if unit else []
         return [*pieces, *joint, (tens[ten - 2], (power + 1,))]
 
+    if by_hundreds:
+        return [(ones[number // 100], (3, 2)), (large[0], _NOTHING), *below(number % 100, 0)]
     thousands, rest = divmod(number, 1000)
     if not thousands:
         return below(rest, 0) or [(ones[0], (0,))]

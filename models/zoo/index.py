@@ -50,6 +50,7 @@ MODELS = {
     "show-attend-tell": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL",
     "show-attend-tell-hard": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_HARD",
     "show-attend-tell-free": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_FREE",
+    "show-attend-tell-untaught": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_UNTAUGHT",
     "show-attend-tell-supervised": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_SUPERVISED",
     "attention-unet": "models.zoo.segmentation.attention_unet:ATTENTION_UNET",
     "attention-unet-features": "models.zoo.segmentation.attention_unet:ATTENTION_UNET_FEATURES",

@@ -8,6 +8,7 @@ from benchmarks.results import PAGE, RECORD, TABLE
 from benchmarks.results_page.differences import Difference, differences, newcombe, student
 from benchmarks.results_page.page import page
 from benchmarks.results_page.papers import CLAIMS
+from benchmarks.results_page.unneeded import unneeded
 
 
 def run(
@@ -48,14 +49,21 @@ def test_only_seeds_that_both_have_are_compared() -> None:
         ((90.0, 91.0, 92.0), (80.0, 81.0, 82.5), "bleu", None, "**shown**"),
         ((5.0, 5.5, 5.2), (6.0, 6.4, 6.3), "Fréchet distance", None, "**shown**"),
         ((6.0, 6.4, 6.3), (5.0, 5.5, 5.2), "Fréchet distance", None, "the opposite"),
-        ((5.0,), (6.0,), "Fréchet distance", None, "so in one run"),
-        ((95.02,), (95.0,), "intersection over union", None, "not so in one run"),
+        ((5.0,), (6.0,), "Fréchet distance", None, "seen in one run"),
+        ((95.02,), (95.0,), "intersection over union", None, "not seen in one run"),
     ],
 )
 def test_a_claim_is_shown_where_the_interval_is_on_its_side(
     ours: tuple[float, ...], theirs: tuple[float, ...], figure: str, examples: int | None, verdict: str
 ) -> None:
-    assert Difference("data", figure, ours, theirs, examples).verdict == verdict
+    assert Difference("data", figure, ours, theirs, examples).verdict() == verdict
+
+
+def test_no_worse_is_shown_where_the_interval_is_above_what_it_may_have_less() -> None:
+    found = Difference("data", "bleu", (18.6, 18.4, 18.5), (18.7, 18.5, 18.4), None)
+    assert (found.verdict(), found.verdict(1.0)) == ("not shown", "**shown**")
+    worse = Difference("data", "bleu", (15.0, 15.1, 15.2), (18.7, 18.5, 18.4), None)
+    assert worse.verdict(1.0) == "the opposite"
 
 
 def test_all_seventeen_papers_have_a_claim_whose_models_are_trained() -> None:
@@ -63,6 +71,15 @@ def test_all_seventeen_papers_have_a_claim_whose_models_are_trained() -> None:
     assert {each.model for each in CLAIMS} == {f"J{number}" for number in range(1, 18)}
     for each in CLAIMS:
         assert {each.better, *each.above} <= trained
+
+
+def test_controls_that_are_as_good_are_named() -> None:
+    runs = [run("vit", 0, 0.9), run("vit-uniform", 0, 0.9), run("vit-frozen", 0, 0.89)]
+    runs += [run("gat", 0, 0.8), run("gat-uniform", 0, 0.95)]
+    found = "".join(unneeded(dict(enumerate(runs))))
+    assert "Vision Transformer | some | accuracy | uniform weights | 90.0 | 90.0" in found
+    assert "graph attention | some | accuracy | uniform weights | 80.0 | 95.0" in found
+    assert "frozen" not in found
 
 
 def test_the_page_is_that_of_the_record() -> None:

@@ -34,11 +34,11 @@ def test_no_text_is_in_two_parts_and_the_seed_decides_all(name: str) -> None:
 
 
 def test_the_first_numbers_are_learned_from_more_often_than_once() -> None:
-    made = numbers.dataset(seed=3, training=9_000, held_out=40)
+    made = numbers.dataset(seed=3, training=18_200, held_out=40)
     learned = list(zip(texts(made, "train", "text"), texts(made, "train", "target"), strict=True))
-    for text, target in (("zero", "0"), ("null", "0"), ("sette", "7"), ("twenty", "20")):
+    for text, target in (("zero", "0"), ("null", "0"), ("sette", "7"), ("twenty", "20"), ("dix mille", "10000")):
         found = [digits for words, digits in learned if words.lower() == text]
-        assert len(found) > 3
+        assert len(found) > (3 if len(target) < 3 else 0)
         assert set(found) == {target}
 
 
@@ -94,17 +94,21 @@ def test_the_words_of_a_number_tell_every_digit_but_zeros(number: int, language:
     ("language", "number", "wanted"),
     [
         ("English", 417_012, "four hundred and seventeen thousand and twelve"),
+        ("English", 1_700, "seventeen hundred"),
+        ("English", 2_105, "twenty-one hundred and five"),
+        ("English", 1_984, "nineteen eighty-four"),
         ("French", 97, "quatre-vingt-dix-sept"),
         ("French", 80_071, "quatre-vingt mille soixante et onze"),
         ("German", 21_747, "einundzwanzigtausendsiebenhundertsiebenundvierzig"),
         ("Spanish", 21_535, "veintiún mil quinientos treinta y cinco"),
         ("Italian", 2_028, "duemilaventotto"),
+        ("German", 1_848, "achtzehnhundertachtundvierzig"),
         ("Dutch", 622, "zeshonderdtweeëntwintig"),
         ("Portuguese", 1_100, "mil e cem"),
     ],
 )
 def test_numbers_are_written_as_people_write_them(language: str, number: int, wanted: str) -> None:
-    ways = (numerals.LANGUAGES[language](number, random.Random(seed)) for seed in range(40))
+    ways = (numerals.LANGUAGES[language](number, random.Random(seed)) for seed in range(200))
     assert wanted in {"".join(text for text, _ in pieces) for pieces in ways}
 
 

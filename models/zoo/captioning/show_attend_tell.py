@@ -305,6 +305,8 @@ SHOW_ATTEND_TELL_HARD = SHOW_ATTEND_TELL.but(
 )
 # Taught where the digit is that it names (Liu et al. 2017).
 SHOW_ATTEND_TELL_SUPERVISED = SHOW_ATTEND_TELL.supervised(0.5)
+# The same, whose eye knows nothing to begin with.
+SHOW_ATTEND_TELL_UNTAUGHT = SHOW_ATTEND_TELL.but(presets={**PRESETS, "demo": replace(PRESETS["demo"], sizes={})})
 # Soft attention without the penalty on regions that are looked at too much or too little (paper §4.2.1).
 SHOW_ATTEND_TELL_FREE = SHOW_ATTEND_TELL.but(
     build=lambda blueprint: ShowAttendTell(replace(blueprint.config, doubly=0.0))

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from models.blocks.cells import Norm, OverTheCell
 from models.blocks.regions import Regions
 from models.cards.inputs import ImageInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
@@ -53,7 +52,7 @@ class AskingConfig:
             summary=summary, rows=self.rows, columns=self.columns, mean=self.mean, deviation=self.deviation
         )
 
-    def regions(self, around: int, norm: Norm = OverTheCell) -> Regions:
+    def regions(self, around: int) -> Regions:
         """What is seen of it."""
         return Regions(
             channels=self.channels,
@@ -61,7 +60,6 @@ class AskingConfig:
             rows=self.rows,
             columns=self.columns,
             d=self.d,
-            norm=norm,
             around=around,
         )
 

@@ -163,8 +163,8 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
 
 PRESETS = {
     "demo": Preset(
-        settings=Settings(epochs=10, batch_size=32, learning_rate=5e-4, patience=4),
-        sizes={"taught": True, "dropout": 0.2},
+        settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=4),
+        sizes={"taught": True, "dropout": 0.1},
         vocabulary=500,
     ),
     "full": Preset(

@@ -1,0 +1,35 @@
+"""Where a model is no better than its controls, which have no attention that was learned, and why that may be."""
+
+from benchmarks.results_page.differences import differences
+from benchmarks.results_page.figures import Record
+from benchmarks.results_page.names import CONTROLS, TITLES, title
+from benchmarks.results_page.tables import written
+
+# By the data. Guesses, but for those that docs/mechanisms.md tests.
+WHY = {
+    "sst2": "a few words say it, wherever they stand (the negative control of docs/mechanisms.md)",
+    "movie_reviews": "many words say it, wherever they stand",
+    "mams_atsa": "no mechanism beats an average there (docs/mechanisms.md)",
+    "ner_wnut17": "having several embeddings helps, choosing among them does not",
+    "Opinions of a made-up restaurant: questions": "few forms of sentences: the states of the reader tell them apart",
+    "Made-up reviews: films to restaurants": "the task is solved without",
+    "mr_polarity+mams_atsa": "sentences are short, and what is carried over is in their words",
+    "Handwritten digits on a canvas: masks": "each cell shows what it belongs to: nothing has to be found elsewhere",
+    "Docstrings of the Python standard library": "the names of a family stand all over a text",
+    "nlvr_mini": "868 statements are too few to learn it either way",
+    "mnist": "five by five pixels on the way see most of a digit",
+    "Optical recognition of handwritten digits": "the convolutions see all of a digit of 8 × 8 pixels",
+}
+
+
+def unneeded(record: Record) -> list[str]:
+    """A row for each model, set of data and control that is at least as good."""
+    heads = ("model", "on", "figure", "control", "model's", "control's", "difference (95 %)", "seeds", "why")
+    rows = [
+        (title(base), each.data, each.figure, CONTROLS[control], *each.cells, WHY.get(each.data, "–"))
+        for base in TITLES
+        for control in CONTROLS
+        for each in differences(record, base, f"{base}-{control}")
+        if each.gain <= 0
+    ]
+    return written(heads, rows)

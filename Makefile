@@ -58,12 +58,13 @@ types: $(VENV)/dev.stamp  ## Checks types.
 test: lint types  ## Everything: style, types, the whole test suite with its ten slowest tests.
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again, from what the tests of the mechanisms prove.
+docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the models, the settings, and what tests of the mechanisms prove.
 	rm -f build/evidence.json
 	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile \
 	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
 	$(BIN)/python -m tests.attention.evidence
 	$(BIN)/python -m tests.service.settings_table
+	$(BIN)/python -m tests.models.zoo_page
 
 performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md, in half an hour; wants a quiet machine.
 	for each in serving idle breakdown held attend_stream generation precision loop overload shed refusing; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done

@@ -78,7 +78,7 @@ TABLE = (
     *(Run(model, model) for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")),
     *(Run(model, model) for model in ("cct", "cct-supervised")),
     *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-supervised")),
-    Run("numbers-transformer", "transformer", options=("--data", "builtin:numbers")),
+    Run("numbers-transformer", "transformer", "builtin:numbers"),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
     *(

@@ -16,6 +16,8 @@ gives at sizes that were not exported (**exported**); and a server answers with 
 answers (**served**). What is only there to train with (–) is not exported or served. Where a served form stands for
 another idea than the paper's, it says so after the class.
 
+Rows A to I are here. Published models, which are rows J and later, are on [a page of their own](models.md).
+
 | row | name | where | mechanisms | equations | oracle | exported | served | done |
 |---|---|---|---|---|---|---|---|---|
 """

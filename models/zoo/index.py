@@ -78,8 +78,38 @@ MODELS = {
     "mechanism": "models.testbed.recipe:recipe_of",
 }
 
+# Published models, and the row of the catalogue of each that has one; other names are variants of these, after a dash.
+PUBLISHED = {
+    "bahdanau": "J1",
+    "luong": "J2",
+    "show-attend-tell": "J3",
+    "hiecoatt": "J4",
+    "han": "J5",
+    "han-code": "J5",
+    "hatn": "J6",
+    "transformer": "J7",
+    "lcr-rot-hop": "J8",
+    "dme": "J9",
+    "disan": "J10",
+    "sagan": "J11",
+    "psac": "J12",
+    "mcan": "J13",
+    "rban": "J14",
+    "attention-unet": "J15",
+    "mme": "J16",
+    "rnn-capsule": "J17",
+    "gat": "K6",
+    "gpt": "L2",
+    "vit": "L7",
+    "cct": "",
+}
 
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them
+
+
+def published(name: str) -> str:
+    """The published model that a name stands for, or is a variant of. Raises: ValueError where there is none."""
+    return max((each for each in PUBLISHED if name == each or name.startswith(f"{each}-")), key=len)
 
 
 def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":

@@ -1,8 +1,8 @@
 """A small server that speaks the protocol with made-up models, so that the client is tested over a real socket.
 
-`scribe` classifies text (two layers of two heads), `han` reads documents (edges), `vit` reads images (a grid), `echo`
-puts out its input in capitals, `weather` has several results. What each computes is simple enough to check by hand;
-every request is kept.
+`scribe` classifies text (two layers of two heads), `han` reads documents (edges), `vit` reads images (a grid), `vqa` is
+asked about them, `nli` about two texts, `echo` puts out its input in capitals, `weather` has several results. What each
+computes is simple enough to check by hand; every request is kept.
 """
 
 import io
@@ -379,7 +379,17 @@ def weather(instance, _):
     return service.Attended(prediction=prediction)
 
 
-MODELS = {"echo": echo, "han": han, "scribe": scribe, "vit": vit, "weather": weather}
+def nli(instance, _):
+    """Two texts follow from each other; no maps."""
+    return service.Attended(prediction=service.Prediction(results=[classes(follows=0.75, contradicts=0.25)]))
+
+
+def vqa(instance, _):
+    """What `vit` says of the image, whatever is asked."""
+    return vit(instance, _)
+
+
+MODELS = {"echo": echo, "han": han, "nli": nli, "scribe": scribe, "vit": vit, "vqa": vqa, "weather": weather}
 
 
 def GetModel(name):
@@ -391,11 +401,18 @@ def GetModel(name):
             [("document", "DOCUMENT", False)],
             ("word", "sentence"),
         ),
+        "nli": ("Inference", "CLASSIFICATION", [("pair", "PAIR", False)], ()),
         "scribe": ("Scribe", "CLASSIFICATION", [("text", "TEXT", False)], ("encoder.0.self", "encoder.1.self")),
         "vit": (
             "Vision Transformer",
             "CLASSIFICATION",
             [("image", "IMAGE", False)],
+            ("encoder.0.self", "encoder.1.self"),
+        ),
+        "vqa": (
+            "Questions about images",
+            "CLASSIFICATION",
+            [("image", "IMAGE", False), ("question", "TEXT", False)],
             ("encoder.0.self", "encoder.1.self"),
         ),
         "weather": ("Weather", "REGRESSION", [("text", "TEXT", False)], ()),
@@ -423,6 +440,10 @@ def GetModel(name):
         made.label_set, made.target_input, made.max_new_tokens = "output", "target", 32
     if name == "weather":
         description.results.add(name="forecast").regression.targets.add(name="temperature", unit="°C")
+    if name == "vqa":
+        example, image = description.examples.add(), io.BytesIO()
+        Image.new("RGB", (8, 8), (0, 0, 255)).save(image, "PNG")
+        example.inputs["question"].text, example.inputs["image"].image = "is it\nblue?", image.getvalue()
     if name == "scribe":
         description.results.add(name="class").classes.labels.extend(["short", "long"])
         description.examples.add().inputs["text"].text = "an example of the model"

@@ -259,7 +259,7 @@ def test_models_are_listed_and_described(ask: Ask):
     broken, *ready = ask("models")
     assert (broken.state, broken.default) == ("failed", False)
     assert "bundle.json" in broken.reason
-    assert [each.name for each in ready] == ["echo", "han", "scribe", "vit", "weather"]
+    assert [each.name for each in ready] == ["echo", "han", "nli", "scribe", "vit", "vqa", "weather"]
     model = ask("model", "scribe")
     assert (model.task, model.classes, model.status.state) == ("classification", ("short", "long"), "ready")
     assert [(each.name, each.kind, each.optional) for each in model.inputs] == [("text", "text", False)]

@@ -1,8 +1,11 @@
 """Small untrained models of the zoo, made the same way every time, and batches for them."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from models.cards.card import Card
 from models.data import tokenizers
 from models.network import Answer, Network
 from models.training.recipe import Blueprint
@@ -24,7 +27,7 @@ from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
 from models.zoo.rnn_search.bahdanau import BahdanauConfig
 from models.zoo.rnn_search.luong import LuongConfig
 from models.zoo.segmentation.attention_unet import AttentionUnetConfig
-from models.zoo.transformer.gpt import GptConfig
+from models.zoo.transformer.gpt import OUTPUT, PROMPT, GptConfig
 from models.zoo.transformer.transformer import TransformerConfig
 from models.zoo.vision.cct import CctConfig
 from models.zoo.vision.vit import VitConfig
@@ -62,13 +65,21 @@ VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, head
 DME = DmeConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, d_hidden=3)
 DISAN = DisanConfig(vocabulary=VOCABULARY, classes=3, d=4, d_compare=6)
 RNN_CAPSULE = RnnCapsuleConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=4)
+TEXT = ["It rains all day. We stay at home!", "The cat sat."]
 _WORDS = ["cats", "cat", "sat", "mats", "sats"] * 2
-# Of models that are built with what their tokenizers say.
-FILES = {
+# Tokenizers, and those of models that are built with what they say.
+_TARGET = tokenizers.characters(["cats"], lower=False, output=True)
+_FILES = {
+    "tokenizer.json": tokenizers.words(TEXT, vocabulary=VOCABULARY),
+    "source.json": tokenizers.characters(["rains", "a"], lower=True, output=False),
+    "target.json": _TARGET,
+}
+_OWN_FILES = {
+    "gpt": {PROMPT: tokenizers.characters(["rains", "a"], lower=True, output=False), OUTPUT: _TARGET},
     "mme": {
         PIECES: tokenizers.within_words(_WORDS, vocabulary=VOCABULARY),
         FINER: tokenizers.within_words(_WORDS, vocabulary=9),
-    }
+    },
 }
 MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
 SHOW_ATTEND_TELL = ShowAttendTellConfig(
@@ -99,9 +110,19 @@ def base(name: str) -> str:
     return next(each for each in CONFIGS if name == each or name.startswith(f"{each}-"))
 
 
+def blueprint(name: str) -> Blueprint[Any]:
+    """What data would decide."""
+    return Blueprint(CONFIGS[base(name)], ("a", "b", "c"), _FILES | _OWN_FILES.get(base(name), {}))
+
+
 def build(name: str) -> Network:
     """A model as its recipe builds it."""
-    return recipe(name).build(Blueprint(CONFIGS[base(name)], ("a", "b", "c"), FILES.get(base(name), {})))
+    return recipe(name).build(blueprint(name))
+
+
+def card(name: str) -> Card:
+    """What a model says of itself."""
+    return recipe(name).card(build(name), blueprint(name))
 
 
 def make(name: str) -> Network:

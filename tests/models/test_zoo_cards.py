@@ -18,9 +18,9 @@ from models.data import tokenizers
 from models.training.recipe import Blueprint
 from models.zoo.index import recipe
 from tests.models import small
+from tests.models.small import TEXT
 
 ASKED = ("hiecoatt", "hiecoatt-alternating", "mcan", "psac")
-TEXT = ["It rains all day. We stay at home!", "The cat sat."]
 
 
 def png(seed: int) -> Image:
@@ -35,10 +35,7 @@ def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
 
 
 def case(name: str) -> tuple[Card, list[Instance]]:
-    """A card with its tokenizers, and instances of different lengths."""
-    words = tokenizers.words(TEXT, vocabulary=small.VOCABULARY)
-    source = tokenizers.characters(["rains", "a"], lower=True, output=False)
-    target = tokenizers.characters(["cats"], lower=False, output=True)
+    """A card, and instances of different lengths."""
     instances: dict[str, list[Instance]] = {
         "han": [{"document": Text(each)} for each in TEXT],
         "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
@@ -60,9 +57,7 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     }
     for asked in ASKED:
         instances[asked] = [{"image": png(seed), "question": Text(each)} for seed, each in enumerate(TEXT)]
-    files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(name, {})}
-    blueprint = Blueprint(small.CONFIGS[small.base(name)], ("a", "b", "c"), files)
-    return recipe(name).card(small.make(name), blueprint), instances[name]
+    return small.card(name), instances[name]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """`limelight attend`."""
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,6 +10,7 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.asked import asked_lines, asked_texts
 from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.cli.places import read_groups
@@ -91,6 +92,7 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
+        texts = asked_texts(description, instance)
         asked: AttendOptions = {
             "version": version,
             "truncate": truncate,
@@ -112,19 +114,19 @@ def attend(
             "encoding": encoding.value,
         }
         if out is not None:
-            _save(client.attend_stream(model, instance, **asked), out, as_document=as_document)
+            _save(client.attend_stream(model, instance, **asked), out, texts, as_document=as_document)
             return
         answer = client.attend(model, instance, **asked)
     pictures = _pictures(answer, each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
     if png is not None:
         render_png = importlib.import_module("limelight.cli.render_png")  # Pillow is imported for this alone
-        render_png.save(pictures, png, image=_image(instance))
+        render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answered(answer.prediction)})
     if as_document:
         as_json.write(as_json.attended(answer))
     elif png is None:
-        _show(answer, pictures)
+        _show(answer, texts, pictures)
     else:
-        _show_prediction(answer.prediction, Console())
+        _show_prediction(answer.prediction, texts, Console())
         print(png)
 
 
@@ -136,34 +138,42 @@ def _pictures(answer: Attended, *, each_head: bool, each_query: bool, matrices: 
         yield from blocks(other.maps, each_head=each_head, each_query=each_query, matrices=matrices, of=of)
 
 
-def _save(events: Iterator[StreamEvent], folder: Path, *, as_document: bool) -> None:
+def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str], *, as_document: bool) -> None:
     """Write a stream's maps, and tell of each file once it is whole."""
     try:
         for each in save_maps(events, folder):
             if as_document:
                 as_json.write(as_json.saved(each))
             elif isinstance(each, StreamStart):
-                _show_prediction(each.prediction, Console())
+                _show_prediction(each.prediction, texts, Console())
             else:
                 print(each.file, *each.map.shape)
     except OSError as error:
         raise CommandError(f"cannot write into {folder}: {error.strerror}") from error
 
 
-def _show(answer: Attended, pictures: Iterable[Block]) -> None:
+def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Block]) -> None:
     console = Console()
-    _show_prediction(answer.prediction, console)
+    _show_prediction(answer.prediction, texts, console)
     print_blocks(pictures, console)
 
 
-def _show_prediction(prediction: Prediction, console: Console) -> None:
+def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: Console) -> None:
     made_by = prediction.provenance
     line = f"{made_by.model} version {made_by.version}: {headline(prediction)}".removesuffix(": ")
-    console.print(line, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    for each in (*asked_lines(texts), line):
+        console.print(each, markup=False, highlight=False, emoji=False, soft_wrap=True)
     if prediction.truncated:
         console.print("(the input was cut to the model's limits)", highlight=False)
     if prediction.seed is not None:
         console.print(f"(drawn at random: --seed {prediction.seed} brings it again)", highlight=False)
+
+
+def _answered(prediction: Prediction) -> dict[str, str]:
+    """The answer as a picture's heading has it: of classes those whose probability is not 0.00; empty without one."""
+    shown = [f"{each.label} ({each.probability:.2f})" for each in prediction.classes[:3] if each.probability >= 0.005]
+    said = ", ".join(shown) or headline(prediction)
+    return {"answer": said} if said else {}
 
 
 def _image(instance: values_pb2.Instance) -> bytes | None:

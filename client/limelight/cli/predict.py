@@ -1,6 +1,7 @@
 """`limelight predict`."""
 
 from limelight.cli import as_json, options
+from limelight.cli.asked import asked_lines, asked_texts
 from limelight.cli.connection import Connection, connected
 from limelight.cli.inputs import read_instance
 from limelight.predictions import (
@@ -41,7 +42,7 @@ def predict(
     if as_document:
         as_json.write(as_json.prediction(answer))
     else:
-        print("\n".join(lines(answer)))
+        print("\n".join((*asked_lines(asked_texts(description, instance)), *lines(answer))))
 
 
 def lines(answer: Prediction) -> list[str]:

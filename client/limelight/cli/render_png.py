@@ -2,39 +2,41 @@
 
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageOps, UnidentifiedImageError
 
 from limelight.cli import CommandError
 from limelight.cli.colours import FAINT, colour, ink
+from limelight.cli.paper import INK, PAPER, QUIET, Font, fitted, font_of
 from limelight.cli.render_terminal import caption
 from limelight.cli.views import Block, Heat, Row, Weights, relative, strengths
 from limelight.labels import Region
 
-Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
-
-_PAPER, _INK, _QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
+# A heading is at least so wide where its texts need it; a text has at most so many lines.
+_HEADING, _HEADING_LINE, _HEADING_LINES = 480, 26, 3
 _LARGEST_CELL, _LABELLED_CELL = 24, 11
 # Pixels of the longer side of a grid.
 _GRID = 224
 _MOST_PIXELS = 40_000_000
 
 
-def save(blocks: Iterable[Block], path: Path, *, image: bytes | None = None) -> None:
+def save(
+    blocks: Iterable[Block], path: Path, *, image: bytes | None = None, heading: Mapping[str, str] | None = None
+) -> None:
     """Draw blocks into a PNG file, and make its folder where there is none.
 
-    image: the picture that was sent, drawn beside each heat map. Raises: CommandError where the picture would be too
-    large, OSError where the file cannot be written.
+    image: the picture that was sent, drawn beside each heat map. heading: what stands above, texts by what they are:
+    questions and the answer. Raises: CommandError where the picture would be too large, OSError where the file cannot
+    be written.
     """
     pictures = [_panel(block, image) for block in blocks]
     if not pictures:
         raise CommandError("the answer has no maps to draw")
-    sheet = _arrange(pictures)
+    sheet = _headed(_arrange(pictures), heading or {})
     # Written whole or not at all: nobody finds half a picture.
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG", optimize=True)
@@ -49,14 +51,14 @@ def _panel(block: Block, image: bytes | None) -> Image.Image:
         body = _matrix(block.matrix.weights, block.matrix.queries, block.matrix.keys)
     else:
         body = _shaded(block.rows)
-    font, small = _font(15), _font(12)
+    font, small = font_of(15), font_of(12)
     width = max(body.width, round(font.getlength(block.title)), *(round(small.getlength(note)) for note in block.notes))
-    panel = Image.new("RGB", (width, body.height + _LINE * (1 + len(block.notes)) + 6), _PAPER)
+    panel = Image.new("RGB", (width, body.height + _LINE * (1 + len(block.notes)) + 6), PAPER)
     draw = ImageDraw.Draw(panel)
-    draw.text((0, 0), block.title, _INK, font)
+    draw.text((0, 0), block.title, INK, font)
     panel.paste(body, (0, _LINE + 6))
     for line, note in enumerate(block.notes):
-        draw.text((0, body.height + _LINE * (1 + line) + 8), note, _QUIET, small)
+        draw.text((0, body.height + _LINE * (1 + line) + 8), note, QUIET, small)
     return panel
 
 
@@ -66,20 +68,20 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str]) -> Im
     cell = max(1, min(_LARGEST_CELL, 1000 // max(rows, columns)))
     _check_size(rows * cell, columns * cell)
     labelled = cell >= _LABELLED_CELL
-    font = _font(min(13, cell - 1)) if labelled else _font(12)
+    font = font_of(min(13, cell - 1)) if labelled else font_of(12)
     left = 8 + _widest(queries, font) if labelled else 0
     top = 8 + _widest(keys, font) if labelled else 0
-    picture = Image.new("RGB", (left + columns * cell, top + rows * cell), _PAPER)
+    picture = Image.new("RGB", (left + columns * cell, top + rows * cell), PAPER)
     picture.paste(_cells(weights, cell), (left, top))
     if labelled:
         draw = ImageDraw.Draw(picture)
         for row, label in enumerate(queries):
-            draw.text((left - 6, top + (row + 0.5) * cell), _short(label), _INK, font, anchor="rm")
+            draw.text((left - 6, top + (row + 0.5) * cell), _short(label), INK, font, anchor="rm")
         # Text is drawn flat and turned: Pillow writes along no other line.
-        flat = Image.new("RGB", (top, columns * cell), _PAPER)
+        flat = Image.new("RGB", (top, columns * cell), PAPER)
         draw = ImageDraw.Draw(flat)
         for column, label in enumerate(keys):
-            draw.text((6, (column + 0.5) * cell), _short(label), _INK, font, anchor="lm")
+            draw.text((6, (column + 0.5) * cell), _short(label), INK, font, anchor="lm")
         picture.paste(flat.transpose(Image.Transpose.ROTATE_90), (left, 0))
     return picture
 
@@ -96,12 +98,12 @@ def _grid(heat: Heat, image: bytes | None) -> Image.Image:
         drawn = _laid_over(heat, photograph)
     note = caption(heat)
     width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
-    picture = Image.new("RGB", (width, height + _LINE), _PAPER)
+    picture = Image.new("RGB", (width, height + _LINE), PAPER)
     x = 0
     for each in drawn:
         picture.paste(each, (x, 0))
         x += each.width + 8
-    ImageDraw.Draw(picture).text((0, height + 4), note, _QUIET, _font(12))
+    ImageDraw.Draw(picture).text((0, height + 4), note, QUIET, font_of(12))
     return picture
 
 
@@ -117,7 +119,7 @@ def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
     scale = min(_GRID / max(wide, high), 3 * _GRID / max(right - left, bottom - top))
     size = max(1, round(wide * scale)), max(1, round(high * scale))
     cells = _cells(heat.cells, 1).resize(size, Image.Resampling.NEAREST)
-    whole = Image.new("RGB", (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale))), _PAPER)
+    whole = Image.new("RGB", (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale))), PAPER)
     method = Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
     shown = max(1, round(photograph.width * scale)), max(1, round(photograph.height * scale))
     whole.paste(photograph.resize(shown, method), (round(-left * scale), round(-top * scale)))
@@ -132,7 +134,7 @@ def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
 
 def _shaded(rows: tuple[Row, ...]) -> Image.Image:
     """Words with their shades, wrapped."""
-    font, bold = _font(14), _font(14)
+    font, bold = font_of(14), font_of(14)
     gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
     gutter = gutter if gutter > 10 else 0
     weighted = [abs(row.weight) for row in rows if row.weight is not None and not math.isnan(row.weight)]
@@ -157,13 +159,13 @@ def _shaded(rows: tuple[Row, ...]) -> Image.Image:
         y += _LINE + 4
     width = max((x + wide for x, _, wide, _, _ in boxes), default=1)
     _check_size(y, width)
-    picture = Image.new("RGB", (width, max(y, 1)), _PAPER)
+    picture = Image.new("RGB", (width, max(y, 1)), PAPER)
     draw = ImageDraw.Draw(picture)
     for x, top, wide, word, strength in boxes:
         shaded = abs(strength) >= FAINT
-        background = colour(strength) if shaded else _PAPER
+        background = colour(strength) if shaded else PAPER
         draw.rectangle((x, top, x + wide - 1, top + _LINE - 3), background)
-        draw.text((x + 2, top + (_LINE - 2) / 2), word, ink(background) if shaded else _INK, font, anchor="lm")
+        draw.text((x + 2, top + (_LINE - 2) / 2), word, ink(background) if shaded else INK, font, anchor="lm")
     return picture
 
 
@@ -178,16 +180,38 @@ def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
         x, tall = x + picture.width + _MARGIN, max(tall, picture.height)
         used = max(used, x)
     _check_size(y + tall + _MARGIN, used)
-    sheet = Image.new("RGB", (used, y + tall + _MARGIN), _PAPER)
+    sheet = Image.new("RGB", (used, y + tall + _MARGIN), PAPER)
     for picture, place in zip(pictures, places, strict=True):
         sheet.paste(picture, place)
     return sheet
 
 
+def _headed(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image:
+    """The sheet below its heading: a text a paragraph, beside its name."""
+    if not heading:
+        return sheet
+    face, small = font_of(18), font_of(13)
+    left = _MARGIN + 12 + _widest(tuple(heading), small)
+    width = max(sheet.width, _HEADING) - left - _MARGIN
+    paragraphs = {name: fitted(text, face, width, most=_HEADING_LINES) for name, text in heading.items()}
+    lines = [(name if line is some[0] else "", line) for name, some in paragraphs.items() for line in some]
+    used = max(round(face.getlength(line)) for _, line in lines)
+    top = _MARGIN + _HEADING_LINE * len(lines)
+    _check_size(top + sheet.height, max(sheet.width, left + used + _MARGIN))
+    whole = Image.new("RGB", (max(sheet.width, left + used + _MARGIN), top + sheet.height), PAPER)
+    whole.paste(sheet, (0, top))
+    draw = ImageDraw.Draw(whole)
+    for number, (name, line) in enumerate(lines):
+        y = _MARGIN + _HEADING_LINE * (number + 0.5)
+        draw.text((_MARGIN, y), _short(name), QUIET, small, anchor="lm")
+        draw.text((left, y), line, INK, face, anchor="lm")
+    return whole
+
+
 def _cells(weights: Weights, cell: int) -> Image.Image:
     palette = np.array([colour(step / 255) for step in range(-255, 256)], np.uint8)
     shades = palette[255 + np.rint(relative(weights) * 255).astype(int)]
-    shades[np.isnan(weights)] = _PAPER
+    shades[np.isnan(weights)] = PAPER
     return Image.fromarray(shades.repeat(cell, axis=0).repeat(cell, axis=1))
 
 
@@ -219,11 +243,3 @@ def _widest(labels: Sequence[str], font: Font) -> int:
 
 def _short(label: str) -> str:
     return label if len(label) <= 24 else label[:23] + "…"
-
-
-def _font(size: int) -> Font:
-    try:
-        # Pillow's own font has Latin letters only; this one, where it is installed, has many more.
-        return ImageFont.truetype("DejaVuSans.ttf", size)
-    except OSError:
-        return ImageFont.load_default(size)

@@ -141,7 +141,7 @@ def _block(one: Seen, each_query: bool, matrices: bool, weights_of_rows: dict[st
             return Block(_title(*title), rows=rows, notes=_left_out(one))
         return Block(_title(*title), rows=_each_row(one, labelled=query.indices is not None or query.kind == "groups"))
     if matrices:
-        queries, keys = (tuple(_shown(label) for label in labels.labels) for labels in (query, key))
+        queries, keys = (tuple(shown(label) for label in labels.labels) for labels in (query, key))
         return Block(_title(*title), matrix=Matrix(weights, queries, keys), notes=_left_out(one))
     if each_query or query.name != key.name or query.indices is not None:
         return Block(_title(*title), rows=_each_row(one))
@@ -208,14 +208,14 @@ def _nested(one: Seen, own: Weights | None) -> tuple[Row, ...]:
 
 def _sentence(label: str, weight: float) -> Row:
     # On one line, whatever lines it was sent in.
-    return Row((_shown(" ".join(label.split())),), np.array([weight], np.float32), (False,), weight=weight)
+    return Row((shown(" ".join(label.split())),), np.array([weight], np.float32), (False,), weight=weight)
 
 
 def _words(
     key: LabelSet, weights: Weights, *, label: str = "", weight: float | None = None, left_out: float | None = None
 ) -> Row:
-    words = tuple(_shown(word) for word in key.labels)
-    return Row(words, weights, tuple(_follows(key).tolist()), _shown(label), weight, left_out)
+    words = tuple(shown(word) for word in key.labels)
+    return Row(words, weights, tuple(_follows(key).tolist()), shown(label), weight, left_out)
 
 
 def _follows(key: LabelSet) -> NDArray[np.bool_]:
@@ -230,7 +230,7 @@ def _follows(key: LabelSet) -> NDArray[np.bool_]:
     return joined
 
 
-def _shown(word: str) -> str:
+def shown(word: str) -> str:
     """A token without what breaks a line."""
     if word.isspace():
         return "␣" * len(word)
@@ -244,7 +244,7 @@ def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) 
     for place in np.argsort(-scores, axis=None, kind="stable")[:most].tolist():
         row, column = divmod(place, len(key))
         if scores[row, column] > 0:
-            yield f"{_shown(query.labels[row])} → {_shown(key.labels[column])} {weights[row, column]:.2f}"
+            yield f"{shown(query.labels[row])} → {shown(key.labels[column])} {weights[row, column]:.2f}"
 
 
 def relative(weights: Weights) -> Weights:

@@ -9,6 +9,7 @@ read beside the average of the question, where the paper is given the aspect.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,6 @@ from models.cards.maps import Map
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import aspects, rows
-from models.data.dataset import Dataset
 from models.network import Answer, Network
 from models.tasks.aspects import ClassifyTargets
 from models.tasks.heads import Scores
@@ -196,11 +196,6 @@ def card(network: Rban, blueprint: Blueprint[RbanConfig]) -> Card:
     )
 
 
-def builtin(*, seed: int = 0) -> Dataset:
-    """Questions about a made-up restaurant."""
-    return aspects.dataset(form="questions", seed=seed)
-
-
 PRESETS = {
     "demo": Preset(
         settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=3),
@@ -216,7 +211,7 @@ RBAN = Recipe(
     card=card,
     task=ClassifyTargets(),
     data=rows.ASPECT_QUESTIONS,
-    builtin=builtin,
+    builtin=partial(aspects.dataset, form="questions"),
     prepare=of_texts(RbanConfig),
     presets=PRESETS,
 )

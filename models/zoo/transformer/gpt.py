@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): a decoder alone, which continues a prompt.
+"""GPT-2, L2 (Radford et al. 2019): a decoder alone, which continues a prompt.
 
 §2.3: the decoder of Vaswani et al. 2017 without its encoder, norms in front of each part and one at the end.
 """

@@ -1,4 +1,4 @@
-"""The Transformer (Vaswani et al. 2017, Figure 1): an encoder, and a decoder that looks at it and back at itself."""
+"""Transformer, J7 (Vaswani et al. 2017, Figure 1): an encoder, and a decoder that looks at it and back at itself."""
 
 import math
 from collections.abc import Mapping

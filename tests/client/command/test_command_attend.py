@@ -155,3 +155,24 @@ def test_a_terminal_shows_an_image_in_blocks(server: Server, picture: Path):
     colours = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen)
     assert len(set(colours)) == 16
     assert "[class] 0.007" in without_colours(seen)
+
+
+def test_texts_that_were_asked_beside_a_picture_or_each_other_stand_above_the_answer(run: Run, picture: Path):
+    lines = run("attend", "vqa", picture, "is it a seven?", "--map", "encoder.0.self")[1].splitlines()
+    assert lines[:2] == ["question: is it a seven?", "vqa version 1: 7 0.91, 0 0.01, 1 0.01"]
+    lines = run("attend", "vqa", "--example", "0", "--map", "encoder.0.self")[1].splitlines()
+    assert lines[0] == "question: is it blue?", "an example's own, on one line"
+    assert run("predict", "vqa", "--example", "0", "--max-classes", "1")[1] == "question: is it blue?\n0.9100  7\n"
+    said = run("predict", "nli", "It rains. " * 40, "It\x1b[2J pours.")[1].splitlines()
+    assert said[0] == f"pair.first: {('It rains. ' * 40)[:299]}…"
+    assert said[1:] == ["pair.second: It␣[2J pours.", "0.7500  follows", "0.2500  contradicts"]
+
+
+def test_a_text_that_is_all_that_was_sent_is_not_repeated(run: Run):
+    assert run("predict", "scribe", "big cat")[1] == "0.7500  long\n0.2500  short\n"
+    assert run("predict", "echo", "big cat", "-i", "target=A CAT")[1] == "text: big cat\ntarget: A CAT\nA CAT\n"
+
+
+def test_json_is_the_answer_alone(run: Run, picture: Path):
+    for command in ("attend", "predict"):
+        assert run(command, "vqa", picture, "is it?", "--json")[1].startswith("{")

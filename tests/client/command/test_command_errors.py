@@ -19,7 +19,7 @@ from tests.client.server import Server
         (
             ["predict", "nope", "x"],
             1,
-            "limelight: NOT_FOUND: no model 'nope'; there are echo, han, scribe, vit, weather",
+            "limelight: NOT_FOUND: no model 'nope'; there are echo, han, nli, scribe, vit, vqa, weather",
         ),
         (["predict", "scribe", "x", "--version", "9"], 1, "limelight: NOT_FOUND: no model 'scribe'; there are .*"),
         (

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import limelight
-from limelight.cli import render_png
+from limelight.cli import paper, render_png
 from limelight.cli.views import Block, Heat
 from tests.client.command.people import Run
 
@@ -21,9 +21,9 @@ def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
     assert lines[8] == "left out: 0.7843"
     path = tmp_path / "a.png"
     assert run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2", "--png", path)[0] == 0
-    cells = read(path)[44 : 44 + 224, -240:-16]
+    cells = read(path, below=1)[44 : 44 + 224, -240:-16]
     assert (cells == 255).all(axis=2).sum() == 14 * 56 * 56, "what was left out is blank"
-    first, covered = (read(path)[44 : 44 + 224, x : x + 224] for x in (16, 16 + 224 + 8))
+    first, covered = (read(path, below=1)[44 : 44 + 224, x : x + 224] for x in (16, 16 + 224 + 8))
     assert ((first == covered).all(axis=2)).sum() >= 14 * 56 * 56, "and leaves the picture as it is"
 
 
@@ -38,17 +38,18 @@ def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
     assert (drawn[:56] == 255).all() and (drawn[168:] == 255).all(), "above and below is what was padded"
 
 
-def read(path: Path) -> np.ndarray:
+def read(path: Path, *, below: int = 0) -> np.ndarray:
+    """The pixels [row, column, colour]; below: those below a heading of so many lines."""
     picture = Image.open(path)
     assert picture.format == "PNG"
-    return np.asarray(picture.convert("RGB")).astype(int)
+    return np.asarray(picture.convert("RGB")).astype(int)[16 + 26 * below if below else 0 :]
 
 
 def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path):
     path = tmp_path / "a.png"
     said = f"scribe version 1: long 0.75, short 0.25\n{path}\n"
     assert run("attend", "scribe", "hippopotamus cat", "--map", "encoder.1.self", "--png", path) == (0, said, "")
-    pixels = read(path)
+    pixels = read(path, below=1)
     # [CLS], hippopotamus, cat, [SEP]: one column is bright lime from top to bottom, and it is the second.
     lime = (pixels == [222, 255, 82]).all(axis=2)
     columns = np.flatnonzero(lime.sum(axis=0) == 4 * 24)
@@ -64,7 +65,7 @@ def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path
 def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tmp_path: Path):
     path = tmp_path / "a.png"
     assert run("attend", "vit", picture, "--map", "encoder.0.self", "--png", path)[0] == 0
-    pixels = read(path)
+    pixels = read(path, below=1)
     assert (pixels == [222, 255, 82]).all(axis=2).sum() == 56 * 56, "one cell of 56 pixels is the brightest"
     grey = (pixels[..., 0] == pixels[..., 1]) & (pixels[..., 1] == pixels[..., 2])
     assert grey[60:240, 16:240].all(), "the picture that was sent stands on the left"
@@ -86,7 +87,7 @@ def test_cells_are_laid_over_the_part_of_the_picture_that_they_cover(run: Run, t
     upright = orientation == 6
     # 224 pixels for the cells, three times as many for the picture, which stands first and again under the cells.
     high, wide = (672, 224) if upright else (224, 672)
-    drawn = read(path)[16 + 28 : 16 + 28 + high]
+    drawn = read(path, below=1)[16 + 28 : 16 + 28 + high]
     first, second = drawn[:, 16 : 16 + wide], drawn[:, 16 + wide + 8 : 16 + 2 * wide + 8]
     if upright:
         first, second = first.transpose(1, 0, 2), second.transpose(1, 0, 2)
@@ -103,3 +104,41 @@ def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
         path = tmp_path / f"{name}.png"
         assert run("attend", name, text, "--png", path)[0] == 0
         assert (read(path) == [222, 255, 82]).all(axis=2).any()
+
+
+def test_a_picture_says_above_what_was_asked_and_answered(run: Run, picture: Path, tmp_path: Path):
+    """The same maps below a line for the answer, and one for the question where there is one."""
+    drawn = {}
+    for name, values in {"vit": [picture], "short": [picture, "is it?"], "long": [picture, "is it " * 60]}.items():
+        path = tmp_path / f"{name}.png"
+        model = "vit" if name == "vit" else "vqa"
+        assert run("attend", model, *values, "--map", "encoder.0.self", "--png", path)[0] == 0
+        drawn[name] = read(path)
+    lines = {"vit": 1, "short": 2, "long": 4}
+    sheets = {name: pixels[16 + 26 * lines[name] :] for name, pixels in drawn.items()}
+    assert (sheets["vit"] == sheets["short"]).all() and (sheets["vit"] == sheets["long"]).all()
+    heading = {name: pixels[16 : 16 + 26 * lines[name]] for name, pixels in drawn.items()}
+    # The answer in each, and over it the question, of which three lines are kept.
+    black = {name: (pixels.sum(axis=2) < 150).reshape(-1, 26, pixels.shape[1]) for name, pixels in heading.items()}
+    inked = {name: lines_of.any(axis=2).sum(axis=1) for name, lines_of in black.items()}
+    assert all((rows > 8).all() for rows in inked.values()), "every line has letters"
+    assert (drawn["long"][: 16 + 4 * 26, -16:] == 255).all(), "which end before the margin"
+
+
+def test_a_heading_that_is_wider_than_its_maps_widens_the_picture(tmp_path: Path):
+    narrow = Block("m", heat=Heat(np.ones((4, 4), np.float32), ()))
+    for heading in ({}, {"answer": "a word"}, {"question": "twenty words or so " * 5, "answer": "a word"}):
+        render_png.save([narrow], tmp_path / f"{len(heading)}.png", heading=heading)
+    widths = [read(tmp_path / f"{number}.png").shape[1] for number in range(3)]
+    assert widths[0] == widths[1] == 224 + 2 * 16 and 256 < widths[2] <= 480
+
+
+@pytest.mark.parametrize("text", ["ab " * 100, "ab" * 400, "", "ab"])
+def test_lines_fit_and_say_where_something_is_left_out(text: str):
+    face = paper.font_of(18)
+    lines = paper.fitted(text, face, 200, most=3)
+    assert len(lines) == (3 if text.count(" ") > 9 else 1)
+    assert all(face.getlength(line) <= 200 for line in lines)
+    assert lines[-1].endswith("…") == (len(text) > 9)
+    kept = " ".join(lines).replace(" …", "").replace("…", "")
+    assert text.startswith(kept) and "……" not in lines[-1]

@@ -1,0 +1,44 @@
+"""What pictures are written with: colours, a font, and lines of text that fit."""
+
+from bisect import bisect_right
+from math import ceil
+from typing import TypeAlias
+
+from PIL import ImageFont
+
+Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
+
+PAPER, INK, QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
+
+
+def font_of(size: int) -> Font:
+    """A font of so many pixels."""
+    try:
+        # Pillow's own font has Latin letters only; this one, where it is installed, has many more.
+        return ImageFont.truetype("DejaVuSans.ttf", size)
+    except OSError:
+        return ImageFont.load_default(size)
+
+
+def fitted(text: str, face: Font, width: int, *, most: int) -> list[str]:
+    """Break a text between words into lines of at most so many pixels. What does not fit into `most` lines is left out.
+
+    Where something is left out, of a text or of a word that is wider than a line, there is an ellipsis.
+    """
+    lines = [""]
+    for word in text[: most * width].split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and face.getlength(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    if len(lines) > most:
+        lines[most - 1 :] = [f"{lines[most - 1]} …"]
+    return [_cut(line, face, width) for line in lines]
+
+
+def _cut(line: str, face: Font, width: int) -> str:
+    if face.getlength(line) <= width:
+        return line
+    end = bisect_right(range(len(line)), width, key=lambda length: ceil(face.getlength(f"{line[:length]}…"))) - 1
+    return f"{line[: max(end, 0)].removesuffix(' …').rstrip()}…"

@@ -1,0 +1,58 @@
+"""The page of published models: it says what the models say, and every published model is on it."""
+
+import sys
+
+import pytest
+
+from benchmarks.results_page.papers import CLAIMS, Claim
+from models.zoo.index import MODELS, PUBLISHED, published, recipe
+from tests.models import small
+from tests.models.zoo_page import NAMES, PAGE, made_here, page, row, train
+
+
+def test_the_page_is_that_of_the_models() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.models.zoo_page"
+
+
+def test_every_file_of_a_network_has_a_row() -> None:
+    files = {MODELS[name].partition(":")[0] for name in NAMES}
+    assert {MODELS[name].partition(":")[0] for name in PUBLISHED} == files
+    assert {f"J{number}" for number in range(1, 18)} <= set(PUBLISHED.values())
+
+
+def test_a_variant_is_of_the_model_with_the_longest_name() -> None:
+    assert [published(each) for each in ("han-mean", "han-code", "han-code-supervised-uniform", "lcr-rot-hop-one")] == [
+        "han",
+        "han-code",
+        "han-code",
+        "lcr-rot-hop",
+    ]
+    assert train("han") == "`limelight train han`; also `-mean`"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variant_is_of_its_models_paper(name: str) -> None:
+    assert small.card(name).description.citation == small.card(published(name)).description.citation
+
+
+def test_data_that_are_made_here_are_named_as_the_command_line_names_them() -> None:
+    assert made_here("rban") == {"aspect-questions": "models/data/aspects.py"}
+    assert list(made_here("transformer")) == ["dates", "numbers"]
+
+
+def test_layers_are_not_counted() -> None:
+    assert row("vit")[7] == "`encoder.N.self`"
+
+
+@pytest.mark.parametrize("name", [name for name, row in PUBLISHED.items() if row])
+def test_a_file_begins_with_its_models_row(name: str) -> None:
+    recipe(name)
+    document = sys.modules[MODELS[name].partition(":")[0]].__doc__
+    assert document is not None
+    assert f", {PUBLISHED[name]} (" in document.splitlines()[0]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.better)
+def test_a_claim_is_of_its_models_paper(claim: Claim) -> None:
+    citation = small.card(claim.better).description.citation
+    assert claim.paper == f"{citation.authors[0]} {citation.year}"

@@ -1,0 +1,112 @@
+"""Writes docs/models.md, where to find each published model: `python -m tests.models.zoo_page`.
+
+Names and ids are those of the index, papers and maps those of the cards, data those of the recipes and of the runs of
+docs/results.md.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.results import RECORD, ROOT, TABLE
+from benchmarks.results_page.papers import CLAIMS
+from benchmarks.results_page.tables import written
+from limelight.v1 import model_pb2
+from models.data.generated import SETS
+from models.zoo.index import CONTROLS, MODELS, PUBLISHED, published, recipe
+from tests.models import small
+
+PAGE = ROOT / "docs" / "models.md"
+HEAD = f"""# Published models
+
+Where each model is and how to train it. Written by `make docs` from the models themselves. Do not edit.
+
+- *id*: the model's row in the catalogue of systems that attention surveys name, of which [the taxonomy](taxonomy.md)
+  has the mechanisms; J1 to J17 are the models that Brauwers and Frasincar compare.
+- *train*: the command for the model. Variants have its name with another ending (`limelight train luong-dot`), and
+  every one has two controls: {" and ".join(f"`-{each}`" for each in CONTROLS)}.
+- *made here*: data that need no download, the first without an option, others with `--data builtin:NAME`; each links
+  to the file that makes them. *real data*: what the model was also trained on in [the results](results.md).
+- *maps*: the attention that a served model shows, by name; N is the number of a layer.
+"""
+NAMES = [name for name in MODELS if name != "mechanism"]
+_AUTHORS = 3  # more are "et al."
+
+
+def page() -> str:
+    """The whole page."""
+    heads = ("id", "model", "paper", "train", "file", "made here", "real data", "maps", "")
+    return "".join([HEAD, *written(heads, (row(name) for name in PUBLISHED))])
+
+
+def row(name: str) -> tuple[str, ...]:
+    """A model's row."""
+    described = small.card(name).description
+    module = MODELS[name].partition(":")[0].replace(".", "/")
+    return (
+        PUBLISHED[name] or "–",
+        described.title,
+        paper(described.citation),
+        train(name),
+        f"[{module.removeprefix('models/zoo/')}.py](../{module}.py)",
+        ", ".join(f"[{each}](../{file})" for each, file in made_here(name).items()),
+        ", ".join(real_data(name)),
+        ", ".join(dict.fromkeys(re.sub(r"\b\d+\b", "N", f"`{each.name}`") for each in described.maps)),
+        results(name),
+    )
+
+
+def paper(citation: model_pb2.Citation) -> str:
+    """Authors, year, title and where it appeared."""
+    authors = ", ".join(citation.authors) if len(citation.authors) <= _AUTHORS else f"{citation.authors[0]} et al."
+    return f"{authors} ({citation.year}), *{citation.title}*, {citation.venue}"
+
+
+def train(name: str) -> str:
+    """The command, and what its variants end in."""
+    variants = [f"`{each.removeprefix(name)}`" for each in NAMES if each != name and published(each) == name]
+    return f"`limelight train {name}`" + (f"; also {', '.join(variants)}" if variants else "")
+
+
+def made_here(name: str) -> dict[str, str]:
+    """Data that are made here, by name, with the files that make them: the recipe's own, then others of the results."""
+    builtin = recipe(name).builtin
+    assert builtin is not None
+    module = unwrapped(builtin)[0].__module__
+    own = next(
+        (each for each, made in SETS.items() if unwrapped(made.make) == unwrapped(builtin)), module.split(".")[-1]
+    )
+    others = {each: unwrapped(SETS[each].make)[0].__module__ for each in sets(name, builtin=True)}
+    return {each: f"{where.replace('.', '/')}.py" for each, where in {own: module, **others}.items()}
+
+
+def real_data(name: str) -> Iterator[str]:
+    """Names of the data that are not made here, as docs/results.md has them."""
+    return (Path(each).stem for each in sets(name, builtin=False))
+
+
+def sets(name: str, *, builtin: bool) -> list[str]:
+    """What the measured runs of a model and its variants were given."""
+    measured = json.loads(RECORD.read_text(encoding="utf-8"))
+    given = dict.fromkeys(each.data for each in TABLE if each.name in measured and published(each.model) == name)
+    return [each.removeprefix("builtin:") for each in given if each and each.startswith("builtin:") == builtin]
+
+
+def unwrapped(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """A function, and what is already given to it."""
+    return (make.func, make.keywords) if isinstance(make, partial) else (make, {})
+
+
+def results(name: str) -> str:
+    """Where its figures are; empty where none were measured."""
+    measured = json.loads(RECORD.read_text(encoding="utf-8"))
+    if any(published(each.better) == name for each in CLAIMS):
+        return "[results](results.md#what-the-papers-claim)"
+    return "[results](results.md)" if any(published(run["model"]) == name for run in measured.values()) else ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

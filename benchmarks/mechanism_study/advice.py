@@ -17,7 +17,7 @@ def advice(found: Sequence[Standings]) -> Iterator[str]:
     yield f"{HEAD}\n|---|---|---:|---:|---:|---:|\n"
     by_task = {each.task.name: each for each in found}
     for each in found:
-        cells = [each.task.title, pick(each, by_task), *figures(each, picked(each, by_task))]
+        cells = [f"{each.task.title} (`{each.task.name}`)", pick(each, by_task), *figures(each, picked(each, by_task))]
         yield f"| {' | '.join(cells)} |\n"
 
 

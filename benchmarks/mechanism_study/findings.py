@@ -92,13 +92,14 @@ def beside(found: Sequence[Standings]) -> str:
         solved = [run for row in each.mechanisms for run in row.runs if run["accuracy"] >= RIGHT and "share" in run]
         elsewhere = sum(run["share"] < MOST for run in solved)
         if elsewhere and each.task.form not in KNOW_NONE:
-            counts.append(f"{each.task.name} ({elsewhere} of {len(solved)})")
+            counts.append(f"{elsewhere} of {len(solved)} on {each.task.name}")
     if not counts:
         return ""
     return wrapped(
         "**A word beside the right one can do.** What is read at a word holds its neighbours (a convolution over three"
-        " words), so that a seed may settle on a word beside the one that counts as right. Of the runs with at least"
-        f" {100 * RIGHT:.0f} % right, less than half of the weight is on the right place in many on {listed(counts)}."
+        " words), so that a model can answer from a word beside the one that counts as right, or from several. Of the"
+        f" runs with at least {100 * RIGHT:.0f} % right, those with less than half of their weight on the right place"
+        f" are {listed(counts)}."
     )
 
 

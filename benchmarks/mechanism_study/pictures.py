@@ -117,9 +117,9 @@ def decided(found: Sequence[Standings]) -> str:
     far = [f"{name} ({value:.2f})" for name, value in ends.items() if value < 0.5]
     parts = [f"near an average on {listed(near)}" if near else "", f"decided on {listed(far)}" if far else ""]
     said = (
-        "All scores begin equally decided. Every mechanism is a line, the mean of its seeds (a run that ended keeps its"
+        "All scores begin equally decided; what alignments make of them is their own. Every mechanism is a line, the"
+        " mean of its seeds (a run that ended keeps its last value), the darker the more answers are right."
     )
-    said += " last value), the darker the more answers are right."
     if ends:
         said += f" The one with most right answers ends {', '.join(filter(None, parts))}."
     return wrapped(said)

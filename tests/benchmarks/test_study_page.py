@@ -187,7 +187,7 @@ def test_runs_that_answer_with_their_weight_elsewhere_are_counted(results: Resul
     for seed, share in enumerate((0.0, 0.49, 0.99)):
         filed(results, "scaled multiplicative", share_of(0.95), seed, share=share)
         filed(results, "deep", share_of(0.8), seed, share=0.0)
-    assert "on recall (2 of 3)" in " ".join(beside(standings(results)).split())
+    assert "are 2 of 3 on recall." in " ".join(beside(standings(results)).split())
 
 
 def test_where_frozen_is_ahead_and_where_it_is_behind_is_named(results: Results) -> None:

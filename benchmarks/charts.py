@@ -1,4 +1,4 @@
-"""Small charts as SVG, in plain code: dots on rows, points on a plane, lines over steps."""
+"""Small charts as SVG, in plain code: dots on rows, points on a plane, lines over steps in small multiples."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from html import escape
 
 # Okabe and Ito (2008): told apart by people of any colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#a08a00")
+PALE, DARK = (0xC6, 0xDB, 0xEF), (0x08, 0x30, 0x6B)  # of one hue, red, green and blue
 INK, FAINT = "#222222", "#d0d0d0"
 LETTER = 6.4  # width of a letter of the smaller text, about
 
@@ -28,6 +29,25 @@ class Strip:
     name: str
     dots: Sequence[Dot]
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line through points (step, value). said: shown by what reads the picture aloud."""
+
+    points: Sequence[tuple[float, float]]
+    colour: str
+    said: str = ""
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of small multiples: what stands above it, and its lines, the last on top."""
+
+    name: str
+    note: str
+    curves: Sequence[Curve]
 
 
 def strips(rows: Sequence[Strip], *, title: str, axis: str, legend: Mapping[str, Dot]) -> str:
@@ -66,30 +86,53 @@ def scatter(dots: Sequence[Dot], *, title: str, across: str, up: str, legend: Ma
     return _picture(left + size + right, top + size + 48, title, inside())
 
 
-def curves(
-    lines: Mapping[str, Sequence[tuple[float, float]]], *, title: str, across: str, up: str, most: float = 1.0
+def panels(
+    shown: Sequence[Panel], *, title: str, across: str, up: str, legend: Mapping[str, Curve], columns: int = 3
 ) -> str:
-    """Lines over steps, between 0 and `most`; names stand at their right, in the order in which they end."""
-    left, top, wide, high, right = 70.0, 24.0, 480.0, 320.0, 320.0
-    last = max((step for points in lines.values() for step, _ in points), default=1.0)
-    x, y = Scale(0, last, left, left + wide), Scale(0, most, top + high, top)
+    """Small multiples: lines over steps between 0 and 1, each panel with steps of its own, the legend above."""
+    left, top, wide, high, gap, under = 70.0, 84.0, 275.0, 150.0, 40.0, 92.0
+    rows = -(-len(shown) // columns)
 
     def inside() -> Iterator[str]:
-        yield from _vertical(x, top, top + high, across, steps=[last * part / 4 for part in range(5)])
-        yield from _horizontal(y, left, left + wide, up)
-        ends = sorted(lines, key=lambda name: -lines[name][-1][1])
-        names = _apart([y(lines[name][-1][1]) for name in ends], 17, top + high)
-        for number, name in enumerate(ends):
-            colour, points = COLOURS[number % len(COLOURS)], lines[name]
-            path = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in points)
-            dash = "" if number < len(COLOURS) else ' stroke-dasharray="5 3"'
-            yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>'
-            end = x(points[-1][0])
-            yield f'<circle cx="{end:.1f}" cy="{y(points[-1][1]):.1f}" r="3" fill="{colour}"/>'
-            yield _line(end + 4, y(points[-1][1]), left + wide + 12, names[number], FAINT)
-            yield _text(left + wide + 16, names[number] + 4, name, "start", colour)
+        place = left
+        for name, curve in legend.items():
+            yield _path([(place, 24.0), (place + 24, 24.0)], curve)
+            yield _text(place + 30, 28, name, "start")
+            place += 60 + LETTER * len(name)
+        for number, each in enumerate(shown):
+            x, y = left + (number % columns) * (wide + gap), top + (number // columns) * (high + under)
+            yield from _panel(each, x, y, wide, high, across)
+        middle = top + (rows * (high + under) - under) / 2
+        yield f'<g transform="rotate(-90 18 {middle:.1f})">{_text(18, middle, up, "middle")}</g>'
 
-    return _picture(left + wide + right, top + high + 48, title, inside())
+    return _picture(left + columns * (wide + gap), top + rows * (high + under) - under + 48, title, inside())
+
+
+def _panel(shown: Panel, left: float, top: float, wide: float, high: float, across: str) -> Iterator[str]:
+    last = max((step for curve in shown.curves for step, _ in curve.points), default=1.0)
+    x, y = Scale(0, last, left, left + wide), Scale(0, 1, top + high, top)
+    yield f'<g font-weight="bold">{_text(left, top - 24, shown.name, "start")}</g>'
+    yield _text(left, top - 9, shown.note, "start")
+    yield from _vertical(x, top, top + high, across, steps=[0, last / 2, last])
+    for value in (0.0, 0.5, 1.0):
+        yield _line(left, y(value), left + wide, y(value), FAINT)
+        yield _text(left - 6, y(value) + 4, _number(value), "end")
+    for curve in shown.curves:
+        if curve.points:
+            yield _path([(x(step), y(value)) for step, value in curve.points], curve)
+
+
+def _path(points: Sequence[tuple[float, float]], curve: Curve) -> str:
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dash = ' stroke-dasharray="5 3"' if curve.dashed else ""
+    said = f"<title>{escape(curve.said)}</title>" if curve.said else ""
+    return f'<polyline points="{path}" fill="none" stroke="{curve.colour}" stroke-width="1.8"{dash}>{said}</polyline>'
+
+
+def shade(part: float) -> str:
+    """A blue between pale (0) and dark (1)."""
+    mixed = (round(low + part * (high - low)) for low, high in zip(PALE, DARK, strict=True))
+    return "#" + "".join(f"{each:02x}" for each in mixed)
 
 
 @dataclass(frozen=True)
@@ -104,17 +147,6 @@ class Scale:
     def __call__(self, value: float) -> float:
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return self.begin + share * (self.end - self.begin)
-
-
-def _apart(places: Sequence[float], least: float, bottom: float) -> list[float]:
-    """Places from the top, moved so far that none touches another, and none lies below the bottom."""
-    found: list[float] = []
-    for place in places:
-        found.append(max(place, found[-1] + least) if found else place)
-    for number in reversed(range(len(found))):
-        lowest = bottom if number == len(found) - 1 else found[number + 1] - least
-        found[number] = min(found[number], lowest)
-    return found
 
 
 def _legend(legend: Mapping[str, Dot], left: float, y: float) -> Iterator[str]:

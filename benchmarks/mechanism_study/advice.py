@@ -1,82 +1,57 @@
-"""What the results advise, in sentences and a table that follow from them."""
+"""What the results advise: the table that the page opens with."""
 
-from collections.abc import Iterator, Sequence
-from statistics import fmean
+from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-from scipy.stats import rankdata
-
+from benchmarks.mechanism_study.choice import Verdict, ranked, verdict
 from benchmarks.mechanism_study.line import UNIFORM
 from benchmarks.mechanism_study.lines import of_task
-from benchmarks.mechanism_study.statistics import Effect
-from benchmarks.mechanism_study.summary import Row, Standings, compared
+from benchmarks.mechanism_study.prose import percent
+from benchmarks.mechanism_study.summary import Row, Standings
 
 MOST = 3  # mechanisms that are named where several are as good
-FEW = 5  # mechanisms of which no correlation is taken
+HEAD = "| to do this | pick | right | plain average | weight on the right place | longer texts |"
 
 
 def advice(found: Sequence[Standings]) -> Iterator[str]:
-    """The table that the page opens with."""
-    yield "| to do this | pick | right | plain average | its weight on the right place |\n|---|---|---:|---:|---:|\n"
+    """A row for each task: what to pick, and how that does."""
+    yield f"{HEAD}\n|---|---|---:|---:|---:|---:|\n"
+    by_task = {each.task.name: each for each in found}
     for each in found:
-        uniform = each.row(UNIFORM)
-        average = "–" if uniform is None else percent(uniform.accuracy)
-        first = each.best[0]
-        looked = first.figures.get("share", first.figures.get("facts"))
-        yield (
-            f"| {each.task.title} | {pick(each)} | {percent(first.accuracy)} | {average} |"
-            f" {'' if looked is None else percent(looked)} |\n"
-        )
+        cells = [f"{each.task.title} (`{each.task.name}`)", pick(each, by_task), *figures(each, picked(each, by_task))]
+        yield f"| {' | '.join(cells)} |\n"
 
 
-def pick(found: Standings) -> str:
-    """The cheapest of those that are as good as the best; that an average is enough, where it is."""
-    best, gain = found.best, advantage(found)
-    if gain is not None and gain.low <= 0:
-        return "an average: nothing was shown to be better"
-    names = [f"**{best[0].name}**", *(each.name for each in best[1:MOST])]
-    others = len(best) - len(names)
-    more = f" and {others} more that are as good" if others > 0 else ""
+def picked(found: Standings, by_task: Mapping[str, Standings]) -> Row | None:
+    """The row that is advised: a mechanism, the plain average, or none."""
+    match verdict(found):
+        case Verdict.MECHANISM:
+            return ranked(found, by_task)[0]
+        case Verdict.AVERAGE:
+            return found.row(UNIFORM)
+        case Verdict.NOTHING:
+            return None
+
+
+def pick(found: Standings, by_task: Mapping[str, Standings]) -> str:
+    """What is advised, in words."""
+    best = f"{found.best.name}, {percent(found.best.accuracy)}"
+    match verdict(found):
+        case Verdict.MECHANISM:
+            first, *equal = (row.name for row in ranked(found, by_task))
+            names = "; ".join([f"**{first}**", *equal[: MOST - 1]])
+            others = len(equal) - MOST + 1
+            said = f"{names}; {others} more as good" if others > 0 else names
+        case Verdict.AVERAGE:
+            said = f"an average: no mechanism was shown to be better (most right: {best})"
+        case Verdict.NOTHING:
+            said = f"no advice: no mechanism learned it from {found.task.training:,} examples (most right: {best})"
     there, lines = len(found.rows), len(list(of_task(found.task.name)))
-    so_far = f" (of {there} of {lines} lines so far)" if there < lines else ""
-    return "; ".join(names) + more + so_far
+    return said + (f" (of {there} of {lines} lines so far)" if there < lines else "")
 
 
-def best_of(found: Standings) -> Row:
-    """The mechanism with most right answers."""
-    return max(found.mechanisms, key=lambda each: each.accuracy)
-
-
-def percent(share: float) -> str:
-    """A share as a percentage."""
-    return f"{100 * share:.1f} %"
-
-
-def reading(found: Sequence[Standings]) -> Iterator[str]:
-    """What the numbers say over all tasks, in sentences that follow from them."""
-    needed = {each.task.name: gain.mean for each in found if (gain := advantage(each)) and gain.low > 0}
-    other = [each.task.name for each in found if each.task.name not in needed and each.row(UNIFORM)]
-    if needed:
-        least, most = min(needed.values()), max(needed.values())
-        said = f"The best mechanism is above a plain average on {len(needed)} of {len(needed) + len(other)} tasks, by"
-        yield f"\n{said} {100 * least:.1f}{f' to {100 * most:.1f}' if most > least else ''} points"
-        yield f"; on {', '.join(other)} none was shown to be.\n" if other else ".\n"
-    agreeing = [each for each in map(agreement, found) if each is not None]
-    if len(agreeing) > 1:
-        yield "\nWho looks right answers right: over the mechanisms of a task, weight on the right place and right"
-        yield f" answers have a rank\ncorrelation of {fmean(agreeing):.2f} (mean of {len(agreeing)} tasks).\n"
-
-
-def advantage(found: Standings) -> Effect | None:
-    """Of the best mechanism over the plain average."""
-    uniform = found.row(UNIFORM)
-    return None if uniform is None else compared(best_of(found), uniform)
-
-
-def agreement(found: Standings) -> float | None:
-    """Rank correlation of weight on the right place with right answers; None with few mechanisms, or no difference."""
-    rows = [row for row in found.mechanisms if "share" in row.figures]
-    shares, right = [row.figures["share"] for row in rows], [row.accuracy for row in rows]
-    if len(rows) < FEW or np.ptp(shares) == 0 or np.ptp(right) == 0:
-        return None
-    return float(np.corrcoef(rankdata(shares), rankdata(right))[0, 1])
+def figures(found: Standings, row: Row | None) -> list[str]:
+    """How what is advised does: right answers beside the average's, weight on the right place, longer texts."""
+    known = {} if row is None else row.figures
+    right, average = (None if each is None else each.accuracy for each in (row, found.row(UNIFORM)))
+    shares = (right, average, known.get("share", known.get("facts")), known.get("longer"))
+    return ["–" if share is None else percent(share) for share in shares]

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from benchmarks.charts import COLOURS, Dot, Strip, curves, scatter, strips
+import numpy as np
+
+from benchmarks.charts import COLOURS, Curve, Dot, Panel, Strip, panels, scatter, shade, strips
 from benchmarks.mechanism_study.line import FROZEN, UNIFORM
+from benchmarks.mechanism_study.prose import listed, wrapped
 from benchmarks.mechanism_study.summary import Row, Standings
 
 GREY, BLUE, RED = COLOURS[6], COLOURS[0], COLOURS[1]
-OF_CURVES = "recall"
-SHOWN = (
-    "scaled multiplicative", "additive", "cosine similarity", "sparsemax × scaled multiplicative",
-    "sigmoid × scaled multiplicative", "hard, straight-through × scaled multiplicative", "multi-head",
-    "generalised kernel",
-)  # fmt: skip
+OF_CURVES = ("recall", "recall-1024", "babi2", "sort", "snli", "sentiment")
+Points = Sequence[tuple[float, float]]
 
 
 def pictures(found: Sequence[Standings]) -> Mapping[str, str]:
@@ -25,7 +24,7 @@ def tasks(found: Sequence[Standings]) -> str:
     rows = []
     for each in found:
         dots = [Dot(row.accuracy, 0, *style(row), said=said(row)) for row in each.rows if not row.idle]
-        rows.append(Strip(each.task.name, dots, f"best: {max(each.mechanisms, key=lambda row: row.accuracy).name}"))
+        rows.append(Strip(each.task.name, dots, f"best: {each.best.name}"))
     legend = {
         "mechanism": Dot(0),
         "uniform weights": Dot(0, colour=RED, mark="hollow"),
@@ -65,15 +64,62 @@ def places(found: Sequence[Standings]) -> str:
 
 
 def entropy(found: Sequence[Standings]) -> str:
-    """How decided some mechanisms become while they learn to recall (first seed)."""
-    lines = {
-        row.name: [(float(step), value) for step, _, value in row.curve if value >= 0]
-        for each in found
-        if each.task.name == OF_CURVES
-        for row in each.rows
-        if row.name in SHOWN
+    """How decided mechanisms become on some tasks, the darker the more they answer."""
+    shown = [panel(each) for each in found if each.task.name in OF_CURVES]
+    legend = {
+        "most right answers of the task": Curve((), shade(1)),
+        "fewest": Curve((), shade(0)),
+        "frozen random weights": Curve((), RED, dashed=True),
     }
-    return curves(
-        lines, title="Entropy of the weights while learning to recall", across="steps",
-        up="entropy (1: equal weights)",
+    return panels(
+        shown, title="Entropy of the weights while learning", across="steps", up="entropy (1: equal weights)",
+        legend=legend,
     )  # fmt: skip
+
+
+def panel(found: Standings) -> Panel:
+    """A task: its mechanisms, the best one on top, and the frozen control."""
+    least, most = min(row.accuracy for row in found.mechanisms), found.best.accuracy
+    drawn = []
+    for row in sorted(found.mechanisms, key=lambda row: row.accuracy):
+        part = (row.accuracy - least) / (most - least) if most > least else 1.0
+        drawn.append(Curve(mean_entropy(row), shade(part), said(row)))
+    if control := found.row(FROZEN):
+        drawn.append(Curve(mean_entropy(control), RED, said(control), dashed=True))
+    return Panel(found.task.name, f"best: {found.best.name}", drawn)
+
+
+def mean_entropy(row: Row) -> Points:
+    """The mean over seeds at the steps at which the longest run was looked at; runs that ended keep their last value.
+
+    Looks in which nothing was looked at (-1) are left out; empty where that is all of them.
+    """
+    known = [
+        ([step for step, _, value in run["curve"] if value >= 0], [value for *_, value in run["curve"] if value >= 0])
+        for run in row.runs
+    ]
+    known = [each for each in known if each[0]]
+    if not known:
+        return ()
+    steps, _ = max(known, key=lambda each: each[0][-1])
+    values = np.mean([np.interp(steps, *each) for each in known], axis=0)
+    return [(float(step), float(value)) for step, value in zip(steps, values, strict=True)]
+
+
+def decided(found: Sequence[Standings]) -> str:
+    """What the picture of entropies shows: how decided those are in the end that have most right answers."""
+    ends = {
+        each.task.name: each.best.figures["entropy"]
+        for each in found
+        if each.task.name in OF_CURVES and "entropy" in each.best.figures
+    }
+    near = [f"{name} ({value:.2f})" for name, value in ends.items() if value >= 0.5]
+    far = [f"{name} ({value:.2f})" for name, value in ends.items() if value < 0.5]
+    parts = [f"near an average on {listed(near)}" if near else "", f"decided on {listed(far)}" if far else ""]
+    said = (
+        "All scores begin equally decided; what alignments make of them is their own. Every mechanism is a line, the"
+        " mean of its seeds (a run that ended keeps its last value), the darker the more answers are right."
+    )
+    if ends:
+        said += f" The one with most right answers ends {', '.join(filter(None, parts))}."
+    return wrapped(said)

@@ -44,7 +44,7 @@ def effect(ours: np.ndarray, theirs: np.ndarray, draws: int = DRAWS, seed: int =
         of_seeds = seed_variance(difference) / seeds
         drawn = drawn + math.sqrt(of_seeds) * generator.standard_t(seeds - 1, draws)
         variance += of_seeds
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    low, high = np.quantile(drawn.clip(-1, 1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()  # all that shares can be
     beyond = min((drawn <= 0).sum(), (drawn >= 0).sum())
     p = min(1.0, 2 * (1 + int(beyond)) / (1 + draws))
     return Effect(float(difference.mean()), low, high, p, math.sqrt(variance), seeds)

@@ -23,7 +23,8 @@ class Task:
 
     form: of the model (see `lines`). steps: at most; every: steps between two looks at the dev part; rates: those that
     are tried. seconds: of one training, as measured when the plan was made. plain: the mechanism whose controls all
-    others are compared with. folder: a set of the data folder that it needs; "" where it is generated.
+    others are compared with. folder: a set of the data folder that it needs; "" where it is generated. training: the
+    examples that it is learned from. further: the same task in longer texts, by name.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Task:
     seeds: int = 5
     rates: tuple[float, ...] = (2e-3, 5e-3, 1.2e-2)
     folder: str = ""
+    training: int = TRAINING
+    further: tuple[str, ...] = ()
 
 
 class Folder:
@@ -85,12 +88,12 @@ _LIST = (
     Task(
         name="recall", title="Recall: the value that stood behind a key, 64 tokens", form="asking",
         load=partial(_recall, "recall", reading.asked, 64),
-        plain="scaled multiplicative", steps=1500, every=100, seconds=9,
+        plain="scaled multiplicative", steps=1500, every=100, seconds=9, further=("recall-256", "recall-1024"),
     ),
     Task(
         name="snli", title="Inference between two sentences (SNLI)", form="pair", folder="snli_small",
         load=partial(_files, "snli_small", rows.TEXT_PAIRS, ("pair.first", "pair.second")),
-        plain="interactive co-attention", steps=900, every=90, seconds=12, rates=(1e-3, 3e-3, 8e-3),
+        plain="interactive co-attention", steps=900, every=90, seconds=12, rates=(1e-3, 3e-3, 8e-3), training=9_842,
     ),
     Task(
         name="copy", title="Copying a word letter by letter", form="writing", load=partial(_rewritten, "copy"),
@@ -121,17 +124,17 @@ _LIST = (
     Task(
         name="mams", title="What a sentence says of a target in it (MAMS)", form="aspect", folder="mams_atsa",
         load=partial(_files, "mams_atsa", rows.ASPECTS, ("left", "target", "right")),
-        plain="rotatory attention", steps=1400, every=140, seconds=15, rates=(1e-3, 3e-3, 8e-3),
+        plain="rotatory attention", steps=1400, every=140, seconds=15, rates=(1e-3, 3e-3, 8e-3), training=11_186,
     ),
     Task(
         name="babi1", title="One supporting fact (bAbI 1)", form="story", folder="babi",
         load=partial(_stories, "en-10k/qa1_single-supporting-fact"),
-        plain="multiplicative (dot)", steps=1000, every=100, seconds=10,
+        plain="multiplicative (dot)", steps=1000, every=100, seconds=10, training=9_000,
     ),
     Task(
         name="babi2", title="Two supporting facts (bAbI 2)", form="story", folder="babi",
         load=partial(_stories, "en-10k/qa2_two-supporting-facts"),
-        plain="multi-hop, 3 hops", steps=2000, every=200, seconds=25,
+        plain="multi-hop, 3 hops", steps=2000, every=200, seconds=25, training=9_000,
     ),
     Task(
         name="sort", title="Sorting letters", form="writing", load=partial(_rewritten, "sort"),
@@ -146,6 +149,7 @@ _LIST = (
         name="sentiment", title="Negative control: sentiment of a sentence", form="sentence", folder="mr_polarity",
         load=partial(_files, "mr_polarity", rows.TEXTS, ("text",)),
         plain="self-attentive query, left out", steps=500, every=50, seconds=4, seeds=10, rates=(1e-3, 3e-3, 8e-3),
+        training=8_528,
     ),
     Task(
         name="dates", title="Dates as people write them, rewritten as ISO 8601 writes them", form="writing",
@@ -154,18 +158,19 @@ _LIST = (
     Task(
         name="recall-256", title="Recall, 256 tokens", form="asking",
         load=partial(_recall, "recall", reading.asked, 256, 6_000),
-        plain="scaled multiplicative", steps=1200, every=100, seconds=30, batch=16, seeds=3,
+        plain="scaled multiplicative", steps=1200, every=100, seconds=30, batch=16, seeds=3, training=6_000,
+        further=("recall-1024",),
     ),
     Task(
         name="recall-1024", title="Recall, 1,024 tokens", form="asking",
         load=partial(_recall, "recall", reading.asked, 1024, 3_000),
-        plain="scaled multiplicative", steps=500, every=100, seconds=45, batch=8, seeds=3,
+        plain="scaled multiplicative", steps=500, every=100, seconds=45, batch=8, seeds=3, training=3_000,
     ),
     Task(
         name="babi3", title="Three supporting facts (bAbI 3)", form="story", folder="babi",
         load=partial(_stories, "en/qa3_three-supporting-facts"),
         plain="multi-hop, 3 hops", steps=1000, every=100, seconds=25,
-        seeds=3,
+        seeds=3, training=900,
     ),
 )  # fmt: skip
 TASKS = {task.name: task for task in _LIST}

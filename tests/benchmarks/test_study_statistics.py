@@ -109,3 +109,10 @@ def test_a_difference_of_the_smallest_size_is_found_four_times_out_of_five() -> 
 @given(arrays(bool, st.integers(0, 70)))
 def test_right_answers_are_read_as_they_were_written(right: np.ndarray) -> None:
     np.testing.assert_array_equal(unpacked(packed(right), len(right)), right)
+
+
+def test_no_interval_goes_beyond_what_shares_can_differ_by() -> None:
+    always, never = np.ones((2, 50), bool), np.zeros((2, 50), bool)
+    unstable = np.stack([always[0], never[0]])  # one seed solved it, the other did not
+    found = effect(unstable, never)
+    assert found.mean == 0.5 and (found.low, found.high) == (-1.0, 1.0)

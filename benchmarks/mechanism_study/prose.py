@@ -1,0 +1,24 @@
+"""Sentences from numbers, as every part of the page writes them."""
+
+from collections.abc import Sequence
+from textwrap import fill
+
+
+def wrapped(text: str) -> str:
+    """A paragraph in lines."""
+    return fill(text, width=118, break_on_hyphens=False)
+
+
+def item(text: str) -> str:
+    """An entry of a list in lines."""
+    return fill(f"- {text}", width=118, break_on_hyphens=False, subsequent_indent="  ") + "\n"
+
+
+def listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def percent(share: float) -> str:
+    """A share as a percentage."""
+    return f"{100 * share:.1f} %"

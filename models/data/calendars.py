@@ -90,6 +90,8 @@ LANGUAGES = {
             "the {nth} of {month} {year}",
             "{month} the {nth}, {year}",
             "{nth} of {month}, {year}",
+            "{nth} of {month} {year}",
+            "{month} {nth}, {year}",
             "{weekday} the {nth} of {month} {year}",
             "born on {d} {month} {year} in Paris",
             "on {d} {month} {year}",

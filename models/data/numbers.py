@@ -1,7 +1,7 @@
 """Sequences that need no download: numbers in words, and the same in digits, with the words that each digit is from.
 
-What is no whole number is answered by `none`. No text is in two parts. Numbers that people try first and that have few
-texts, the first ones and round ones, are learned from several times each.
+What is no whole number is answered by `none`. No text is in two parts. Numbers that people try first, the first ones,
+round ones and years of our time, are learned from several times each: they have few texts.
 """
 
 import random
@@ -26,6 +26,7 @@ _SHORTEST = 5
 # Numbers in every language, each so often among those to learn from.
 _TRIED = {
     6: range(21),
+    1: range(1900, 2031),
     2: (*range(21, 101), *range(200, 1000, 100), *range(1000, 100_000, 1000), *range(100_000, MOST, 100_000)),
 }
 _TRIED_SHARE = 0.2  # of those to learn from, at most
@@ -102,7 +103,7 @@ def dataset(*, seed: int = 0, training: int = 24_000, held_out: int = 1_500) -> 
 
 
 def tried_first(chance: random.Random) -> Iterator[Example]:
-    """The first numbers and round ones in every language, several times."""
+    """What people try first, in every language."""
     for kind, language in LANGUAGES.items():
         for number in (number for times, several in _TRIED.items() for number in several for _ in range(times)):
             pieces = language(number, chance)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 Piece = tuple[str, tuple[int, ...]]
 Pieces = list[Piece]
 _NOTHING = ()
-_BY_HUNDREDS = 0.1  # share of the numbers that may be said so
+_BY_HUNDREDS, _AS_YEAR = 0.1, 0.4  # shares of the numbers that may be said so
 
 
 def english(number: int, chance: random.Random) -> Pieces:
@@ -22,7 +22,7 @@ def english(number: int, chance: random.Random) -> Pieces:
     tens = "twenty thirty forty fifty sixty seventy eighty ninety".split()
     hyphen, also = chance.choice("-- "), chance.choice((" and ", " and ", " "))
     a = chance.random() < 0.3  # a hundred, a thousand
-    in_pairs, in_hundreds = chance.random() < _BY_HUNDREDS, chance.random() < _BY_HUNDREDS
+    as_year, in_hundreds = chance.random() < _AS_YEAR, chance.random() < _BY_HUNDREDS
 
     def below(n: int, power: int) -> Pieces:
         pieces: Pieces = []
@@ -32,7 +32,7 @@ def english(number: int, chance: random.Random) -> Pieces:
         return pieces + _tens(n % 100, power, ones, tens, (hyphen, _NOTHING))
 
     hundreds, last = divmod(number, 100)
-    if in_pairs and 10 <= hundreds < 100 and last >= 10:
+    if as_year and 10 <= hundreds <= 20 and last >= 10:
         return [*_tens(hundreds, 2, ones, tens, (hyphen, _NOTHING)), (" ", _NOTHING), *below(last, 0)]
     if in_hundreds and 10 < hundreds < 100 and hundreds % 10:
         said = [*_tens(hundreds, 2, ones, tens, (hyphen, _NOTHING)), (" hundred", _NOTHING)]

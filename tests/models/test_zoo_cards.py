@@ -23,9 +23,9 @@ ASKED = ("hiecoatt", "hiecoatt-alternating", "mcan", "psac")
 TEXT = ["It rains all day. We stay at home!", "The cat sat."]
 
 
-def png(seed: int) -> Image:
+def png(seed: int, size: tuple[int, int] = (9, 7)) -> Image:
     buffer = io.BytesIO()
-    Picture.fromarray(np.random.default_rng(seed).integers(0, 256, (9, 7), np.uint8)).save(buffer, "PNG")
+    Picture.fromarray(np.random.default_rng(seed).integers(0, 256, size, np.uint8)).save(buffer, "PNG")
     return Image(buffer.getvalue())
 
 
@@ -39,10 +39,13 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     words = tokenizers.words(TEXT, vocabulary=small.VOCABULARY)
     source = tokenizers.characters(["rains", "a"], lower=True, output=False)
     target = tokenizers.characters(["cats"], lower=False, output=True)
+    written: list[Instance] = [
+        {"text": Text("rains"), "target": Text("cats")},
+        {"text": Text("a"), "target": Text("stac")},
+    ]
     instances: dict[str, list[Instance]] = {
         "han": [{"document": Text(each)} for each in TEXT],
-        "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
-        "luong": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
+        **dict.fromkeys(("bahdanau", "luong", "transformer", "gpt"), written),
         "rnn-capsule": [{"text": Text(each)} for each in TEXT],
         "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
@@ -60,9 +63,12 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     }
     for asked in ASKED:
         instances[asked] = [{"image": png(seed), "question": Text(each)} for seed, each in enumerate(TEXT)]
-    files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(name, {})}
-    blueprint = Blueprint(small.CONFIGS[small.base(name)], ("a", "b", "c"), files)
-    return recipe(name).card(small.make(name), blueprint), instances[name]
+    base = small.base(name)
+    files = {"tokenizer.json": words, "source.json": source, "target.json": target, **small.FILES.get(base, {})}
+    if base == "gpt":
+        files |= {"prompt.json": tokenizers.reading(target), "tokenizer.json": target}
+    blueprint = Blueprint(small.CONFIGS[base], ("a", "b", "c"), files)
+    return recipe(name).card(small.make(name), blueprint), instances[name if name in instances else base]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
 
@@ -20,6 +21,11 @@ class Answer:
     maps: Mapping[str, Tensor]
     signals: Mapping[str, Tensor] = field(default_factory=dict)
     edges: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def to(self, device: torch.device) -> "Answer":
+        """The same on another device."""
+        groups = (self.outputs, self.maps, self.signals, self.edges)
+        return Answer(*({name: tensor.to(device) for name, tensor in group.items()} for group in groups))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from models.data.dataset import Example
 from models.data.images import read
 from models.network import Answer, DrawingNetwork, Network
 from models.tasks.frechet import Classifier, frechet
-from models.tasks.task import Also, Batch, HeldOut, Task, nothing
+from models.tasks.task import CPU, Also, Batch, HeldOut, Task, nothing
 
 _REAL_TRAINING = 2_000  # pictures that the classifier learns from, at most
 
@@ -39,7 +39,7 @@ class Draw(Task):
         drawn, real = answer.outputs[self.output], batch.target
         count = len(real)
         if count < 2:
-            return torch.zeros(count), real
+            return real.new_zeros(count), real
         own = [torch.cdist(each, each).sum() / (count * (count - 1)) for each in (real, drawn)]
         return (2 * torch.cdist(real, drawn).mean() - own[0] - own[1]).expand(count), real
 
@@ -71,8 +71,8 @@ class Draw(Task):
         real, drawn, asked = [], [], []
         with torch.no_grad():
             for batch in held_out.in_order():
-                real.append(batch.target)
-                drawn.append(network(**with_noise(noise, batch).tensors).outputs[self.output])
+                real.append(batch.target.to(CPU))
+                drawn.append(network(**with_noise(noise, batch).tensors).outputs[self.output].to(CPU))
                 asked += [labels.index(held_out.examples[index].label) for index in batch.indices]
             features = [classifier.features(torch.cat(each)) for each in (real, drawn)]
             right = classifier(torch.cat(drawn)).argmax(-1) == torch.tensor(asked)
@@ -111,4 +111,4 @@ def with_noise(noise: str, batch: Batch) -> Batch:
     """A batch that is judged, with noise: the same for the same examples, whatever was drawn before."""
     generator = torch.Generator().manual_seed(batch.indices[0])
     drawn = torch.randn(batch.tensors[noise].shape, generator=generator)
-    return Batch({**batch.tensors, noise: drawn}, batch.indices, batch.target)
+    return Batch({**batch.tensors, noise: drawn.to(batch.target.device)}, batch.indices, batch.target)

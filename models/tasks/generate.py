@@ -75,7 +75,7 @@ def greedy(network: GeneratingNetwork, written: Written, tensors: Mapping[str, T
     """
     inputs = {name: tensor for name, tensor in tensors.items() if name != written.target_tensor}
     stepping = Stepping(network, written, inputs)
-    ended = torch.zeros(len(stepping.token), dtype=torch.bool)
+    ended = torch.zeros_like(stepping.token, dtype=torch.bool)
     steps: list[Tensor] = []
     while len(steps) <= written.max_new_tokens and not ended.all():
         token = stepping.step().scores.argmax(-1)

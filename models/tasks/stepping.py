@@ -21,17 +21,17 @@ class Stepping:
         self._network, self._written = network, written
         self._constant = {**inputs, **network.encode(**inputs)}
         first = next(iter(inputs.values()))
-        self._rows = torch.arange(first.shape[0])
-        self.token = torch.full((first.shape[0],), written.begin)
+        self._rows = torch.arange(first.shape[0], device=first.device)
+        self.token = torch.full_like(self._rows, written.begin)
         self._position = torch.zeros_like(self.token)
         self.states = {each.input: self._constant[each.start] for each in written.states if each.cache is None}
         prompt = 0 if written.prompt is None else inputs[written.prompt.tensor].shape[1]
-        dtype = next(network.parameters()).dtype
+        like = next(network.parameters())
         for each in written.states:
             if each.cache is not None:
                 heads, size = each.cache
                 room = prompt + written.max_new_tokens + 1
-                self.states[each.input] = torch.zeros(first.shape[0], heads, room, size, dtype=dtype)
+                self.states[each.input] = like.new_zeros(first.shape[0], heads, room, size)
         if written.prompt is not None:
             self._read(inputs[written.prompt.tensor], inputs[written.prompt.mask])
 
@@ -52,7 +52,7 @@ class Stepping:
         if not isinstance(self._network, PromptedNetwork):
             raise TypeError(f"{type(self._network).__name__} reads no prompt")
         tokens = torch.cat([self.token.unsqueeze(1), prompt[:, :-1]], 1)
-        places = torch.arange(tokens.shape[1]).expand_as(tokens)
+        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         read = self._network.prefill(tokens, places)
         for each in self._written.states:
             self.states[each.input][:, :, : tokens.shape[1]] = read[each.output]

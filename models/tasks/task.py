@@ -15,6 +15,7 @@ from models.data.dataset import Example
 from models.network import Answer, Network
 
 UNKNOWN = -1  # in targets of classes: no class is known
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,11 @@ class Batch:
     tensors: dict[str, Tensor]
     indices: tuple[int, ...]
     target: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same on another device."""
+        tensors = {name: tensor.to(device) for name, tensor in self.tensors.items()}
+        return Batch(tensors, self.indices, self.target.to(device))
 
 
 class HeldOut(Protocol):
@@ -75,7 +81,7 @@ class Task(ABC):
 
 
 def answers(network: Network, held_out: HeldOut) -> Iterator[tuple[Batch, Answer]]:
-    """Every batch with its answer, without gradients."""
+    """Every batch with its answer, without gradients; on the CPU, where figures are made of them."""
     with torch.no_grad():
         for batch in held_out.in_order():
-            yield batch, network(**batch.tensors)
+            yield batch.to(CPU), network(**batch.tensors).to(CPU)

@@ -11,7 +11,7 @@ from bundle.rows import Row
 from bundle.v1 import bundle_pb2
 from models.cards.card import Card
 from models.data.dataset import DataError, Example
-from models.tasks.task import Batch, Task
+from models.tasks.task import CPU, Batch, Task
 
 _BUCKET = 50  # so many batches are drawn, sorted by length, and cut: little padding, and still chance
 # Noise: how it is drawn, and what draws the most likely, as a server does without a seed.
@@ -22,16 +22,23 @@ _NOISE: Mapping[int, tuple[Callable[[tuple[int, ...]], Tensor], float]] = {
 
 
 class Batches:
-    """The batches of one part of a data set: no more of it than `_BUCKET` batches is ever tensors.
+    """The batches of one part of a data set, on a device: no more of it than `_BUCKET` batches is ever tensors.
 
     Raises: DataError where an example cannot be read by the model's preprocessing.
     """
 
     def __init__(
-        self, card: Card, task: Task, examples: Sequence[Example], *, labels: Sequence[str], batch_size: int
+        self,
+        card: Card,
+        task: Task,
+        examples: Sequence[Example],
+        *,
+        labels: Sequence[str],
+        batch_size: int,
+        device: torch.device = CPU,
     ) -> None:
         self.examples = examples
-        self._card, self._task, self._batch_size = card, task, batch_size
+        self._card, self._task, self._batch_size, self._device = card, task, batch_size, device
         self._target = task.reader(labels)
         self._preprocessor = card.preprocessor()
 
@@ -43,7 +50,7 @@ class Batches:
     def shuffled(self, seed: int, epoch: int, *, done: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, but for the first `done`: the same for the same seed and epoch.
 
-        Noise is drawn from torch's generator.
+        Noise is drawn from torch's generator, on the CPU wherever the batches are to go.
         """
         chance = random.Random(f"{seed}/{epoch}")
         order = list(range(len(self.examples)))
@@ -85,7 +92,7 @@ class Batches:
             shape = shapes[each.tensor.name]
             tensors[each.tensor.name] = drawn(shape) if draw else torch.full(shape, neutral)
         target = self._task.stack([self._target(self.examples[index]) for index in rows])
-        return Batch(tensors, tuple(rows), target)
+        return Batch(tensors, tuple(rows), target).to(self._device)
 
     def _row(self, index: int) -> Row:
         """Preprocess an example; a too long one is cut."""

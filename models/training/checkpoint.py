@@ -48,8 +48,8 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_weights(path: Path, model: nn.Module) -> None:
-    """Write a model's parameters."""
-    write_whole(path, save({name: tensor.contiguous() for name, tensor in own(model).items()}))
+    """Write a model's parameters: of no device, so that they are read on any."""
+    write_whole(path, save({name: tensor.cpu().contiguous() for name, tensor in own(model).items()}))
 
 
 def own(model: nn.Module) -> dict[str, Tensor]:
@@ -82,15 +82,22 @@ def read_weights(path: Path, model: nn.Module) -> None:
 
 def write_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
     """Write everything that a run needs to go on as if nothing had been."""
-    tensors = {f"model/{name}": tensor.contiguous() for name, tensor in own(model).items()}
+    tensors = {f"model/{name}": tensor for name, tensor in own(model).items()}
     for index, state in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer/{index}/{name}": tensor.contiguous() for name, tensor in state.items()}
+        tensors |= {f"optimizer/{index}/{name}": tensor for name, tensor in state.items()}
     tensors[_RANDOM] = torch.get_rng_state()
-    write_whole(path, save(tensors, metadata={"progress": json.dumps(asdict(progress))}))
+    device = device_of(model)
+    if device.type != "cpu":
+        tensors[f"{_RANDOM}/{device.type}"] = torch.get_device_module(device).get_rng_state()
+    written = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    write_whole(path, save(written, metadata={"progress": json.dumps(asdict(progress))}))
 
 
 def read_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Bring a run back, random numbers included. Raises: DataError where the file is missing or broken."""
+    """Bring a run back, random numbers included; those of a device that it was not on before go on as they are.
+
+    Raises: DataError where the file is missing or broken.
+    """
     try:
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -98,9 +105,17 @@ def read_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -
         load(model, _below(tensors, "model/"))
         optimizer.load_state_dict({**optimizer.state_dict(), "state": _by_index(_below(tensors, "optimizer/"))})
         torch.set_rng_state(tensors[_RANDOM])
+        device = device_of(model)
+        if (state := tensors.get(f"{_RANDOM}/{device.type}")) is not None:
+            torch.get_device_module(device).set_rng_state(state)
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: no training can go on from it ({error})") from error
     return progress
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model is."""
+    return next(model.parameters()).device
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

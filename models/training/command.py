@@ -36,6 +36,7 @@ def train(
     time_limit: Annotated[float, typer.Option(min=0.0, help="Minutes after which the best so far is taken.")] = 0.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again in a folder that is not empty.")] = False,
+    device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, cuda:1 and so on, or mps.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch; more rarely help models this small.")] = 1,
     repository: Annotated[Path | None, typer.Option(help="Export there when done.")] = None,
     name: Annotated[str, typer.Option(help="The model's name in a repository; MODEL where it is left out.")] = "",
@@ -81,6 +82,7 @@ def train(
         data_name=data_name,
         licence=licence,
         gold=gold,
+        device=device,
         resume=resume,
         overwrite=overwrite,
     )

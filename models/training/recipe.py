@@ -30,8 +30,8 @@ class Recipe(Generic[C]):
     config: the dataclass of its sizes. prepare: decides by the training part (vocabulary, classes, sizes). build: the
     network, untrained. card: describes it, whatever the model is called. data: what its files hold. builtin: data that
     need no download, where there are some. presets: settings and sizes by name: `demo` for builtin data, small enough
-    for a repository, `full` for data of one's own. start: puts what is made of the training part
-    (embeddings counted from it) into a new network, before it learns.
+    for a repository, `full` for data of one's own on a CPU, `paper` with the sizes of the paper, for a GPU. start: puts
+    what is made of the training part (embeddings counted from it) into a new network, before it learns.
     """
 
     config: type[C]

@@ -17,9 +17,10 @@ from models.data import folder as files
 from models.data import generated, rows
 from models.data.dataset import DataError, Dataset, Example, known, require
 from models.network import Network
-from models.tasks.task import nothing
+from models.tasks.task import CPU, nothing
 from models.training.batches import Batches
 from models.training.checkpoint import Progress
+from models.training.device import find
 from models.training.figures import figures
 from models.training.heads import as_json, specialisation
 from models.training.recipe import Recipe
@@ -45,7 +46,7 @@ class Order:
     preset: empty for `demo` on builtin data, `full` on others. changes: settings that
     differ from the preset's. mechanism: for the model `mechanism`. name: what the model is called in a repository;
     empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data. gold: a
-    file of examples that say where to look, for the figures of that alone.
+    file of examples that say where to look, for the figures of that alone. device: what it learns on, by name.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Order:
     data_name: str = ""
     licence: str = ""
     gold: str = ""
+    device: str = "cpu"
     resume: bool = False
     overwrite: bool = False
 
@@ -98,6 +100,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
 
     Raises: DataError, RunError for what a person can mend; Interrupted when asked to stop.
     """
+    device = find(order.device)
     run, dataset = go_on(order) if order.resume else begin(order)
     chosen = run.recipe
     counts = [known(part) for part in (dataset.train, dataset.dev, dataset.test)]
@@ -105,6 +108,7 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     torch.manual_seed(run.settings.seed)
     model = run.build()
     card = run.card(model)
+    model.to(device)
     begun = order.resume and (order.out / RESUME).exists()
     weight = run.settings.supervision
     supervised = SupervisedAttention(card, dataset.train, weight) if weight else nothing
@@ -114,8 +118,8 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     trainer = Trainer(
         task=chosen.task,
         model=model,
-        train=batches(run, card, dataset.train),
-        dev=batches(run, card, dataset.dev),
+        train=batches(run, card, dataset.train, device),
+        dev=batches(run, card, dataset.dev, device),
         settings=run.settings,
         folder=order.out,
         also=supervised,
@@ -126,22 +130,23 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
         said(f"going on at epoch {trainer.progress.epoch + 1}, batch {trainer.progress.batch + 1}")
     with stop:
         trainer.run(stop)
-    metrics = measured(run, model, card, dataset)
-    heads = specialisation(model, card, batches(run, card, dataset.test[:_LOOKED_AT]))
+    metrics = measured(run, model, card, dataset, device)
+    heads = specialisation(model, card, batches(run, card, dataset.test[:_LOOKED_AT], device))
     more = {**report(trainer), **({"heads": as_json(heads)} if heads else {})}
     write_results(order.out, metrics, examples(card, dataset), more)
     return metrics
 
 
-def measured(run: Run, network: Network, card: Card, dataset: Dataset) -> list[Metric]:
-    """The figures of a network on what a run held out."""
-    gold = batches(run, card, dataset.gold) if dataset.gold else None
-    return figures(run.recipe.task, network, card, batches(run, card, dataset.test), dataset.train, gold)
+def measured(run: Run, network: Network, card: Card, dataset: Dataset, device: torch.device = CPU) -> list[Metric]:
+    """The figures of a network, which is on this device, on what a run held out."""
+    gold = batches(run, card, dataset.gold, device) if dataset.gold else None
+    return figures(run.recipe.task, network, card, batches(run, card, dataset.test, device), dataset.train, gold)
 
 
-def batches(run: Run, card: Card, examples: Sequence[Example]) -> Batches:
+def batches(run: Run, card: Card, examples: Sequence[Example], device: torch.device) -> Batches:
     """Examples as a run reads them."""
-    return Batches(card, run.recipe.task, examples, labels=run.blueprint.labels, batch_size=run.settings.batch_size)
+    labels, size = run.blueprint.labels, run.settings.batch_size
+    return Batches(card, run.recipe.task, examples, labels=labels, batch_size=size, device=device)
 
 
 def begin(order: Order) -> tuple[Run, Dataset]:

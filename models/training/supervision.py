@@ -68,12 +68,13 @@ class SupervisedAttention:
         axes = self._card.map_axes[description.name]
         positions = canonical(np.arange(weights.numel()).reshape(weights.shape), axes)  # [batch, head, query, key]
         places, queries = (np.array(each) for each in zip(*((place, look.query) for place, look in found), strict=True))
-        asking = weights.reshape(-1)[torch.from_numpy(positions[places, :, queries])].abs()  # [look, head, key]
-        right = weights.new_zeros(len(found), positions.shape[-1])
-        for number, (_, look) in enumerate(found):
-            right[number, : len(look.right)] = torch.from_numpy(look.right)
+        numbers = torch.from_numpy(positions[places, :, queries]).to(weights.device)
+        asking = weights.reshape(-1)[numbers].abs()  # [look, head, key]
+        right = np.zeros((len(found), positions.shape[-1]), np.float32)
+        for row, (_, look) in zip(right, found, strict=True):
+            row[: len(look.right)] = look.right
         shares = asking / asking.sum(-1, keepdim=True).clamp(min=_LEAST)
-        return len(found) * gold_overlap(shares.mean(1), right)
+        return len(found) * gold_overlap(shares.mean(1), torch.from_numpy(right).to(weights))
 
     def _of(self, index: int) -> Mapping[str, Sequence[_Look]]:
         if index not in self._known:

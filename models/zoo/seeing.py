@@ -22,6 +22,7 @@ from models.data.canvas import captions
 from models.data.canvas.world import SIZE, WORDS
 from models.data.dataset import Dataset, Example
 from models.data.gold import Box, Span
+from models.training.checkpoint import device_of
 from models.training.recipe import Blueprint
 
 _PICTURES, _EPOCHS, _BATCH, _RATE = 16_000, 4, 32, 5e-3
@@ -57,13 +58,14 @@ def learn_to_see(network: Seeing, dataset: Dataset, blueprint: Blueprint[Any]) -
     if not config.taught:
         return
     made = captions.dataset(training=_PICTURES, held_out=1).train
-    pixels, named = read(made, config)
     layers = network.cells.layers
-    name = nn.Conv2d(config.channels[-1], len(WORDS) + 1, 1)
+    device = device_of(layers)
+    pixels, named = (each.to(device) for each in read(made, config))
+    name = nn.Conv2d(config.channels[-1], len(WORDS) + 1, 1).to(device)
     optimizer = torch.optim.AdamW([*layers.parameters(), *name.parameters()], lr=_RATE, fused=True)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0.02, _EPOCHS * -(-len(made) // _BATCH))
     for _ in range(_EPOCHS):
-        for batch in torch.randperm(len(made)).split(_BATCH):
+        for batch in torch.randperm(len(made)).to(device).split(_BATCH):
             optimizer.zero_grad()
             cross_entropy(name(layers(pixels[batch])), named[batch]).backward()
             optimizer.step()

@@ -23,9 +23,9 @@ from tests.models.small import TEXT
 ASKED = ("hiecoatt", "hiecoatt-alternating", "mcan", "psac")
 
 
-def png(seed: int) -> Image:
+def png(seed: int, size: tuple[int, int] = (9, 7)) -> Image:
     buffer = io.BytesIO()
-    Picture.fromarray(np.random.default_rng(seed).integers(0, 256, (9, 7), np.uint8)).save(buffer, "PNG")
+    Picture.fromarray(np.random.default_rng(seed).integers(0, 256, size, np.uint8)).save(buffer, "PNG")
     return Image(buffer.getvalue())
 
 
@@ -36,10 +36,13 @@ def graph(nodes: int, edges: list[tuple[int, int]]) -> Graph:
 
 def case(name: str) -> tuple[Card, list[Instance]]:
     """A card, and instances of different lengths."""
+    written: list[Instance] = [
+        {"text": Text("rains"), "target": Text("cats")},
+        {"text": Text("a"), "target": Text("stac")},
+    ]
     instances: dict[str, list[Instance]] = {
         "han": [{"document": Text(each)} for each in TEXT],
-        "bahdanau": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
-        "luong": [{"text": Text("rains"), "target": Text("cats")}, {"text": Text("a"), "target": Text("stac")}],
+        **dict.fromkeys(("bahdanau", "luong", "transformer", "gpt"), written),
         "rnn-capsule": [{"text": Text(each)} for each in TEXT],
         "dme": [{"text": Text(each)} for each in TEXT],
         "disan": [{"pair": Pair(TEXT[0], TEXT[1])}, {"pair": Pair(TEXT[1], TEXT[1])}],
@@ -57,7 +60,7 @@ def case(name: str) -> tuple[Card, list[Instance]]:
     }
     for asked in ASKED:
         instances[asked] = [{"image": png(seed), "question": Text(each)} for seed, each in enumerate(TEXT)]
-    return small.card(name), instances[name]
+    return small.card(name), instances[name if name in instances else small.base(name)]
 
 
 @pytest.mark.parametrize(

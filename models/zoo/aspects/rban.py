@@ -203,6 +203,13 @@ PRESETS = {
         vocabulary=500,
     ),
     "full": Preset(settings=Settings(epochs=6, batch_size=64, learning_rate=4e-3, patience=2), vocabulary=8000),
+    # The surveys do not give the paper's sizes: these are those of LCR-Rot-hop's paper, which has the same task without
+    # questions, with attention of the size of its states.
+    "paper": Preset(
+        settings=Settings(epochs=200, batch_size=20, learning_rate=1e-3, patience=20),
+        sizes={"d_embedding": 300, "d_hidden": 300, "d_attention": 300},
+        vocabulary=20_000,
+    ),
 }
 
 RBAN = Recipe(

@@ -131,6 +131,13 @@ PRESETS = {
         sizes={"dropout": 0.4},
         vocabulary=8000,
     ),
+    # The authors' code for film reviews, whose network is an LSTM of two layers over words that GloVe has made; those
+    # learn a tenth as fast.
+    "paper": Preset(
+        settings=Settings(epochs=60, batch_size=64, learning_rate=1e-3, weight_decay=0.0, patience=10),
+        sizes={"d_embedding": 300, "d_hidden": 256, "dropout": 0.5, "max_tokens": 64},
+        vocabulary=30_000,
+    ),
 }
 
 RNN_CAPSULE = Recipe(

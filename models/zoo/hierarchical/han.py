@@ -105,7 +105,7 @@ class HierarchicalAttentionNetwork(Network):
         token_ids, token_mask = tensors["token_ids"], tensors["token_mask"]
         batch, sentence, _ = token_ids.shape
         if self.training and self.config.word_dropout:
-            dropped = token_mask & (torch.rand(token_ids.shape) < self.config.word_dropout)
+            dropped = token_mask & (torch.rand(token_ids.shape, device=token_ids.device) < self.config.word_dropout)
             token_ids = token_ids.masked_fill(dropped, UNKNOWN)
         embedded = self.dropout(self.embedding(token_ids))
         # Every sentence of every document is a sequence of its own: [batch × sentence, word, …].

@@ -38,6 +38,7 @@ from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.tasks.task import UNKNOWN
 from models.training.batches import Batches
+from models.training.checkpoint import device_of
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings
@@ -199,10 +200,11 @@ def start(network: Hatn, dataset: Dataset, blueprint: Blueprint[HatnConfig]) -> 
         network.embedding.weight.copy_(_DEVIATION * counted)
     if not config.pivots:
         return
-    alone = Hatn(replace(config, pivots=0))
+    device = device_of(network)
+    alone = Hatn(replace(config, pivots=0)).to(device)
     alone.embedding.load_state_dict(network.embedding.state_dict())
     train, dev = (
-        Batches(card(alone, blueprint), TASK, part, labels=blueprint.labels, batch_size=_BATCH)
+        Batches(card(alone, blueprint), TASK, part, labels=blueprint.labels, batch_size=_BATCH, device=device)
         for part in (dataset.train, dataset.dev)
     )
     settings = Settings(epochs=config.search, batch_size=_BATCH, learning_rate=_RATE)

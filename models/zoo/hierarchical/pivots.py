@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from models.network import Network
-from models.tasks.task import UNKNOWN
+from models.tasks.task import UNKNOWN, answers
 from models.training.batches import Batches
 
 _UNKNOWN_WORD = 1  # padding is 0
@@ -20,19 +20,16 @@ def pivots(network: Network, examples: Batches, *, shape: tuple[int, int], count
     """
     weight, seen = torch.zeros(2, *shape)
     elsewhere = torch.zeros(shape[1], dtype=torch.bool)
-    with torch.no_grad():
-        for batch in examples.in_order():
-            maps = network(**batch.tensors).maps
-            looks = maps["pivots.word"][:, 0] * maps["pivots.sentence"][:, 0, 0, :, None]
-            real = batch.tensors["token_mask"].float()
-            for ids, look, there, label in zip(
-                batch.tensors["token_ids"], looks, real, batch.target.tolist(), strict=True
-            ):
-                if label == UNKNOWN:
-                    elsewhere[ids.flatten()] = True
-                else:
-                    weight[label].index_add_(0, ids.flatten(), look.flatten())
-                    seen[label].index_add_(0, ids.flatten(), there.flatten())
+    for batch, answer in answers(network, examples):
+        maps = answer.maps
+        looks = maps["pivots.word"][:, 0] * maps["pivots.sentence"][:, 0, 0, :, None]
+        real = batch.tensors["token_mask"].float()
+        for ids, look, there, label in zip(batch.tensors["token_ids"], looks, real, batch.target.tolist(), strict=True):
+            if label == UNKNOWN:
+                elsewhere[ids.flatten()] = True
+            else:
+                weight[label].index_add_(0, ids.flatten(), look.flatten())
+                seen[label].index_add_(0, ids.flatten(), there.flatten())
     more = above(weight) * above(seen) / shares(seen).sum(0).clamp(min=1e-9) * elsewhere
     more[:, : _UNKNOWN_WORD + 1] = 0
     best = more.topk(min(count, shape[1]), -1)

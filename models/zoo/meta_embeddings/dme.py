@@ -133,6 +133,12 @@ PRESETS = {
         vocabulary=3000,
     ),
     "full": Preset(settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=2), vocabulary=12_000),
+    # The authors' for SST, whose embeddings are fastText's and GloVe's, and whose classes are behind a layer of 512.
+    "paper": Preset(
+        settings=Settings(epochs=100, batch_size=64, learning_rate=4e-4, weight_decay=0.0, patience=3, clip=5.0),
+        sizes={"d_embedding": 300, "d": 256, "d_hidden": 512, "dropout": 0.5},
+        vocabulary=20_000,
+    ),
 }
 
 DME = Recipe(

@@ -227,6 +227,21 @@ PRESETS = {
         sizes={"d_model": 256, "layers": 4, "heads": 8, "d_hidden": 1024, "dropout": 0.2},
         vocabulary=2000,
     ),
+    # The smallest (Table 2), with 1024 places, half of them for the prompt. The paper says nothing of its rate: that of
+    # the first GPT (Radford et al. 2018, §4.1).
+    "paper": Preset(
+        settings=Settings(epochs=20, batch_size=512, learning_rate=2.5e-4, patience=20),
+        sizes={
+            "d_model": 768,
+            "layers": 12,
+            "heads": 12,
+            "d_hidden": 3072,
+            "max_prompt": 511,
+            "max_new_tokens": 512,
+            "max_characters": 10_000,
+        },
+        vocabulary=50_257,
+    ),
 }
 
 GPT = Recipe(

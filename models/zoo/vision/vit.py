@@ -125,6 +125,11 @@ PRESETS = {
         settings=Settings(epochs=20, batch_size=64, learning_rate=1e-3, patience=5, weight_decay=0.05),
         sizes={"patch": 4, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 128},
     ),
+    # ViT-B/16 as it learns ImageNet alone (Table 3), of grey pictures of 224 × 224; the paper's batches are of 4096.
+    "paper": Preset(
+        settings=Settings(epochs=300, batch_size=512, learning_rate=3e-3, weight_decay=0.3, patience=300),
+        sizes={"patch": 16, "d_model": 768, "layers": 12, "heads": 12, "d_hidden": 3072, "dropout": 0.1},
+    ),
 }
 
 VIT = Recipe(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.results_page.figures import POINTS, Record, is_share, wilson
+from benchmarks.results_page.figures import POINTS, Record, is_made, is_share, wilson
 
 # The figure that a model's paper claims something of, where it is not the first that a run has.
 _CLAIMED = {
@@ -83,12 +83,14 @@ class Difference:
 
 
 def differences(record: Record, base: str, other: str) -> list[Difference]:
-    """Of two models, by data: the figure that the first one's paper claims something of."""
+    """Of two models, by data: the figure that the first one's paper claims something of. Data that were made in another
+    way since, though they have the same name, are not the same.
+    """
     ours, theirs = _figures(record, base, base), _figures(record, other, base)
     found: dict[tuple[str, str, int | None], list[tuple[float, float]]] = defaultdict(list)
-    for (data, seed), (name, value, examples) in ours.items():
-        if (data, seed) in theirs:
-            found[data, name, examples].append((value, theirs[data, seed][1]))
+    for made, (name, value, examples) in ours.items():
+        if made in theirs:
+            found[made[0], name, examples].append((value, theirs[made][1]))
     return [
         Difference(data, name, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), examples)
         for (data, name, examples), pairs in found.items()
@@ -113,15 +115,17 @@ def newcombe(first: float, second: float, count: int, other_count: int | None = 
     return middle - math.hypot(first - low, high_2 - second), middle + math.hypot(high - first, second - low_2)
 
 
-def _figures(record: Record, model: str, base: str) -> dict[tuple[str, int], tuple[str, float, int | None]]:
-    """A model's figure, by data and seed: its name, value, and examples."""
+def _figures(record: Record, model: str, base: str) -> dict[tuple[str, str, int], tuple[str, float, int | None]]:
+    """A model's figure, by data, their fingerprint where they are made here, and seed: its name, value, examples."""
     found = {}
     for run in record.values():
         if run["model"] == model:
             metric = _claimed(base, run["metrics"])
             value = metric.get("value", 0.0) * (1 if metric["name"] in POINTS else 100)
             examples = run["data"]["held_out_examples"] if is_share(metric) else None
-            found[run["data"]["name"], run["settings"]["seed"]] = metric["name"], value, examples
+            data = run["data"]
+            made = data["fingerprint"] if is_made(run) else ""
+            found[data["name"], made, run["settings"]["seed"]] = metric["name"], value, examples
     return found
 
 

@@ -12,6 +12,11 @@ _COUNTED = ("accuracy", "exact match", "drawn as asked")  # of all held-out exam
 _SHORT = {"bleu": "BLEU", "token accuracy": "tokens", "exact match": "exact"}
 
 
+def is_made(run: Mapping[str, Any]) -> bool:
+    """Whether a run's data are made here, or come with a package, and are not files."""
+    return " --data ../" not in run["command"]
+
+
 def is_share(metric: Mapping[str, Any]) -> bool:
     """Whether a figure is the share of the held-out examples that are right."""
     return metric["name"] in _COUNTED

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from benchmarks.results_page.differences import differences
-from benchmarks.results_page.figures import ERRORS, LOOKS, STRONGEST, WEIGHT, Record, figure, percent, shown
+from benchmarks.results_page.figures import ERRORS, LOOKS, STRONGEST, WEIGHT, Record, figure, is_made, percent, shown
 from benchmarks.results_page.names import ABLATIONS, CONTROLS, TITLES, title
 from benchmarks.results_page.papers import papers
 from benchmarks.results_page.tables import written
@@ -74,8 +74,7 @@ READING = """
 
 def page(record: Record) -> str:
     """The whole page."""
-    plain = " --data ../"
-    builtin = {name: run for name, run in record.items() if plain not in run["command"]}
+    builtin = {name: run for name, run in record.items() if is_made(run)}
     others = {name: run for name, run in record.items() if name not in builtin}
     parts = [HEAD, CLAIMED, *papers(record), UNNEEDED, *unneeded(record)]
     parts += ["\n## Data that need no download\n", *table(builtin.values())]

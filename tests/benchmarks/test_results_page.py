@@ -12,13 +12,21 @@ from benchmarks.results_page.unneeded import unneeded
 
 
 def run(
-    model: str, seed: int, value: float, *, figure: str = "accuracy", data: str = "some", held_out: int = 100
+    model: str,
+    seed: int,
+    value: float,
+    *,
+    figure: str = "accuracy",
+    data: str = "some",
+    made: str = "",
+    held_out: int = 100,
 ) -> dict[str, object]:
     """A run as the record has it."""
     return {
+        "command": "limelight train",
         "model": model,
         "metrics": [{"name": figure, "value": value}],
-        "data": {"name": data, "held_out_examples": held_out},
+        "data": {"name": data, "fingerprint": made, "held_out_examples": held_out},
         "settings": {"seed": seed},
     }
 
@@ -35,6 +43,7 @@ def test_means_over_seeds_have_students_interval() -> None:
 
 def test_only_seeds_that_both_have_are_compared() -> None:
     runs = [run("a", 0, 0.9), run("a", 1, 0.8), run("b", 1, 0.7), run("b", 2, 0.1), run("b", 1, 0.5, data="other")]
+    runs += [run("b", 0, 0.5, made="otherwise")]
     (found,) = differences(dict(enumerate(runs)), "a", "b")
     assert (found.data, found.seeds, found.examples) == ("some", 1, 100)
     assert found.mean == pytest.approx(10)

@@ -115,7 +115,7 @@ TABLE = (
         for other in ("", "-uniform", "-frozen", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
     ),
     *(Run(f"tatoeba-luong{other}", f"luong{other}", *_TATOEBA) for other in (*_CONTROLS, "-local-p", "-unfed")),
-    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "15")) for control in _CONTROLS),
+    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "8")) for control in _CONTROLS),
     *(
         Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], gold=_TATOEBA[3])
         for control in _CONTROLS

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 Piece = tuple[str, tuple[int, ...]]
 Pieces = list[Piece]
 _NOTHING = ()
-_BY_HUNDREDS, _AS_YEAR = 0.1, 0.4  # shares of the numbers that may be said so
+_BY_HUNDREDS, _AS_YEAR = 0.1, 0.7  # shares of the numbers that may be said so
 
 
 def english(number: int, chance: random.Random) -> Pieces:

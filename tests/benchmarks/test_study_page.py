@@ -304,7 +304,7 @@ def test_what_the_committed_page_says_of_the_whole() -> None:
 def test_longer_dates_are_learned_as_the_page_says() -> None:
     runs = json.loads((FILE.parent / "training.json").read_text(encoding="utf-8"))
     (exact,) = (each["value"] for each in runs["bahdanau"]["metrics"] if each["name"] == "exact match")
-    assert exact > 0.99
+    assert exact > 0.98
 
 
 def test_latency_is_left_out_where_texts_are_longer_than_those_that_were_timed() -> None:

@@ -233,7 +233,7 @@ HIECOATT_ALTERNATING = with_(alternating)
 HIECOATT_QUESTION, HIECOATT_IMAGE = with_(over_words), with_(over_regions)
 # Smaller, for the demo, and taught where the answer is to be seen (Liu et al. 2017).
 _SMALL = Preset(
-    settings=Settings(epochs=14, batch_size=32, learning_rate=1e-3, patience=4),
+    settings=Settings(epochs=14, batch_size=32, learning_rate=2e-3, patience=4),
     sizes={"channels": (16, 32, 40), "d": 40, "d_attention": 40, "d_answer": 80, "taught": True},
     vocabulary=500,
 )

@@ -1,0 +1,83 @@
+"""The models of the demo, asked what people try first."""
+
+import calendar
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import limelight
+from models.data.numerals import LANGUAGES
+from tests.service.serving import serving
+
+_DEMO = Path(__file__).resolve().parents[2] / "deploy" / "demo"
+_TOGETHER = 100
+_WRONG, _WRONG_YEARS = 0.02, 0.06  # shares of the answers, at most: they are learned
+_MONTHS = ("January", "mars", "Mai", "luglio", "octubre")
+_NUMBERS = ((0, 5), (1, 0), (12, 0), (0, 13), (32, 1), (45, 12), (13, 13), (20, 31), (0, 0))  # day and month
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[limelight.Client]:
+    with serving(_DEMO) as running, limelight.Client(running.server.address) as client:
+        yield client
+
+
+def wrong(client: limelight.Client, model: str, wanted: Mapping[str, str]) -> dict[str, str]:
+    """The texts that are not answered as they should be, and what is answered; the rest as many as there may be."""
+    texts, found = list(wanted), {}
+    for begin in range(0, len(texts), _TOGETHER):
+        asked = texts[begin : begin + _TOGETHER]
+        answers = client.predict(model, [{"text": text} for text in asked])
+        found |= {text: answer.text for text, answer in zip(asked, answers, strict=True) if answer.text != wanted[text]}
+    return found
+
+
+def test_days_that_no_month_has_are_refused(client: limelight.Client) -> None:
+    texts = [f"{day} {month} {year}" for day in (0, *range(32, 46), 99) for month in _MONTHS for year in (1999, 2020)]
+    texts += [f"{day}{by}{month}{by}{year}" for by in "/.-" for day, month in _NUMBERS for year in (1999, 2020)]
+    found = wrong(client, "dates", dict.fromkeys(texts, "none"))
+    assert len(found) <= _WRONG * len(texts), found
+
+
+def test_the_ends_of_months_are_known(client: limelight.Client) -> None:
+    days = [(year, month, day) for year in range(1990, 2031, 5) for month in range(1, 13) for day in range(28, 32)]
+    days += [(year, 2, 29) for year in range(1900, 2101, 4)]
+    wanted = {
+        f"{day} {calendar.month_name[month]} {year}": f"{year}-{month:02}-{day:02}"
+        if day <= calendar.monthrange(year, month)[1]
+        else "none"
+        for year, month, day in days
+    }
+    found = wrong(client, "dates", wanted)
+    assert len(found) <= _WRONG * len(wanted), found
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_first_numbers_and_round_ones_are_read(client: limelight.Client, language: str) -> None:
+    chance = random.Random(language)
+    several = (*range(101), *range(200, 1000, 100), *range(1000, 100_000, 1000), *range(100_000, 1_000_000, 100_000))
+    wanted = {said(number, chance, language): str(number) for number in several}
+    found = wrong(client, "numbers", wanted)
+    assert len(found) <= _WRONG * len(wanted), found
+
+
+def test_years_are_read_as_they_are_said(client: limelight.Client) -> None:
+    chance = random.Random("years")
+    wanted = {
+        f"{said(number // 100, chance)} {said(number % 100, chance)}": str(number)
+        for number in (*range(1910, 2000, 2), *range(2010, 2030, 2))
+    }
+    found = wrong(client, "numbers", wanted)
+    assert len(found) <= _WRONG_YEARS * len(wanted), found
+
+
+def test_fractions_are_refused(client: limelight.Client) -> None:
+    texts = ("three point five", "deux virgule sept", "drei Komma eins", "tres coma dos", "3.5", "-2,7")
+    assert not wrong(client, "numbers", dict.fromkeys(texts, "none"))
+
+
+def said(number: int, chance: random.Random, language: str = "English") -> str:
+    """A number in words."""
+    return "".join(text for text, _ in LANGUAGES[language](number, chance))

@@ -81,10 +81,6 @@ TABLE = (
     Run("numbers-transformer", "transformer", "builtin:numbers"),
     Run("movie_reviews-han", "han", *_REVIEWS),
     Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
-    *(
-        Run(f"movie_reviews-rnn-capsule{other}", f"rnn-capsule{other}", *_REVIEWS)
-        for other in (*_CONTROLS, "-probability")
-    ),
     Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
     Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
     *(
@@ -123,11 +119,7 @@ TABLE = (
     *(
         Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), _TATOEBA[3])
         for seed in (1, 2)
-        for model in ("bahdanau", "bahdanau-last", "luong", "luong-local-p", "luong-unfed")
-    ),
-    *(
-        Run(f"tatoeba-transformer-{seed}", "transformer", *_TATOEBA[:2], ("--seed", str(seed)), _TATOEBA[3])
-        for seed in (1, 2)
+        for model in ("bahdanau", "bahdanau-last", "luong", "luong-unfed")
     ),
     *(
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
@@ -158,7 +150,7 @@ TABLE = (
     ),
     *(
         Run(f"mnist-{model}", model, "mnist", _MNIST, ("--epochs", "12"))
-        for model in (*(f"sagan{control}" for control in _CONTROLS), "sagan-plain")
+        for model in ("sagan", "sagan-uniform", "sagan-plain")
     ),
     Run("mnist-vit", "vit", "mnist", _MNIST, ("--epochs", "6")),
     *(

@@ -15,6 +15,7 @@ WHY = {
     "Made-up reviews: films to restaurants": "the task is solved without",
     "mr_polarity+mams_atsa": "sentences are short, and what is carried over is in their words",
     "Handwritten digits on a canvas: masks": "each cell shows what it belongs to: nothing has to be found elsewhere",
+    "Handwritten digits on a canvas: questions": "what random maps compare learns to fit them (docs/mechanisms.md)",
     "Docstrings of the Python standard library": "the names of a family stand all over a text",
     "nlvr_mini": "868 statements are too few to learn it either way",
     "mnist": "five by five pixels on the way see most of a digit",

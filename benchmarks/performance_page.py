@@ -231,10 +231,10 @@ What is missed above comes to this; what shows it is named.
   gRPC makes its copy on the event loop and lets no other thread go on meanwhile: the longest waits of *What a call
   waits for* are four callers who ask for 30 to 60 MB each, over and over. Such maps are better asked for by
   `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes` keeps them out.
-- **Refusals cost as well.** A server of gRPC's asyncio that does nothing but refuse takes half a millisecond a call;
-  2,000 a second fill its event loop, and of 4,000 none is refused within 50 ms (*What refusing costs at the least*):
-  of ten times the capacity, not all can be refused here, and what goodput that price leaves stands there. At twice
-  the capacity 0.33 to 0.84 of it is kept; in eight shorter runs, documents kept 0.54 to 0.85. What is lost goes to
+- **Refusals cost as well.** A server of gRPC's asyncio that does nothing but refuse takes 0.2 to 0.4 ms a call; 2,000 a
+  second are refused within 5 ms, and of 4,000 half to all within 50 ms (*What refusing costs at the least*): of ten
+  times the capacity, not all can be refused here, and what goodput that price leaves stands there. At twice the
+  capacity it leaves 0.89 to 0.96, and 0.41 to 0.85 is kept (0.33 to 0.84 on another day). What is lost goes to
   the interpreter's lock, from lanes to the loop and back (*Where the time goes under overload*), and to calls that
   have waited for so long to be read (`pending_calls`) that no time is left to answer them: that takes five turns of an
   event loop which also sends every token. Taking calls in faster was tried three times and made it worse, or no

@@ -9,6 +9,7 @@ from typing import Any
 
 import limelight
 from benchmarks.process import ServerProcess
+from benchmarks.together import together
 from models.data import tokenizers
 from models.tasks.generate import bleu
 from models.training.runs import read_run
@@ -44,7 +45,6 @@ def asked(client: limelight.Client, model: str, texts: list[str], beams: int) ->
     """The best text of each."""
     how = limelight.Generation(strategy="beam", beams=beams) if beams > 1 else limelight.Generation()
     written: list[str] = []
-    for begin in range(0, len(texts), _TOGETHER):
-        together = [{"text": text} for text in texts[begin : begin + _TOGETHER]]
-        written += [each.text for each in client.predict(model, together, generation=how)]
+    for some in together(texts, _TOGETHER):
+        written += [each.text for each in client.predict(model, [{"text": text} for text in some], generation=how)]
     return written

@@ -19,7 +19,19 @@ import limelight
 from benchmarks.demo_calls import DEMO
 from benchmarks.process import ServerProcess
 from benchmarks.tables import Bar, bar_table, number, table
-from benchmarks.unseen import LABELS, PICTURES, Looked, canvases, held_out_hand, looked, mnist_hand, printed_hand, texts
+from benchmarks.together import together
+from benchmarks.unseen import (
+    LABELS,
+    PICTURES,
+    Asked,
+    Looked,
+    canvases,
+    held_out_hand,
+    looked,
+    mnist_hand,
+    printed_hand,
+    texts,
+)
 from bundle.values import Array, Text
 from models.data import dates, numbers, slips
 from models.data.dataset import DataError, Example
@@ -32,27 +44,12 @@ _ACCURACY = 0.8
 _WEIGHT = 0.9
 
 
-@dataclass(frozen=True)
-class Asked:
-    """How many of so many pictures were read right."""
-
-    name: str
-    count: int
-    right: int
-
-    @property
-    def accuracy(self) -> float:
-        """The share of them."""
-        return self.right / self.count
-
-
 def asked(client: limelight.Client, name: str, pictures: Array, labels: Sequence[str]) -> Asked:
     """Send pictures, uint8 [picture, row, column], and count the answers that are right."""
     right = 0
-    for begin in range(0, len(pictures), _TOGETHER):
-        part = slice(begin, begin + _TOGETHER)
-        answers = client.predict("digits", [{"image": png(picture).data} for picture in pictures[part]], max_classes=1)
-        right += sum(each.label == label for each, label in zip(answers, labels[part], strict=True))
+    for some in together(list(zip(pictures, labels, strict=True)), _TOGETHER):
+        answers = client.predict("digits", [{"image": png(picture).data} for picture, _ in some], max_classes=1)
+        right += sum(each.label == label for each, (_, label) in zip(answers, some, strict=True))
     return Asked(name, len(pictures), right)
 
 
@@ -91,10 +88,10 @@ def slips_found(client: limelight.Client, examples: Sequence[Example]) -> Iterat
         some = [each for each in examples if each.label == name]
         answers = [
             answer
-            for begin in range(0, len(some), _TOGETHER)
+            for part in together(some, _TOGETHER)
             for answer in client.attend(
                 "slips",
-                [{"document": source(each)} for each in some[begin : begin + _TOGETHER]],
+                [{"document": source(each)} for each in part],
                 maps="sentence",
                 truncate=True,
             )

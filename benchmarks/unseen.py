@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image as Picture
 
 import limelight
+from benchmarks.together import together
 from bundle.rows import Labels
 from bundle.values import Array, Image, Text
 from limelight.v1 import attention_pb2
@@ -31,22 +32,28 @@ _INK = 64  # what is lighter is ink, as on the canvas
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What came of a set of examples.
-
-    weight: the share on the right places, of the best head; even: what equal weights would have there.
-    """
+class Asked:
+    """How many of so many examples were answered right."""
 
     name: str
     count: int
     right: int
-    weight: float
-    even: float
 
     @property
     def accuracy(self) -> float:
         """The share of right answers."""
         return self.right / self.count
+
+
+@dataclass(frozen=True)
+class Looked(Asked):
+    """The same, with where weights lay.
+
+    weight: the share on the right places, of the best head; even: what equal weights would have there.
+    """
+
+    weight: float
+    even: float
 
     def row(self) -> list[str]:
         """A row of a table."""
@@ -57,8 +64,7 @@ class Looked:
 def looked(client: limelight.Client, name: str, model: str, map_name: str, examples: Sequence[Example]) -> Looked:
     """Ask for every example. Where the answer is a text, weights count for right ones: gold is by its characters."""
     tally, right = Tally(), 0
-    for begin in range(0, len(examples), _TOGETHER):
-        some = examples[begin : begin + _TOGETHER]
+    for some in together(examples, _TOGETHER):
         answers = client.attend(model, [sent(each) for each in some], maps=map_name)
         for example, answer in zip(some, answers, strict=True):
             wanted = example.instance.get("target")

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.mechanism_study.choice import Verdict, ranked, verdict
 from benchmarks.mechanism_study.line import UNIFORM
 from benchmarks.mechanism_study.lines import of_task
-from benchmarks.mechanism_study.prose import percent
 from benchmarks.mechanism_study.summary import Row, Standings
+from benchmarks.results_page.figures import percent
 
 MOST = 3  # mechanisms that are named where several are as good
 HEAD = "| to do this | pick | right | plain average | weight on the right place | longer texts |"

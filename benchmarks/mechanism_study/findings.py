@@ -8,10 +8,11 @@ from scipy.stats import rankdata
 
 from benchmarks.mechanism_study.choice import MOST, WORSE, Verdict, advantage, near, verdict
 from benchmarks.mechanism_study.line import FROZEN, UNIFORM
-from benchmarks.mechanism_study.prose import listed, percent, wrapped
+from benchmarks.mechanism_study.prose import listed, wrapped
 from benchmarks.mechanism_study.summary import Row, Standings, compared
 from benchmarks.mechanism_study.tasks import TASKS, Task
 from benchmarks.mechanism_study.terms import speed
+from benchmarks.results_page.figures import percent
 
 FEW = 5  # mechanisms of which no correlation is taken
 CLOSELY, LOOSELY = 0.7, 0.3  # correlations

@@ -17,8 +17,3 @@ def item(text: str) -> str:
 def listed(names: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
-
-
-def percent(share: float) -> str:
-    """A share as a percentage."""
-    return f"{100 * share:.1f} %"

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.mechanism_study.prose import listed, percent, wrapped
+from benchmarks.mechanism_study.prose import listed, wrapped
 from benchmarks.mechanism_study.summary import Row, Standings
 from benchmarks.mechanism_study.tasks import Task
+from benchmarks.results_page.figures import percent
 
 NAMED = 3
 HEAD = "| task | learned from | steps × batch | each seen | rate at an edge | stopped by the limit |"

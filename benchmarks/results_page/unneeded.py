@@ -8,7 +8,6 @@ from benchmarks.results_page.tables import written
 # By the data. Guesses, but for those that docs/mechanisms.md tests.
 WHY = {
     "sst2": "a few words say it, wherever they stand (the negative control of docs/mechanisms.md)",
-    "movie_reviews": "many words say it, wherever they stand",
     "mams_atsa": "no mechanism beats an average there (docs/mechanisms.md)",
     "ner_wnut17": "having several embeddings helps, choosing among them does not",
     "Opinions of a made-up restaurant: questions": "few forms of sentences: the states of the reader tell them apart",
@@ -18,8 +17,6 @@ WHY = {
     "Handwritten digits on a canvas: questions": "what random maps compare learns to fit them (docs/mechanisms.md)",
     "Docstrings of the Python standard library": "the names of a family stand all over a text",
     "nlvr_mini": "868 statements are too few to learn it either way",
-    "mnist": "five by five pixels on the way see most of a digit",
-    "Optical recognition of handwritten digits": "the convolutions see all of a digit of 8 × 8 pixels",
 }
 
 

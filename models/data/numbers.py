@@ -12,7 +12,7 @@ from itertools import islice
 from bundle.values import Text
 from models.data.dataset import Dataset, Example
 from models.data.gold import Gold, Span
-from models.data.numerals import LANGUAGES, Pieces
+from models.data.numerals import LANGUAGES, Pieces, said
 from models.data.spelling import cased, mistyped, spelt_out
 
 NONE = "none"
@@ -107,7 +107,7 @@ def tried_first(chance: random.Random) -> Iterator[Example]:
     for kind, language in LANGUAGES.items():
         for number in (number for times, several in _TRIED.items() for number in several for _ in range(times)):
             pieces = language(number, chance)
-            text = cased(_said(pieces), chance)
+            text = cased(said(pieces), chance)
             yield Example({"text": Text(text), "target": Text(str(number))}, kind, gold=gold(number, pieces))
 
 
@@ -136,7 +136,7 @@ def example(chance: random.Random) -> Example:
         text = chance.choice((str(number), f"{number:,}", f"{number:,}".replace(",", " ")))
         return Example({"text": Text(text), "target": Text(str(number))}, kind)
     pieces = [(_typed(text, chance), powers) for text, powers in LANGUAGES[kind](number, chance)]
-    text = cased("".join(text for text, _ in pieces), chance)
+    text = cased(said(pieces), chance)
     return Example({"text": Text(text), "target": Text(str(number))}, kind, gold=gold(number, pieces))
 
 
@@ -178,22 +178,18 @@ def other(chance: random.Random) -> str:
         return _too_large(chance)
     if chance.random() < _FRACTIONS:
         language, point = chance.choice(list(_POINTS.items()))
-        return f" {point} ".join(_said(LANGUAGES[language](chance.randrange(100), chance)) for _ in range(2))
+        return f" {point} ".join(said(LANGUAGES[language](chance.randrange(100), chance)) for _ in range(2))
     words = chance.choices(_OTHER_WORDS, k=chance.randint(1, 4))
     if chance.random() < 0.4:
         made = LANGUAGES[chance.choice(list(LANGUAGES))](draw(chance), chance)
-        words.insert(chance.randint(0, len(words)), _said(made))
+        words.insert(chance.randint(0, len(words)), said(made))
     return " ".join(words)
 
 
 def _too_large(chance: random.Random) -> str:
     """Some millions of a language, and perhaps what follows them."""
     language = chance.choice(list(_MILLIONS))
-    words = [_said(LANGUAGES[language](chance.randint(1, 20), chance)), chance.choice(_MILLIONS[language])]
+    words = [said(LANGUAGES[language](chance.randint(1, 20), chance)), chance.choice(_MILLIONS[language])]
     if chance.random() < 0.3:
-        words.append(_said(LANGUAGES[language](chance.randint(1, MOST), chance)))
+        words.append(said(LANGUAGES[language](chance.randint(1, MOST), chance)))
     return " ".join(words)
-
-
-def _said(pieces: Pieces) -> str:
-    return "".join(text for text, _ in pieces)

@@ -172,6 +172,11 @@ LANGUAGES: dict[str, Callable[[int, random.Random], Pieces]] = {
 }
 
 
+def said(pieces: Pieces) -> str:
+    """A number as it is written."""
+    return "".join(text for text, _ in pieces)
+
+
 def _tens(n: int, power: int, ones: Sequence[str], tens: Sequence[str], joint: Piece) -> Pieces:
     """Below a hundred, tens first; nothing for 0."""
     if n == 0:

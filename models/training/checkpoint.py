@@ -16,6 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from models.data.dataset import DataError
+from models.training.device import device_of
 
 _RANDOM = "random"
 
@@ -111,11 +112,6 @@ def read_state(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -
     except (OSError, SafetensorError, RuntimeError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}: no training can go on from it ({error})") from error
     return progress
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where a model is."""
-    return next(model.parameters()).device
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

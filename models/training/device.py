@@ -1,6 +1,7 @@
 """The device that a model learns on."""
 
 import torch
+from torch import nn
 
 from models.data.dataset import DataError
 
@@ -20,3 +21,8 @@ def find(name: str) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model is."""
+    return next(model.parameters()).device

@@ -22,7 +22,7 @@ from models.data.canvas import captions
 from models.data.canvas.world import SIZE, WORDS
 from models.data.dataset import Dataset, Example
 from models.data.gold import Box, Span
-from models.training.checkpoint import device_of
+from models.training.device import device_of
 from models.training.recipe import Blueprint
 
 _PICTURES, _EPOCHS, _BATCH, _RATE = 16_000, 4, 32, 5e-3

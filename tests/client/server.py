@@ -384,12 +384,7 @@ def nli(instance, _):
     return service.Attended(prediction=service.Prediction(results=[classes(follows=0.75, contradicts=0.25)]))
 
 
-def vqa(instance, _):
-    """What `vit` says of the image, whatever is asked."""
-    return vit(instance, _)
-
-
-MODELS = {"echo": echo, "han": han, "nli": nli, "scribe": scribe, "vit": vit, "vqa": vqa, "weather": weather}
+MODELS = {"echo": echo, "han": han, "nli": nli, "scribe": scribe, "vit": vit, "vqa": vit, "weather": weather}
 
 
 def GetModel(name):

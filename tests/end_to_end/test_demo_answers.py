@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import limelight
+from models.data import numerals
 from models.data.numerals import LANGUAGES
 from tests.service.serving import serving
 
@@ -80,4 +81,4 @@ def test_fractions_are_refused(client: limelight.Client) -> None:
 
 def said(number: int, chance: random.Random, language: str = "English") -> str:
     """A number in words."""
-    return "".join(text for text, _ in LANGUAGES[language](number, chance))
+    return numerals.said(LANGUAGES[language](number, chance))

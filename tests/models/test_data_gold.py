@@ -77,7 +77,7 @@ def test_every_date_has_gold_for_all_but_its_hyphens() -> None:
 )
 def test_each_digit_comes_from_the_words_that_say_it(language: str, number: int, digits: list) -> None:
     pieces = numerals.LANGUAGES[language](number, random.Random(4))
-    whole = Text("".join(each for each, _ in pieces))
+    whole = Text(numerals.said(pieces))
     example = Example({"text": whole, "target": Text(str(number))}, gold=numbers.gold(number, pieces))
     assert pairs(example) == digits
 

@@ -38,7 +38,7 @@ from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.tasks.task import UNKNOWN
 from models.training.batches import Batches
-from models.training.checkpoint import device_of
+from models.training.device import device_of
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings

@@ -20,6 +20,7 @@ from typing import Any
 
 _EPOCHS_KEPT = 30
 _BEAMS = "beams.json"
+_PLACES = ("path", "gold", "columns")  # of files: the command says them
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "results"
 RECORD = ROOT / "benchmarks" / "results" / "training.json"
@@ -57,7 +58,8 @@ _SNLI = ("snli_small", "CC-BY-SA-4.0")
 _MAMS = ("mams_atsa", "Apache-2.0")
 _REVIEWED = ("mr_polarity+mams_atsa", "CC BY 4.0 and Apache-2.0")
 _CONTROLS = ("", "-uniform", "-frozen")
-_REVIEWS = ("movie_reviews", "CC-BY-4.0", ("--epochs", "5"))
+_REVIEWS = ("movie_reviews+rationales_movies", "CC BY 4.0; of the rationales none stated")
+_CAPTIONS = ("multi30k", "none stated: research", ("--columns", "en,fr", "--epochs", "8"), "word_alignments/enfr.jsonl")
 _TATOEBA = ("tatoeba_en_fr", "CC-BY-2.0", ("--epochs", "8"), "word_alignments/enfr.jsonl")
 TABLE = (
     Run("han", "han"),
@@ -79,8 +81,14 @@ TABLE = (
     *(Run(model, model) for model in ("cct", "cct-supervised")),
     *(Run(f"han-code{other}", f"han-code{other}") for other in (*_CONTROLS, "-supervised")),
     Run("numbers-transformer", "transformer", "builtin:numbers"),
-    Run("movie_reviews-han", "han", *_REVIEWS),
-    Run("movie_reviews-han-mean", "han-mean", *_REVIEWS),
+    *(
+        Run(f"movie_reviews-{model}", model, *_REVIEWS, ("--epochs", "5"))
+        for model in ("han", "han-mean", "han-uniform", "han-frozen")
+    ),
+    *(
+        Run(f"movie_reviews-{model}", model, *_REVIEWS)
+        for model in (*(f"rnn-capsule{control}" for control in _CONTROLS), "rnn-capsule-probability")
+    ),
     Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
     Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
     *(
@@ -117,12 +125,36 @@ TABLE = (
         for control in _CONTROLS
     ),
     *(
+        Run(f"multi30k-{model}", model, *_CAPTIONS)
+        for model in (*(f"luong{control}" for control in _CONTROLS), "luong-local-p", "luong-unfed", "bahdanau")
+    ),
+    *(
         Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), _TATOEBA[3])
         for seed in (1, 2)
-        for model in ("bahdanau", "bahdanau-last", "luong", "luong-unfed")
+        for model in ("bahdanau", "bahdanau-last", "luong", "luong-local-p", "luong-unfed")
+    ),
+    *(
+        Run(f"tatoeba-transformer-{seed}", "transformer", *_TATOEBA[:2], ("--seed", str(seed)), _TATOEBA[3])
+        for seed in (1, 2)
+    ),
+    *(
+        Run(
+            f"reverse-luong{other}-{seed}",
+            f"luong{other}",
+            "builtin:reverse",
+            "",
+            ("--epochs", "5", "--seed", str(seed)),
+        )
+        for seed in (1, 2)
+        for other in ("", "-local-p", "-unfed")
     ),
     *(
         Run(f"wnut17-mme{other}", f"mme{other}", "ner_wnut17", "CC-BY-4.0")
+        for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
+    ),
+    *(
+        Run(f"names-mme{other}{f'-{seed}' if seed else ''}", f"mme{other}", options=("--seed", str(seed)))
+        for seed in range(3)
         for other in (*_CONTROLS, "-words", "-characters", "-neighbours", "-spelling", "-learned")
     ),
     *(
@@ -165,6 +197,15 @@ TABLE = (
     *(
         Run(f"films-{model}", model)
         for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
+    ),
+    *(
+        Run(f"{data}-{model}-{seed}", model, options=("--seed", str(seed)))
+        for seed in (1, 2)
+        for data, models in (
+            ("questions", ("hiecoatt", "hiecoatt-question", "hiecoatt-image", "mcan", "mcan-one")),
+            ("films", ("psac", "psac-question", "psac-video")),
+        )
+        for model in models
     ),
     *(
         Run(f"nlvr-hiecoatt{other}", f"hiecoatt{other}", "nlvr_mini", "CC-BY-4.0")
@@ -219,7 +260,8 @@ def collect() -> None:
         folder = RUNS / run.name
         if (folder / "metrics.json").exists():
             config = json.loads((folder / "config.json").read_text())
-            del config["data"]["path"], config["data"]["gold"]
+            for place in _PLACES:
+                config["data"].pop(place, None)
             metrics = json.loads((folder / "metrics.json").read_text())
             record[run.name] = {
                 "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),

@@ -106,12 +106,12 @@ _LIST = (
     Task(
         name="induction", title="Induction: the word that followed a mark, 64 tokens", form="sentence",
         load=partial(_recall, "induction", reading.classified, 64),
-        plain="self-attentive query, left out", steps=800, every=80, seconds=8,
+        plain="self-attentive query, left out", steps=800, every=80, seconds=8, seeds=10,
     ),
     Task(
         name="neighbour", title="Induction again, by words that know no neighbours, 32 tokens", form="beside",
         load=partial(_recall, "induction", reading.beside, 32),
-        plain="scaled multiplicative", steps=1200, every=100, seconds=12,
+        plain="scaled multiplicative", steps=1200, every=100, seconds=12, seeds=10,
     ),
     Task(
         name="expand", title="Letters written as often as they say", form="writing",
@@ -119,31 +119,32 @@ _LIST = (
     ),
     Task(
         name="delay", title="Letters written late", form="writing", load=partial(_rewritten, "delay"),
-        plain="additive", steps=1000, every=100, seconds=20,
+        plain="additive", steps=1000, every=100, seconds=20, seeds=10,
     ),
     Task(
         name="mams", title="What a sentence says of a target in it (MAMS)", form="aspect", folder="mams_atsa",
         load=partial(_files, "mams_atsa", rows.ASPECTS, ("left", "target", "right")),
-        plain="rotatory attention", steps=1400, every=140, seconds=15, rates=(1e-3, 3e-3, 8e-3), training=11_186,
+        plain="rotatory attention", steps=1400, every=140, seconds=15, seeds=10, rates=(1e-3, 3e-3, 8e-3),
+        training=11_186,
     ),
     Task(
         name="babi1", title="One supporting fact (bAbI 1)", form="story", folder="babi",
         load=partial(_stories, "en-10k/qa1_single-supporting-fact"),
-        plain="multiplicative (dot)", steps=1000, every=100, seconds=10, training=9_000,
+        plain="multiplicative (dot)", steps=1000, every=100, seconds=10, seeds=10, training=9_000,
     ),
     Task(
         name="babi2", title="Two supporting facts (bAbI 2)", form="story", folder="babi",
         load=partial(_stories, "en-10k/qa2_two-supporting-facts"),
-        plain="multi-hop, 3 hops", steps=2000, every=200, seconds=25, training=9_000,
+        plain="multi-hop, 3 hops", steps=2000, every=200, seconds=25, seeds=10, training=9_000,
     ),
     Task(
         name="sort", title="Sorting letters", form="writing", load=partial(_rewritten, "sort"),
-        plain="additive", steps=1000, every=100, seconds=20,
+        plain="additive", steps=1000, every=100, seconds=20, seeds=10,
     ),
     Task(
         name="selective", title="Selective copying: eight words among 56 fillers", form="writing",
         load=partial(_recall, "selective", reading.written, 64),
-        plain="additive", steps=700, every=70, seconds=25, batch=32,
+        plain="additive", steps=700, every=70, seconds=25, seeds=10, batch=32,
     ),
     Task(
         name="sentiment", title="Negative control: sentiment of a sentence", form="sentence", folder="mr_polarity",
@@ -153,7 +154,7 @@ _LIST = (
     ),
     Task(
         name="dates", title="Dates as people write them, rewritten as ISO 8601 writes them", form="writing",
-        load=_dates, plain="additive", steps=700, every=70, seconds=25,
+        load=_dates, plain="additive", steps=1400, every=140, seconds=40,
     ),
     Task(
         name="recall-256", title="Recall, 256 tokens", form="asking",

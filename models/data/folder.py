@@ -1,6 +1,8 @@
 """Where the parts of a data set are: a folder with a file a part, or one file that is split by seed."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,21 +16,33 @@ STORIES: Literal["stories"] = "stories"
 DRAWINGS: Literal["drawings"] = "drawings"  # labelled images, to be drawn by their labels
 TRANSFER: Literal["reviews of two domains"] = "reviews of two domains"
 Kind = _FileKind | Literal["graphs", "stories", "drawings", "reviews of two domains"]
+_Read = Callable[[Path], list[Example]]
 _PARTS = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test", "t10k")}
 _SHARE = 0.1
 
 
-def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "") -> Dataset:
+def load(
+    path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "", columns: Sequence[str] = ()
+) -> Dataset:
     """Read lines of a kind, images, stories, reviews of two domains, or one graph of an .npz archive (which says itself
     what its parts are).
 
-    A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `train-images-idx3-ubyte.gz` with
-    `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from the
-    training part: a tenth to choose by, a tenth held out, drawn by the seed.
+    A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `test2016.tsv`, `train-images-idx3-ubyte.gz`
+    with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
+    the training part: a tenth to choose by, a tenth held out, drawn by the seed.
+    `FOLDER+MARKS`: what people marked in the lines of one folder is in another beside it (`rows.marks`).
+    columns: of lines that have more than the kind needs, the names of those that are read.
     Raises: DataError naming the file, and the line where there is one.
     """
+    if columns and not isinstance(kind, rows.Kind):
+        raise DataError(f"columns are chosen of lines; this model learns from {kind}")
     if kind == TRANSFER:
         return reviews.read(path, name=name, licence=licence)
+    marked: Mapping[str, object] = {}
+    if not path.exists() and reviews.BETWEEN in path.name:
+        name = name or path.name
+        first, _, second = path.name.partition(reviews.BETWEEN)
+        path, marked = path.with_name(first), rows.marks(path.with_name(second))
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     if kind == DRAWINGS:
@@ -37,14 +51,13 @@ def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str 
         return graphs.dataset(path, name=name, licence=licence)
     if kind == STORIES:
         return stories.dataset(path, seed=seed, name=name, licence=licence)
+    read = _pictures if kind == IMAGES else partial(rows.read, kind=kind, columns=columns, marked=marked)
     if path.is_dir():
-        parts = {part: _part(path, kind, stems) for part, stems in _PARTS.items()}
+        parts = {part: _part(path, kind, stems, read) for part, stems in _PARTS.items()}
         if parts["train"] is None:
             raise DataError(f"{path}: has no train file; {_expected(kind)} is wanted")
-    elif kind == IMAGES:
-        parts = {"train": idx.read(path, labels_beside(path)), "dev": None, "test": None}
-    elif path.name.endswith(rows.SUFFIXES):
-        parts = {"train": rows.read(path, kind), "dev": None, "test": None}
+    elif kind == IMAGES or path.name.endswith(rows.SUFFIXES):
+        parts = {"train": read(path), "dev": None, "test": None}
     else:
         raise DataError(f"{path}: is none of {', '.join(rows.SUFFIXES)}")
     made = [part for part in ("dev", "test") if parts[part] is None]
@@ -65,14 +78,19 @@ def load(path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str 
     )
 
 
-def _part(folder: Path, kind: _FileKind, stems: tuple[str, ...]) -> list[Example] | None:
+def _part(folder: Path, kind: _FileKind, stems: tuple[str, ...], read: _Read) -> list[Example] | None:
     """Read one part of a folder; None where it has no file."""
     if kind == IMAGES:
         found = _one(folder, lambda file: file.name.startswith(stems) and "images-idx3-ubyte" in file.name)
-        return None if found is None else idx.read(found, labels_beside(found))
-    names = {f"{stem}{suffix}" for stem in stems for suffix in rows.SUFFIXES}
-    found = _one(folder, lambda file: file.name in names)
-    return None if found is None else rows.read(found, kind)
+    else:
+        # A year may stand behind a part's name, as in test2016.tsv.
+        called = re.compile(rf"({'|'.join(stems)})([-_]?\d{{4}})?({'|'.join(map(re.escape, rows.SUFFIXES))})")
+        found = _one(folder, lambda file: called.fullmatch(file.name) is not None)
+    return None if found is None else read(found)
+
+
+def _pictures(images: Path) -> list[Example]:
+    return idx.read(images, labels_beside(images))
 
 
 def _one(folder: Path, wanted: Callable[[Path], bool]) -> Path | None:

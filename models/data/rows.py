@@ -6,6 +6,7 @@ import re
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +45,53 @@ class Kind:
         return self.name
 
 
-def read(path: Path, kind: Kind) -> list[Example]:
+def read(
+    path: Path, kind: Kind, *, columns: Sequence[str] = (), marked: Mapping[str, object] | None = None
+) -> list[Example]:
     """Read examples of a kind.
 
     TSV: the kind's columns, `label<TAB>text`; a header line is left out. JSON lines: objects with those keys, or
     `sentences` for a document whose sentences are known. Words with tags: a line a word.
+    columns: what they are called in this file, in the kind's order, where it has others besides; a TSV file then
+    begins with their names. marked: by the `id` of a line, the `evidence` in it.
     Raises: DataError naming the line that is wrong.
     """
     if path.name.endswith(conll.SUFFIXES):
         if kind is not TAGGED:
             raise DataError(f"{path}: holds words with tags, not {kind}")
         return [kind.make(fields) for fields in conll.sentences(path)]
-    parse = _tsv if path.name.removesuffix(".gz").endswith(".tsv") else _json
+    if columns and len(columns) != len(kind.columns):
+        raise DataError(f"{', '.join(columns)}: {kind} have {len(kind.columns)} columns: {', '.join(kind.columns)}")
+    parse = _tsv(kind, columns) if path.name.removesuffix(".gz").endswith(".tsv") else _json(kind, columns)
     examples = []
     for number, line in lines(path):
         try:
-            fields = parse(line, kind, first=number == 1)
+            fields = parse(line)
             if fields is not None:
                 shown = {"image": picture(path.parent, _string(fields, "image"))} if kind.pictures else {}
-                examples.append(kind.make({**fields, **shown}))
+                also = {"evidence": marked[fields["id"]]} if marked and fields.get("id") in marked else {}
+                examples.append(kind.make({**fields, **shown, **also}))
         except ValueError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
     return examples
+
+
+def marks(folder: Path) -> Mapping[str, object]:
+    """What people marked in lines that are elsewhere, by their `id`: the `evidence` of the JSON lines of a folder.
+
+    Raises: DataError where there is none, or naming the line that has no id or marks.
+    """
+    found: dict[str, object] = {}
+    for path in sorted(folder.glob("*.jsonl")) + sorted(folder.glob("*.jsonl.gz")):
+        for number, line in lines(path):
+            try:
+                content = json.loads(line)
+                found[content["id"]] = content["evidence"]
+            except (ValueError, TypeError, KeyError) as error:
+                raise DataError(f'{path}, line {number}: has no "id" with "evidence"') from error
+    if not found:
+        raise DataError(f"{folder}: has no JSON lines of what is marked")
+    return found
 
 
 def picture(folder: Path, name: str) -> Image:
@@ -97,13 +123,26 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path}: cannot be read ({error})") from error
 
 
-def _tsv(line: str, kind: Kind, *, first: bool) -> Mapping[str, Any] | None:
-    fields = line.split("\t")
-    if len(fields) != len(kind.columns):
-        raise ValueError(f"has {len(fields)} fields; {'<TAB>'.join(kind.columns)} is wanted")
-    if first and _is_header(fields, kind):
-        return None
-    return dict(zip(kind.columns, fields, strict=True))
+# What a line holds, by the kind's columns; None where it is a line of their names.
+_Parse = Callable[[str], Mapping[str, Any] | None]
+
+
+def _tsv(kind: Kind, columns: Sequence[str]) -> _Parse:
+    names: list[str] = []  # of all columns, as the first line has them
+
+    def parse(line: str) -> Mapping[str, Any] | None:
+        fields, first = line.split("\t"), not names
+        if first:
+            names.extend(fields if columns else kind.columns)
+        if missing := [name for name in columns if name not in names]:
+            raise ValueError(f"has no column {missing[0]!r}; there are {', '.join(names)}")
+        if len(fields) != len(names):
+            raise ValueError(f"has {len(fields)} fields; {'<TAB>'.join(names)} is wanted")
+        if first and (columns or _is_header(fields, kind)):
+            return None
+        return _called(dict(zip(names, fields, strict=True)), kind, columns)
+
+    return parse
 
 
 def _is_header(fields: list[str], kind: Kind) -> bool:
@@ -114,18 +153,29 @@ def _is_header(fields: list[str], kind: Kind) -> bool:
     return kind is PAIRS and all(_LANGUAGE.fullmatch(field) for field in fields)
 
 
-def _json(line: str, kind: Kind, *, first: bool) -> Mapping[str, Any]:
-    try:
-        content = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError("is not a JSON object")
-    for name in kind.columns:
-        for other in _NAMES.get(name, ()):
-            if name not in content and other in content:
-                content[name] = content[other]
-    return content
+def _json(kind: Kind, columns: Sequence[str]) -> _Parse:
+    def parse(line: str) -> Mapping[str, Any]:
+        try:
+            content = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"is not JSON: {error}") from error
+        if not isinstance(content, dict):
+            raise ValueError("is not a JSON object")
+        content = _called(content, kind, columns)
+        for name in kind.columns:
+            for other in _NAMES.get(name, ()):
+                if name not in content and other in content:
+                    content[name] = content[other]
+        return content
+
+    return parse
+
+
+def _called(content: dict[str, Any], kind: Kind, columns: Sequence[str]) -> dict[str, Any]:
+    """The same under the kind's own names."""
+    if not columns:
+        return content
+    return content | {name: content.get(other) for name, other in zip(kind.columns, columns, strict=True)}
 
 
 def _string(content: Mapping[str, Any], name: str) -> str:
@@ -191,8 +241,21 @@ def _evidence(phrases: object, sentences: Sequence[str]) -> tuple[Gold, ...]:
 
 
 def text(content: Mapping[str, Any]) -> Example:
-    """A labelled text. Raises: ValueError where something is empty or no text."""
-    return Example({"text": _filled(content, "text")}, _label(content))
+    """A labelled text; sentences, and what people marked in them, become one. Raises: ValueError as `document`."""
+    made = document(content)
+    match made.instance["document"]:
+        case Sentences(sentences):
+            starts = [0, *accumulate(len(each) + 1 for each in sentences)]
+            marked = (key for gold in made.gold if gold.of for key in gold.keys if isinstance(key, Span))
+            keys = tuple(
+                Span("text", starts[key.sentence] + key.start, starts[key.sentence] + key.end)
+                for key in marked
+                if key.sentence is not None
+            )
+            gold = (Gold(keys),) if keys else ()
+            return Example({"text": Text(" ".join(sentences))}, made.label, gold=gold)
+        case whole:
+            return Example({"text": whole}, made.label)
 
 
 def pair(content: Mapping[str, Any]) -> Example:

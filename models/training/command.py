@@ -36,6 +36,9 @@ def train(
     time_limit: Annotated[float, typer.Option(min=0.0, help="Minutes after which the best so far is taken.")] = 0.0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again in a folder that is not empty.")] = False,
+    columns: Annotated[
+        str, typer.Option(help="Where the lines of --data have more columns than the model reads: which, as en,fr.")
+    ] = "",
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, cuda:1 and so on, or mps.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch; more rarely help models this small.")] = 1,
     repository: Annotated[Path | None, typer.Option(help="Export there when done.")] = None,
@@ -82,6 +85,7 @@ def train(
         data_name=data_name,
         licence=licence,
         gold=gold,
+        columns=tuple(columns.split(",")) if columns else (),
         device=device,
         resume=resume,
         overwrite=overwrite,

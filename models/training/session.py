@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,8 @@ class Order:
     preset: empty for `demo` on builtin data, `full` on others. changes: settings that
     differ from the preset's. mechanism: for the model `mechanism`. name: what the model is called in a repository;
     empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data. gold: a
-    file of examples that say where to look, for the figures of that alone. device: what it learns on, by name.
+    file of examples that say where to look, for the figures of that alone. columns: of the data's lines, those that are
+    read. device: what it learns on, by name.
     """
 
     model: str
@@ -59,6 +60,7 @@ class Order:
     data_name: str = ""
     licence: str = ""
     gold: str = ""
+    columns: tuple[str, ...] = ()
     device: str = "cpu"
     resume: bool = False
     overwrite: bool = False
@@ -85,6 +87,18 @@ class Order:
         if name not in presets:
             raise DataError(f"there is no preset {name!r} of {self.model}; there are {', '.join(presets)}")
         return replace(presets[name], settings=replace(presets[name].settings, **self.changes))
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the data of a run come from, and what they are called: what its folder has to say to find them again."""
+
+    path: str
+    seed: int
+    name: str = ""
+    licence: str = ""
+    gold: str = ""
+    columns: Sequence[str] = ()
 
 
 def slug(name: str) -> str:
@@ -154,12 +168,11 @@ def begin(order: Order) -> tuple[Run, Dataset]:
     chosen, name, preset = order.recipe, order.called, order.chosen()
     if order.out.exists() and any(order.out.iterdir()) and not order.overwrite:
         raise RunError(f"{order.out} is not empty; take --resume to go on, --overwrite to begin again, or another")
-    dataset = load(order.data, chosen, preset.settings.seed, order.data_name, order.licence, order.gold)
+    source = Source(order.data, preset.settings.seed, order.data_name, order.licence, order.gold, order.columns)
+    dataset = load(source, chosen)
     blueprint = chosen.prepare(dataset, preset)
     data = {
-        "path": order.data,
-        "gold": order.gold,
-        "seed": preset.settings.seed,
+        **asdict(source),
         "fingerprint": dataset.fingerprint,
         "name": dataset.name,
         "licence": dataset.licence,
@@ -192,27 +205,32 @@ def go_on(order: Order) -> tuple[Run, Dataset]:
 def load_again(run: Run, folder: Path) -> Dataset:
     """The data of an old run. Raises: DataError, RunError where they are no longer there, or no longer the same."""
     data = run.data
-    dataset = load(data["path"], run.recipe, data["seed"], data["name"], data["licence"], data["gold"])
+    dataset = load(Source(**{each.name: data[each.name] for each in fields(Source)}), run.recipe)
     if dataset.fingerprint != data["fingerprint"]:
         raise RunError(f"{data['path']}: the data have changed since {folder} was begun; begin another run")
     return dataset
 
 
-def load(data: str, chosen: Recipe[Any], seed: int, name: str, licence: str, gold: str = "") -> Dataset:
+def load(source: Source, chosen: Recipe[Any]) -> Dataset:
     """The data of a run, and a file of examples that say where to look."""
-    if gold:
+    if source.gold:
         if not isinstance(chosen.data, rows.Kind):
             raise DataError(f"--gold takes a file of lines; this model learns from {chosen.data}")
-        marked = tuple(rows.read(Path(gold), chosen.data))
-        require([each for each in marked if each.gold], f"{gold}, of those that say where to look,")
-        return replace(load(data, chosen, seed, name, licence), gold=marked)
-    if data == BUILTIN:
+        marked = tuple(rows.read(Path(source.gold), chosen.data))
+        require([each for each in marked if each.gold], f"{source.gold}, of those that say where to look,")
+        return replace(load(replace(source, gold=""), chosen), gold=marked)
+    if source.columns and source.path.partition(":")[0] == BUILTIN:
+        raise DataError("--columns are those of a file; builtin data have none")
+    if source.path == BUILTIN:
         if chosen.builtin is None:
             raise DataError(f"no data come with this model; give a file or folder of {chosen.data} with --data")
-        return chosen.builtin(seed=seed)
-    if data.startswith(f"{BUILTIN}:"):
-        return generated.load(data.removeprefix(f"{BUILTIN}:"), chosen.data, seed)
-    return files.load(Path(data), chosen.data, seed=seed, name=name, licence=licence)
+        return chosen.builtin(seed=source.seed)
+    if source.path.startswith(f"{BUILTIN}:"):
+        return generated.load(source.path.removeprefix(f"{BUILTIN}:"), chosen.data, source.seed)
+    given = asdict(source)
+    return files.load(
+        Path(source.path), chosen.data, **{key: given[key] for key in ("seed", "name", "licence", "columns")}
+    )
 
 
 def examples(card: Card, dataset: Dataset) -> Sequence[Instance]:

@@ -127,6 +127,36 @@ def test_a_folder_has_a_file_a_part(tmp_path: Path) -> None:
     assert (len(made.train), len(made.dev), len(made.test)) == (18, 2, 3)
 
 
+def test_a_year_may_stand_behind_a_part(tmp_path: Path) -> None:
+    for name, count in (("train", 20), ("val_2014", 2), ("test2016", 3), ("test_of_old", 9)):
+        write(tmp_path / f"{name}.tsv", pairs(count))
+    made = folder.load(tmp_path, rows.PAIRS)
+    assert (len(made.train), len(made.dev), len(made.test)) == (20, 2, 3)
+    write(tmp_path / "test2017.tsv", pairs(3))
+    with pytest.raises(DataError, match=r"test2016\.tsv and test2017\.tsv are the same part"):
+        folder.load(tmp_path, rows.PAIRS)
+
+
+def test_columns_are_chosen_by_their_names(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.tsv", "en\tde\tfr\nGo!\tLos!\tVa !\n")
+    lines = write(tmp_path / "a.jsonl", '{"en": "Go!", "de": "Los!", "fr": "Va !", "target": "?"}')
+    for path in (table, lines):
+        (found,) = rows.read(path, rows.PAIRS, columns=("fr", "de"))
+        assert found.instance == {"text": Text("Va !"), "target": Text("Los!")}
+    with pytest.raises(DataError, match="line 1: has no column 'it'; there are en, de, fr"):
+        rows.read(table, rows.PAIRS, columns=("en", "it"))
+    with pytest.raises(DataError, match='line 1: has no "target" that is a text'):
+        rows.read(lines, rows.PAIRS, columns=("en", "it"))
+    with pytest.raises(DataError, match="en: pairs have 2 columns: source, target"):
+        rows.read(table, rows.PAIRS, columns=("en",))
+    with pytest.raises(DataError, match="line 2: has 2 fields; en<TAB>de<TAB>fr is wanted"):
+        rows.read(write(tmp_path / "b.tsv", "en\tde\tfr\nGo!\tLos!\n"), rows.PAIRS, columns=("en", "de"))
+    with pytest.raises(DataError, match="columns are chosen of lines; this model learns from images"):
+        folder.load(tmp_path, folder.IMAGES, columns=("en", "de"))
+    made = folder.load(write(tmp_path / "c.tsv", "en\tde\tfr\n" + "a\tb\tc\n" * 20), rows.PAIRS, columns=("en", "fr"))
+    assert len(made.train) == 16 and made.test[0].instance == {"text": Text("a"), "target": Text("c")}
+
+
 def test_what_a_path_lacks_is_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="there is no such file or folder"):
         folder.load(tmp_path / "none", rows.PAIRS)

@@ -228,9 +228,9 @@ def test_builtin_data_by_name() -> None:
     with pytest.raises(DataError, match="'one-64' are texts; this model learns from pairs"):
         load("one-64", rows.PAIRS, 0)
     assert all(name == name.lower() for name in SETS)
-    assert session.load("builtin:digits", recipe("vit"), 0, "", "").name.startswith("Optical")
+    assert session.load(session.Source("builtin:digits", 0), recipe("vit")).name.startswith("Optical")
     with pytest.raises(DataError, match="'copy' are pairs; this model learns from images"):
-        session.load("builtin:copy", recipe("vit"), 0, "", "")
+        session.load(session.Source("builtin:copy", 0), recipe("vit"))
     assert (
         session.Order(model="vit", out=Path(), data="builtin:digits", changes={}).chosen()
         == recipe("vit").presets["demo"]
@@ -285,3 +285,42 @@ def test_phrases_that_people_marked_in_documents(tmp_path: Path) -> None:
         path.write_text(json.dumps({**line, "evidence": wrong}))
         with pytest.raises(DataError, match="line 1: "):
             rows.read(path, rows.DOCUMENTS)
+
+
+def test_a_marked_document_read_as_one_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    line = {"label": "bad", "sentences": ["so so .", " ", "a waste of time ."], "evidence": [[[2, 1, 4]], [[0, 0, 1]]]}
+    path.write_text(json.dumps(line))
+    (example,) = rows.read(path, rows.TEXTS)
+    assert text(example) == "so so . a waste of time ."
+    (gold,) = example.gold
+    assert gold.of is None and sorted(read(example, key) for key in gold.keys) == ["so", "waste of time"]
+    path.write_text(json.dumps({"label": "bad", "sentences": ["so", "so ."]}))
+    assert rows.read(path, rows.TEXTS)[0] == Example({"text": Text("so so .")}, "bad")
+
+
+def test_marks_that_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
+    films, marked = tmp_path / "films", tmp_path / "marked"
+    for each in (films, marked):
+        each.mkdir()
+    lines = [{"id": f"f{n}", "label": n % 2, "sentences": ["so so .", "a waste ."]} for n in range(20)]
+    (films / "train.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    both = tmp_path / "films+marked"
+    with pytest.raises(DataError, match="marked: has no JSON lines of what is marked"):
+        folder.load(both, rows.DOCUMENTS)
+    (marked / "all.jsonl").write_text(
+        "\n".join(json.dumps({"id": f"f{n}", "evidence": [[[1, 1, 2]]]}) for n in range(10))
+    )
+    made = folder.load(both, rows.DOCUMENTS)
+    every = [*made.train, *made.dev, *made.test]
+    assert made.name == "films+marked" and sum(bool(each.gold) for each in every) == 10
+    assert {each.gold for each in every} == {
+        (),
+        (
+            Gold((Span("document", 0, 9, sentence=1),)),
+            Gold((Span("document", 2, 7, sentence=1),), of=Span("document", 0, 9, sentence=1)),
+        ),
+    }
+    (marked / "all.jsonl").write_text('{"id": "f1"}')
+    with pytest.raises(DataError, match=r'all\.jsonl, line 1: has no "id" with "evidence"'):
+        folder.load(both, rows.DOCUMENTS)

@@ -126,7 +126,7 @@ TABLE = (
     ),
     *(
         Run(f"multi30k-{model}", model, *_CAPTIONS)
-        for model in (*(f"luong{control}" for control in _CONTROLS), "luong-local-p", "luong-unfed", "bahdanau")
+        for model in (*(f"luong{control}" for control in _CONTROLS), "luong-local-p", "luong-unfed")
     ),
     *(
         Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), _TATOEBA[3])

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.results_page.figures import POINTS, Record, is_made, is_share, wilson
+from benchmarks.results_page.figures import ERRORS, POINTS, Record, is_made, is_share, wilson
 
+ALIGNMENT_ERRORS = f"{ERRORS}, decoder.cross"
 # The figure that a model's paper claims something of, where it is not the first that a run has.
 _CLAIMED = {
     "bahdanau": "bleu",
@@ -18,7 +19,7 @@ _CLAIMED = {
     "attention-unet": "intersection over union, small objects",
     "sagan": "Fréchet distance",
 }
-_LESS_IS_BETTER = ("Fréchet distance",)
+_LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS)
 # Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
@@ -82,11 +83,11 @@ class Difference:
         return -value if self.figure in _LESS_IS_BETTER else value
 
 
-def differences(record: Record, base: str, other: str) -> list[Difference]:
-    """Of two models, by data: the figure that the first one's paper claims something of. Data that were made in another
-    way since, though they have the same name, are not the same.
+def differences(record: Record, base: str, other: str, figure: str = "") -> list[Difference]:
+    """Of two models, by data: a figure, or that of which the first one's paper claims something. Data that were made in
+    another way since, though they have the same name, are not the same.
     """
-    ours, theirs = _figures(record, base, base), _figures(record, other, base)
+    ours, theirs = (_figures(record, model, base, figure) for model in (base, other))
     found: dict[tuple[str, str, int | None], list[tuple[float, float]]] = defaultdict(list)
     for made, (name, value, examples) in ours.items():
         if made in theirs:
@@ -115,12 +116,14 @@ def newcombe(first: float, second: float, count: int, other_count: int | None = 
     return middle - math.hypot(first - low, high_2 - second), middle + math.hypot(high - first, second - low_2)
 
 
-def _figures(record: Record, model: str, base: str) -> dict[tuple[str, str, int], tuple[str, float, int | None]]:
+def _figures(
+    record: Record, model: str, base: str, figure: str
+) -> dict[tuple[str, str, int], tuple[str, float, int | None]]:
     """A model's figure, by data, their fingerprint where they are made here, and seed: its name, value, examples."""
     found = {}
     for run in record.values():
-        if run["model"] == model:
-            metric = _claimed(base, run["metrics"])
+        metric = _wanted(run["metrics"], base, figure) if run["model"] == model else None
+        if metric is not None:
             value = metric.get("value", 0.0) * (1 if metric["name"] in POINTS else 100)
             examples = run["data"]["held_out_examples"] if is_share(metric) else None
             data = run["data"]
@@ -129,8 +132,10 @@ def _figures(record: Record, model: str, base: str) -> dict[tuple[str, str, int]
     return found
 
 
-def _claimed(base: str, metrics: list[dict[str, Any]]) -> dict[str, Any]:
-    return next((each for each in metrics if each["name"] == _CLAIMED.get(base)), metrics[0])
+def _wanted(metrics: Sequence[dict[str, Any]], base: str, figure: str) -> dict[str, Any] | None:
+    """The figure of that name; where none is named that of the claim, or the first."""
+    named = {each["name"]: each for each in metrics}
+    return named.get(figure) if figure else named.get(_CLAIMED.get(base, ""), metrics[0])
 
 
 def _mean(values: Sequence[float]) -> float:

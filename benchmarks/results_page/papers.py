@@ -2,18 +2,21 @@
 
 from dataclasses import dataclass
 
-from benchmarks.results_page.differences import differences
-from benchmarks.results_page.figures import Record
+from benchmarks.results_page.differences import ALIGNMENT_ERRORS, differences
+from benchmarks.results_page.figures import STRONGEST, Record
 from benchmarks.results_page.names import title
 from benchmarks.results_page.tables import written
 from models.zoo.index import PUBLISHED, published
+
+_GATE = f"{STRONGEST}, gate.0"
 
 
 @dataclass(frozen=True)
 class Claim:
     """That a model has more than others. better, above: names of the zoo.
 
-    less: by how many points it may have less where the claim is that it is no worse.
+    less: by how many points it may have less where the claim is that it is no worse. figure: of which it is claimed,
+    where it is not the model's own (`differences`).
     """
 
     paper: str
@@ -21,6 +24,7 @@ class Claim:
     better: str
     above: tuple[str, ...]
     less: float = 0.0
+    figure: str = ""
 
     @property
     def model(self) -> str:
@@ -31,6 +35,7 @@ class Claim:
 CLAIMS = (
     Claim("Bahdanau 2015", "an alignment for each word beats one vector", "bahdanau", ("bahdanau-last",)),
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
+    Claim("Luong 2015", "and aligns as well", "luong-local-p", ("luong",), 1, ALIGNMENT_ERRORS),
     Claim("Luong 2015", "input feeding helps", "luong", ("luong-unfed",)),
     Claim("Xu 2015", "it looks at what it names", "show-attend-tell", ("show-attend-tell-uniform",)),
     Claim(
@@ -55,6 +60,13 @@ CLAIMS = (
     ),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
+        "Wallaart 2019",
+        "targets of one sentence are told apart",
+        "lcr-rot-hop",
+        ("lcr-rot-hop-uniform",),
+        figure="told apart",
+    ),
+    Claim(
         "Kiela 2018",
         "several embeddings beat each alone",
         "dme",
@@ -67,6 +79,9 @@ CLAIMS = (
     Claim("Yu 2019", "four layers beat two", "mcan-four", ("mcan",)),
     Claim("Wang 2019", "two samplers beat soft attention", "rban", ("rban-soft",)),
     Claim("Oktay 2018", "gates find small objects better", "attention-unet", ("attention-unet-uniform",)),
+    Claim(
+        "Oktay 2018", "a gate is strongest on what is sought", "attention-unet", ("attention-unet-uniform",), 0, _GATE
+    ),
     Claim(
         "Winata 2019",
         "several embeddings beat each alone",
@@ -84,7 +99,7 @@ def papers(record: Record) -> list[str]:
     for claim in CLAIMS:
         first = (claim.model, f"{claim.paper}: {claim.says}")
         for other in claim.above:
-            found = differences(record, claim.better, other)
+            found = differences(record, claim.better, other, claim.figure)
             rows += [
                 (*first, each.data, each.figure, title(other), *each.cells, each.verdict(claim.less)) for each in found
             ]

@@ -49,6 +49,14 @@ def test_only_seeds_that_both_have_are_compared() -> None:
     assert found.mean == pytest.approx(10)
 
 
+def test_a_figure_that_is_named_is_compared_where_both_have_it() -> None:
+    runs = [run("a", 0, 0.9), run("b", 0, 0.7), run("a", 0, 0.2, figure="told apart", data="other")]
+    assert differences(dict(enumerate(runs)), "a", "b", "told apart") == []
+    runs.append(run("b", 0, 0.1, figure="told apart", data="other"))
+    (found,) = differences(dict(enumerate(runs)), "a", "b", "told apart")
+    assert (found.data, found.figure, str(found)) == ("other", "told apart", "+10.0 (one run)")
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs", "figure", "examples", "verdict"),
     [

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,15 @@ class _Columns:
 class Encoded:
     """The tokens of one sequence; `cut` where tokens over the limit were left out.
 
-    columns: what there is to say of them, made when somebody looks at it, since whoever wants a prediction alone never
-    does.
+    make: makes of `source` what there is to say of them, when somebody looks at it, since whoever wants a prediction
+    alone never does.
     """
 
-    def __init__(self, ids: Sequence[int], cut: bool, columns: Callable[[], _Columns]) -> None:
+    def __init__(self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any) -> None:
         self.ids = ids
         self.cut = cut
-        self._make = columns
+        self._make = make
+        self.source = source
 
     @property
     def texts(self) -> Sequence[str]:
@@ -75,7 +76,55 @@ class Encoded:
 
     @cached_property
     def _columns(self) -> _Columns:
-        return self._make()
+        return self._make(*self.source)
+
+
+class Joined:
+    """The tokens of several texts of a document, one text after another; columns are those of `Encoded`.
+
+    Of each text the library's answer is kept, and no object of ours: a call may bring ten thousand texts, and Python's
+    collector of cycles, for which the server stops, walks through all that lives while they are prepared.
+    make: as of each of them. begins: where each text begins in the document, in code points.
+    """
+
+    def __init__(self, kept: Sequence[Encoded], make: Callable[..., _Columns], begins: Sequence[int]) -> None:
+        self._make = make
+        self._begins = begins
+        self._sources = [list(column) for column in zip(*(each.source for each in kept), strict=True)]
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """See `Encoded`."""
+        return self._columns.texts
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """See `Encoded`; in the document."""
+        return self._columns.starts
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """See `Encoded`; in the document."""
+        return self._columns.ends
+
+    @property
+    def special(self) -> Sequence[bool]:
+        """See `Encoded`."""
+        return self._columns.special
+
+    @cached_property
+    def _columns(self) -> _Columns:
+        texts: list[str] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        special: list[bool] = []
+        for begin, *source in zip(self._begins, *self._sources, strict=True):
+            each = self._make(*source)
+            texts += each.texts
+            starts += [begin + start for start in each.starts]
+            ends += [begin + end for end in each.ends]
+            special += each.special or [False] * len(each.texts)
+        return _Columns(texts, starts, ends, special)
 
 
 class Encoder:
@@ -104,7 +153,7 @@ class Encoder:
         dropped = [self._dropped(text) for text in texts] if self._maps else [0] * len(texts)
         kept = [self._beginnings.of(text[count:]) for text, count in zip(texts, dropped, strict=True)]
         return [
-            Encoded(encoding.ids, cut, partial(self._of_text, text, encoding, count))
+            Encoded(encoding.ids, cut, self._of_text, text, encoding, count)
             for text, (encoding, cut), count in zip(kept, self._encodings(kept), dropped, strict=True)
         ]
 
@@ -113,7 +162,11 @@ class Encoder:
         dropped = (self._dropped(first), self._dropped(second))
         texts = self._beginnings_of_pair(first[dropped[0] :], second[dropped[1] :])
         encoding, cut = self._encodings([texts])[0]
-        return Encoded(encoding.ids, cut, partial(self._of_pair, texts, encoding, dropped))
+        return Encoded(encoding.ids, cut, self._of_pair, texts, encoding, dropped)
+
+    def joined(self, kept: Sequence[Encoded], begins: Sequence[int]) -> Joined:
+        """What there is to say of texts that were encoded one by one, as parts of a document."""
+        return Joined(kept, self._of_text, begins)
 
     def frames(self, texts: int) -> bool:
         """Tell whether special tokens come to a sequence of one text, or of two."""

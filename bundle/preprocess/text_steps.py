@@ -200,9 +200,10 @@ class Tokenize(Step):
             place[: len(each.ids)] = each.ids
         sizes = {dimension.name: size for dimension, size in zip(dimensions, ids.shape, strict=True)}
         tensors: dict[str, Array] = {bound.name: ids}
-        if bound.mask:  # by length: a text may well hold the token that fills
-            tensors[bound.mask] = np.arange(ids.shape[1]) < lengths[:, None]
-        return Prepared(self.setting.input.name, tensors, sizes, self._document_labels(kept), cut)
+        real = np.arange(ids.shape[1]) < lengths[:, None]  # by length: a text may well hold the token that fills
+        if bound.mask:
+            tensors[bound.mask] = real
+        return Prepared(self.setting.input.name, tensors, sizes, self._document_labels(kept, ids, real), cut)
 
     def _encoded(self, passages: Passages, call: Call) -> Iterator[tuple[Encoded, tuple[int, int]]]:
         """Encode sentences as they are asked for, some at a time; give the tokens and the place of each.
@@ -222,12 +223,17 @@ class Tokenize(Step):
                 elif passages.field is not None:
                     raise InputError(path, "has no token that the model could read")
 
-    def _document_labels(self, kept: Sequence[tuple[Encoded, tuple[int, int]]]) -> dict[str, Labels]:
-        """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence."""
+    def _document_labels(
+        self, kept: Sequence[tuple[Encoded, tuple[int, int]]], ids: Array, real: Array
+    ) -> dict[str, Labels]:
+        """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence.
+
+        Shapes: ids int64 [sentence, word], real bool of the same.
+        """
         labels = {}
         for each in self._labelled(self.bound[0]):
             if each.kind == attention_pb2.LABEL_KIND_TOKENS:
-                labels[each.name] = self._word_labels(each, kept)
+                labels[each.name] = self._word_labels(each, kept, ids, real)
             else:
                 starts, ends = zip(*(span for _, span in kept), strict=True)
                 labels[each.name] = Labels(
@@ -259,23 +265,24 @@ class Tokenize(Step):
         )
 
     def _word_labels(
-        self, description: model_pb2.LabelSetDescription, kept: Sequence[tuple[Encoded, tuple[int, int]]]
+        self,
+        description: model_pb2.LabelSetDescription,
+        kept: Sequence[tuple[Encoded, tuple[int, int]]],
+        ids: Array,
+        real: Array,
     ) -> Labels:
-        size = sum(len(words.ids) for words, _ in kept)
-        special = Column(
-            size, lambda: [each for words, _ in kept for each in words.special or [False] * len(words.ids)]
-        )
-        parents = Column(size, lambda: [number for number, (words, _) in enumerate(kept) for _ in words.ids])
+        size = int(real.sum())
+        joined = self.encoder.joined([words for words, _ in kept], [begin for _, (begin, _) in kept])
         return Labels(
             description.name,
             description.kind,
             size,
-            Column(size, lambda: [text for words, _ in kept for text in words.texts]),
-            Column(size, lambda: [begin + start for words, (begin, _) in kept for start in words.starts]),
-            Column(size, lambda: [begin + end for words, (begin, _) in kept for end in words.ends]),
-            Column(size, lambda: [token for words, _ in kept for token in words.ids]),
-            special if self.encoder.frames(1) else (),
-            parents if description.parent else (),
+            Column(size, lambda: joined.texts),
+            Column(size, lambda: joined.starts),
+            Column(size, lambda: joined.ends),
+            Column(size, lambda: ids[real].tolist()),
+            Column(size, lambda: joined.special) if self.encoder.frames(1) else (),
+            Column(size, lambda: real.nonzero()[0].tolist()) if description.parent else (),
             description.parent,
             (self.setting.input.name,),
         )

@@ -58,8 +58,6 @@ ALWAYS = (
     " words that know no neighbours in 32.",
     "**Pictures.** What is asked of canvases, in words, masks and films, is measured on"
     " [the published models](results.md) instead.",
-    "**Dates.** They were drawn before days just behind the last of a month, and months 0, became frequent among those"
-    " that no calendar has.",
     "**Size.** One size of model (32 features), small training sets, and words whose vectors are learned from those"
     " alone: on SNLI, MAMS and sentiment larger or pretrained models may need attention where these do not.",
     "**Tuning.** The rate alone, with the first seed, from three values.",

@@ -66,6 +66,12 @@ READING = """
   does not learn to see in so few epochs (show, attend and tell, *its eye taught nothing beforehand*).
 - *Taught where*: the share of weight on the right places is part of what is learned (Liu et al. 2017), so that it says
   what can be taught, and not what is found by itself.
+- movie_reviews+rationales_movies: the right places are phrases that people marked as reasons for the class (Zaidan et
+  al. 2007, as DeYoung et al. 2020 hold them); nobody learned from them. Words behind the last that a model reads
+  count as no place.
+- Made-up names: none is in two parts, so that embeddings of words know a name by the letters that it has in common with
+  others alone. On ner_wnut17 two of three words of the held-out entities stand in no training sentence, and four of
+  five in no training entity: one embedding of words alone finds none there.
 - Heads: the entropy of their weights; weight on the key before the query's own place, at it and after it (in a
   decoder's map of itself, the place is that of the token that went in last); on 200 held-out examples.
 - Entities are right where both ends and the kind are (F1, precision, recall over all of them).

@@ -119,6 +119,21 @@ TABLE = (
         for other in ("", "-uniform", "-frozen", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
     ),
     *(Run(f"tatoeba-luong{other}", f"luong{other}", *_TATOEBA) for other in (*_CONTROLS, "-local-p", "-unfed")),
+    # Letters are units of sound: pieces of several would be learned by heart, a recording being in many utterances.
+    *(
+        Run(
+            f"speech-{model}{f'-{seed}' if seed else ''}",
+            model,
+            "speech_fsdd",
+            "CC-BY-SA-4.0",
+            ("--preset", "demo", "--epochs", "8", "--seed", str(seed)),
+        )
+        for seed in range(3)
+        for model in (
+            *("luong", "luong-local-p", "luong-unfed", "bahdanau", "bahdanau-last"),
+            *(() if seed else ("luong-uniform", "luong-frozen", "luong-local-m", "luong-location")),
+        )
+    ),
     *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "8")) for control in _CONTROLS),
     *(
         Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], gold=_TATOEBA[3])

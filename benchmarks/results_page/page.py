@@ -47,6 +47,9 @@ READING = """
   compared with published ones. Cora is the exception: the public split (140, 500 and 1,000 nodes) and the sizes and
   settings of Veličković et al. (2018), but for a learning rate that rises and falls; they report 83.0 ± 0.7 % over 100
   runs. How long and how high was decided after a few runs of seeds 0 to 2, whose held-out figures were seen.
+- speech_fsdd: recordings of two to four digits by one speaker, joined, as letters for units of sound; held out are
+  other recordings of the same six speakers. The units were chosen by recordings that are not held out; held-out figures
+  of a few runs were seen before the rest was.
 - *Told apart*: of pairs of targets in one sentence that have different classes, the share of which both are right.
   Whoever reads the sentence and not the target has none.
 - mr_polarity+mams_atsa: film reviews with classes and restaurant sentences without; held out are restaurant sentences

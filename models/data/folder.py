@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from models.data import drawings, graphs, idx, reviews, rows, stories
+from models.data import drawings, graphs, idx, reviews, rows, speech, stories
 from models.data.dataset import DataError, Dataset, Example, require, split
 
 IMAGES: Literal["images"] = "images"
@@ -24,8 +24,8 @@ _SHARE = 0.1
 def load(
     path: Path, kind: Kind, *, seed: int = 0, name: str = "", licence: str = "", columns: Sequence[str] = ()
 ) -> Dataset:
-    """Read lines of a kind, images, stories, reviews of two domains, or one graph of an .npz archive (which says itself
-    what its parts are).
+    """Read lines of a kind, images, stories, reviews of two domains, one graph of an .npz archive (which says itself
+    what its parts are), or as pairs a folder of recordings of spoken digits (`models.data.speech`).
 
     A folder holds train, dev and test files (`train.tsv`, `dev.jsonl.gz`, `test2016.tsv`, `train-images-idx3-ubyte.gz`
     with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
@@ -51,6 +51,8 @@ def load(
         return graphs.dataset(path, name=name, licence=licence)
     if kind == STORIES:
         return stories.dataset(path, seed=seed, name=name, licence=licence)
+    if kind is rows.PAIRS and (path / speech.TRAIN).is_file():
+        return speech.dataset(path, seed=seed, name=name, licence=licence)
     read = _pictures if kind == IMAGES else partial(rows.read, kind=kind, columns=columns, marked=marked)
     if path.is_dir():
         parts = {part: _part(path, kind, stems, read) for part, stems in _PARTS.items()}

@@ -22,7 +22,10 @@ def train(
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")
     ] = "",
     data: Annotated[
-        str, typer.Option(help="A file or folder (TSV, JSON lines, CoNLL, IDX), `builtin`, or a `builtin:NAME`.")
+        str,
+        typer.Option(
+            help="A file or folder (TSV, JSON lines, CoNLL, IDX, spoken digits in .npz), `builtin`, or `builtin:NAME`."
+        ),
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
     preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data), full (for your own), or paper.")] = "",

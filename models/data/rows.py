@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bundle.values import Image, Pair, Sentences, Text
@@ -46,7 +47,7 @@ class Kind:
 
 
 def read(
-    path: Path, kind: Kind, *, columns: Sequence[str] = (), marked: Mapping[str, object] | None = None
+    path: Path, kind: Kind, *, columns: Sequence[str] = (), marked: Mapping[str, object] = MappingProxyType({})
 ) -> list[Example]:
     """Read examples of a kind.
 
@@ -69,7 +70,7 @@ def read(
             fields = parse(line)
             if fields is not None:
                 shown = {"image": picture(path.parent, _string(fields, "image"))} if kind.pictures else {}
-                also = {"evidence": marked[fields["id"]]} if marked and fields.get("id") in marked else {}
+                also = {"evidence": found} if (found := marked.get(str(fields.get("id")))) is not None else {}
                 examples.append(kind.make({**fields, **shown, **also}))
         except ValueError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
@@ -86,7 +87,7 @@ def marks(folder: Path) -> Mapping[str, object]:
         for number, line in lines(path):
             try:
                 content = json.loads(line)
-                found[content["id"]] = content["evidence"]
+                found[str(content["id"])] = content["evidence"]
             except (ValueError, TypeError, KeyError) as error:
                 raise DataError(f'{path}, line {number}: has no "id" with "evidence"') from error
     if not found:

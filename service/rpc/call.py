@@ -84,6 +84,7 @@ class Calls:
                 one.enter(self._door, stream=False)
                 async with self._reading.request(request_type, context, one.fail) as request:
                     response = await handle(request, one.call)
+                await self._delivery.turn(response)
             except BaseException as error:
                 await one.fail(error)
                 raise

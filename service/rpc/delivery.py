@@ -1,4 +1,4 @@
-"""Ends the waiting of answers for callers who do not read them.
+"""Gives answers to gRPC, large ones one at a time, and ends their waiting for callers who do not read them.
 
 gRPC holds an answer until its caller makes room for it, and cannot be told to give it up: neither a status nor a
 cancelled task gets past a message that waits, and a caller who answers pings is alive. So the connection is closed.
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 _MOST = 4096  # answers that wait, each of which costs some kilobytes whatever its size
 _LOOKS = 8  # in the time that an answer has
+# gRPC copies what it is given on the event loop, and keeps the interpreter's lock for it: about 3 ms for so many bytes.
+_LARGE = 4 * 2**20
 
 
 @dataclass(eq=False)
@@ -39,6 +41,22 @@ class Delivery:
         self._waiting: dict[_Waiting, None] = {}  # oldest first
         self._timer: asyncio.TimerHandle | None = None
         self._closing: dict[str, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
+
+    async def turn(self, message: Any) -> None:
+        """Wait until a message may be given to gRPC, which is to follow at once.
+
+        A large one has the event loop to itself while it is copied. Before the next, what has arrived meanwhile gets as
+        much time: so nobody waits for the copies of several.
+        """
+        if isinstance(message, bytes) and len(message) >= _LARGE:
+            await self._turn.acquire()
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._copied, loop.time())
+
+    def _copied(self, since: float) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(loop.time() - since, self._turn.release)
 
     def watch(self, context: Any) -> Callable[[], None]:
         """Begin to watch a message that is about to be sent; gives what is to be called once it was."""
@@ -52,6 +70,7 @@ class Delivery:
 
     async def write(self, context: Any, message: Any) -> None:
         """Send one message of a stream, and watch it."""
+        await self.turn(message)
         sent = self.watch(context)
         try:
             # gRPC frees what it sends only where it may finish: not where the call is cancelled meanwhile.

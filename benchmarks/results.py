@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_EPOCHS_KEPT = 30
+_EPOCHS_KEPT = 10
 _BEAMS = "beams.json"
 _PLACES = ("path", "gold", "columns")  # of files: the command says them
 ROOT = Path(__file__).resolve().parents[1]
@@ -134,7 +134,8 @@ TABLE = (
             *(() if seed else ("luong-uniform", "luong-frozen", "luong-local-m", "luong-location")),
         )
     ),
-    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "8")) for control in _CONTROLS),
+    # As many epochs as RNNsearch has there.
+    *(Run(f"transformer{control}", f"transformer{control}", options=("--epochs", "16")) for control in _CONTROLS),
     *(
         Run(f"tatoeba-transformer{control}", f"transformer{control}", *_TATOEBA[:2], gold=_TATOEBA[3])
         for control in _CONTROLS
@@ -263,9 +264,10 @@ def train(data: Path, names: list[str], minutes: float) -> None:
 
 
 def thinned(history: list[dict[str, Any]], best: int) -> list[dict[str, Any]]:
-    """Every so many-th epoch where there are hundreds, and the best one."""
+    """Ten epochs or so, and the best one, to four digits."""
     step = -(-len(history) // _EPOCHS_KEPT)
-    return [each for each in history if each["epoch"] % step == 0 or each["epoch"] in (1, best)]
+    kept = (each for each in history if each["epoch"] % step == 0 or each["epoch"] in (1, best))
+    return [{name: round(value, 4) for name, value in each.items()} for each in kept]
 
 
 def collect() -> None:
@@ -287,8 +289,8 @@ def collect() -> None:
             if (folder / _BEAMS).exists():
                 record[run.name]["beams"] = json.loads((folder / _BEAMS).read_text())
     RECORD.parent.mkdir(exist_ok=True)
-    ordered = {run.name: record[run.name] for run in TABLE if run.name in record}
-    RECORD.write_text(json.dumps(ordered, indent=1) + "\n")
+    lines = (f"{json.dumps(run.name)}: {json.dumps(record[run.name])}" for run in TABLE if run.name in record)
+    RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def main() -> None:

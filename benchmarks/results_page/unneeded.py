@@ -8,6 +8,7 @@ from benchmarks.results_page.tables import written
 # By the data. Guesses, but for those that docs/mechanisms.md tests.
 WHY = {
     "sst2": "a few words say it, wherever they stand (the negative control of docs/mechanisms.md)",
+    "movie_reviews+rationales_movies": "1,600 long reviews are few, and their opinion is said many times",
     "mams_atsa": "no mechanism beats an average there (docs/mechanisms.md)",
     "ner_wnut17": "having several embeddings helps, choosing among them does not",
     "Opinions of a made-up restaurant: questions": "few forms of sentences: the states of the reader tell them apart",

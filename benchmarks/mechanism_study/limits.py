@@ -39,11 +39,11 @@ def seeds(found: Sequence[Standings]) -> str:
     counts: dict[int, list[str]] = {}
     for each in found:
         counts.setdefault(max(len(row.right) for row in each.rows), []).append(each.task.name)
-    usual = max(counts, key=lambda count: len(counts[count]), default=0)
-    others = [f"{count} on {listed(names)}" for count, names in sorted(counts.items()) if count != usual]
     if not counts:
         return ""
-    return f"**Seeds.** {usual} on most tasks{''.join(f', {each}' for each in others)}."
+    usual = max(counts, key=lambda count: len(counts[count]))
+    others = [f"{count} on {listed(names)}" for count, names in sorted(counts.items()) if count != usual]
+    return f"**Seeds.** {'; '.join([*others, f'{usual} on the others' if others else f'{usual}'])}."
 
 
 def longer(found: Sequence[Standings]) -> str:

@@ -83,7 +83,10 @@ def speed(found: Sequence[Standings]) -> str:
         said += " There the tables say who learns fastest, not who is best in the end."
     if dates := next((each for each in found if each.task.name == "dates"), None):
         said += f" The best mechanism here has {percent(dates.best.accuracy)} of the dates right; an RNNsearch that"
-        said += " learns longer, from 30,000 of them, [has more than 98 %](results.md)."
+        said += (
+            " learns longer, from 30,000 of them, [has more than 98 %](results.md), and so it has with equal weights:"
+        )
+        said += " what is learned slowly there need not be learned by attention in the end."
     edge, tuned = sum(each.edge for each in terms), sum(each.tuned for each in terms)
     if tuned:
         said += f" Of {tuned} tuned lines {edge} chose the lowest or the highest of their rates, most often on"

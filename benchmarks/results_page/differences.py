@@ -23,6 +23,8 @@ _LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS)
 # Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
+SHOWN = "**shown**"
+
 Interval = tuple[float, float]
 
 
@@ -66,7 +68,7 @@ class Difference:
         if self.interval is None:
             return "seen in one run" if self.gain > -less else "not seen in one run"
         worst, best = sorted(self._better(each) for each in self.interval)
-        return "**shown**" if worst > -less else "the opposite" if best < -less else "not shown"
+        return SHOWN if worst > -less else "the opposite" if best < -less else "not shown"
 
     def __str__(self) -> str:
         if self.interval is None:

@@ -69,6 +69,8 @@ def load(
         parts |= {**dict(zip(made, map(list, cut), strict=True)), "train": list(rest)}
     for part, examples in parts.items():
         require(examples or (), f"{path}, {part}")
+    if marked and not any(each.gold for examples in parts.values() for each in examples or ()):
+        raise DataError(f"{path}: none of the marks beside it is of a line here, of documents or texts")
     how = f"{', '.join(made)} drawn from the training part by seed {seed}" if made else "split as it came"
     return Dataset(
         name=name or path.resolve().name.split(".")[0],

@@ -173,10 +173,11 @@ def _json(kind: Kind, columns: Sequence[str]) -> _Parse:
 
 
 def _called(content: dict[str, Any], kind: Kind, columns: Sequence[str]) -> dict[str, Any]:
-    """The same under the kind's own names."""
+    """What was chosen, under the kind's own names, and the id; the rest may be called as something else is here."""
     if not columns:
         return content
-    return content | {name: content.get(other) for name, other in zip(kind.columns, columns, strict=True)}
+    chosen = {name: content.get(other) for name, other in zip(kind.columns, columns, strict=True)}
+    return {"id": content.get("id"), **chosen}
 
 
 def _string(content: Mapping[str, Any], name: str) -> str:

@@ -31,6 +31,15 @@ COPIES = 2  # of each function that is learned from, each with a slip of its own
 LINES, LONGEST = (3, 20), 88  # lines of a function, and characters of a line
 _SHARE_CORRECT = 1 / 6
 _TRIES = 8
+_DECORATED = 0.08
+_DECORATORS = (
+    "property|staticmethod|classmethod|abstractmethod|cached_property|override|overload|contextmanager|wraps(function)|"
+    "functools.wraps(func)|lru_cache(maxsize=None)|functools.cache|pytest.fixture|pytest.mark.slow|fixture(scope='module')|"
+    'app.route("/")|app.get("/items/{name}")|router.post("/users")|click.command()|click.option("--name", default="")|'
+    "task|shared_task(bind=True)|njit|torch.no_grad()|tf.function|name.setter|value.setter|"
+    "pytest.mark.parametrize('value', [1, 2])|unittest.skip('later')|mock.patch('os.getcwd')|register(\"name\")|"
+    "dataclass_transform()|login_required|receiver(post_save)|validator('name')|asyncio.coroutine"
+).split("|")
 _LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "lib2to3", "pydoc_data", "__pycache__"}
 _HEADERS = frozenset("def class if elif else for while with try except finally async".split())
 _CONDITIONS = frozenset("if elif while assert return".split())
@@ -268,7 +277,9 @@ def dataset(*, seed: int = 0, library: Path | None = None, training: int = 9_000
 
 
 def functions(file: Path, chance: random.Random) -> Iterator[str]:
-    """The functions of a file, without what surrounds them; half of those with a docstring lose it."""
+    """The functions of a file with their decorators, without what surrounds them; half of those with a docstring lose
+    it. Some get a decorator of those that other people's code has, as the standard library has few.
+    """
     try:
         source = file.read_text(encoding="utf-8")
         tree = ast.parse(source)
@@ -277,12 +288,15 @@ def functions(file: Path, chance: random.Random) -> Iterator[str]:
     lines = source.splitlines(keepends=True)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            first, last = node.lineno - 1, node.end_lineno or node.lineno
+            first = min(each.lineno for each in (node, *node.decorator_list)) - 1
+            last = node.end_lineno or node.lineno
             kept = lines[first:last]
             if len(node.body) > 1 and ast.get_docstring(node, clean=False) is not None and chance.random() < 0.5:
                 string = node.body[0]
                 kept = lines[first : string.lineno - 1] + lines[string.end_lineno or string.lineno : last]
             text = textwrap.dedent("".join(kept)).rstrip() + "\n"
+            if chance.random() < _DECORATED:
+                text = f"@{chance.choice(_DECORATORS)}\n{text}"
             real = [line for line in text.splitlines() if line.strip()]
             if LINES[0] <= len(real) <= LINES[1] and max(map(len, real)) <= LONGEST and parses(text):
                 yield text

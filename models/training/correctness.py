@@ -22,6 +22,8 @@ from models.tasks.task import HeldOut, answers
 
 _OUTPUT = (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS)
 
+_EQUAL = 1e-6  # of the largest weight: what rounding leaves between equal ones
+
 
 @dataclass
 class Tally:
@@ -47,7 +49,9 @@ class Tally:
         share = np.divide(sizes[..., right].sum(-1), total, out=np.zeros_like(total), where=total > 0)
         self.count += 1
         self.shares = self.shares + share.mean(-1)
-        self.hits = self.hits + right[sizes.argmax(-1)].mean(-1)
+        # Of keys that are equally strong, none is the strongest: each is with the same chance.
+        strongest = sizes >= (1 - _EQUAL) * sizes.max(-1, keepdims=True)
+        self.hits = self.hits + (strongest[..., right].sum(-1) / strongest.sum(-1)).mean(-1)
         self.even += float(((right & there).sum(-1) / np.maximum(there.sum(-1), 1)).mean())
 
     def link(self, weights: Array, sure: Array, possible: Array) -> None:

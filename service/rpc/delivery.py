@@ -49,10 +49,18 @@ class Delivery:
         A large one has the event loop to itself while it is copied. Before the next, what has arrived meanwhile gets as
         much time: so nobody waits for the copies of several.
         """
-        if isinstance(message, bytes) and len(message) >= _LARGE:
-            await self._turn.acquire()
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self._copied, loop.time())
+        if await self._took_turn(message):
+            self._give_back_turn()
+
+    async def _took_turn(self, message: Any) -> bool:
+        if not isinstance(message, bytes) or len(message) < _LARGE:
+            return False
+        return await self._turn.acquire()
+
+    def _give_back_turn(self) -> None:
+        """Once what is under way on the event loop now, or is the next that it does, has taken its time."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._copied, loop.time())
 
     def _copied(self, since: float) -> None:
         loop = asyncio.get_running_loop()
@@ -70,11 +78,14 @@ class Delivery:
 
     async def write(self, context: Any, message: Any) -> None:
         """Send one message of a stream, and watch it."""
-        await self.turn(message)
+        large = await self._took_turn(message)
+        # gRPC frees what it sends only where it may finish: not where the call is cancelled meanwhile.
+        writing = asyncio.ensure_future(context.write(message))
+        if large:
+            self._give_back_turn()
         sent = self.watch(context)
         try:
-            # gRPC frees what it sends only where it may finish: not where the call is cancelled meanwhile.
-            await asyncio.shield(context.write(message))
+            await asyncio.shield(writing)
         finally:
             sent()
 

@@ -90,11 +90,11 @@ def test_all_seventeen_papers_have_a_claim_whose_models_are_trained() -> None:
         assert {each.better, *each.above} <= trained
 
 
-def test_controls_that_are_as_good_are_named() -> None:
-    runs = [run("vit", 0, 0.9), run("vit-uniform", 0, 0.9), run("vit-frozen", 0, 0.89)]
+def test_controls_that_were_not_shown_to_be_worse_are_named() -> None:
+    runs = [run("vit", 0, 0.9), run("vit-uniform", 0, 0.85), run("vit-frozen", 0, 0.5)]
     runs += [run("gat", 0, 0.8), run("gat-uniform", 0, 0.95)]
     found = "".join(unneeded(dict(enumerate(runs))))
-    assert "Vision Transformer | some | accuracy | uniform weights | 90.0 | 90.0" in found
+    assert "Vision Transformer | some | accuracy | uniform weights | 90.0 | 85.0" in found
     assert "graph attention | some | accuracy | uniform weights | 80.0 | 95.0" in found
     assert "frozen" not in found
 

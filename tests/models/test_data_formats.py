@@ -143,6 +143,11 @@ def test_columns_are_chosen_by_their_names(tmp_path: Path) -> None:
     for path in (table, lines):
         (found,) = rows.read(path, rows.PAIRS, columns=("fr", "de"))
         assert found.instance == {"text": Text("Va !"), "target": Text("Los!")}
+    # What is not chosen may be called as what is read of other files.
+    path = write(tmp_path / "d.tsv", "src\ttgt\tlabel\nGo!\tVa !\t1\n")
+    assert rows.read(path, rows.PAIRS, columns=("src", "tgt"))[0].instance["target"] == Text("Va !")
+    path = write(tmp_path / "e.jsonl", '{"sentences": 3, "text": "so", "class": "bad", "evidence": 1}')
+    assert rows.read(path, rows.DOCUMENTS, columns=("class", "text"))[0].instance == {"document": Text("so")}
     with pytest.raises(DataError, match="line 1: has no column 'it'; there are en, de, fr"):
         rows.read(table, rows.PAIRS, columns=("en", "it"))
     with pytest.raises(DataError, match='line 1: has no "target" that is a text'):

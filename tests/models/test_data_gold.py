@@ -321,6 +321,9 @@ def test_marks_that_lie_in_a_folder_of_their_own(tmp_path: Path) -> None:
             Gold((Span("document", 2, 7, sentence=1),), of=Span("document", 0, 9, sentence=1)),
         ),
     }
+    (marked / "all.jsonl").write_text('{"id": "g1", "evidence": [[[1, 1, 2]]]}')
+    with pytest.raises(DataError, match="films: none of the marks beside it is of a line here"):
+        folder.load(both, rows.DOCUMENTS)
     (marked / "all.jsonl").write_text('{"id": "f1"}')
     with pytest.raises(DataError, match=r'all\.jsonl, line 1: has no "id" with "evidence"'):
         folder.load(both, rows.DOCUMENTS)

@@ -70,7 +70,7 @@ def test_a_node_classifier_learns_and_leaves_graphs_to_show(tmp_path: Path) -> N
     (metric,) = run(order("gat", session.BUILTIN, tmp_path / "run", epochs=12, batch_size=6, patience=12))
     assert metric.name == "accuracy" and metric.value > 0.6 > 2 * (metric.baseline or 1)
     trained = load_run(tmp_path / "run")
-    dataset = session.load(session.BUILTIN, recipe("gat"), 0, "", "")
+    dataset = session.load(session.Source(session.BUILTIN, 0), recipe("gat"))
     assert trained.training_data.held_out_examples == sum(
         map(bool, (tag for each in dataset.test for tag in each.labels))
     )
@@ -84,7 +84,7 @@ def test_a_node_classifier_learns_and_leaves_graphs_to_show(tmp_path: Path) -> N
 
 def test_graphs_are_joined_in_training_as_in_serving() -> None:
     chosen = recipe("gat")
-    dataset = session.load(session.BUILTIN, chosen, 0, "", "")
+    dataset = session.load(session.Source(session.BUILTIN, 0), chosen)
     blueprint = chosen.prepare(dataset, chosen.presets["demo"])
     card = chosen.card(chosen.build(blueprint), blueprint)
     (batch,) = Batches(card, chosen.task, dataset.dev[:4], labels=blueprint.labels, batch_size=4).in_order()
@@ -108,7 +108,7 @@ def test_training_and_serving_make_the_same_tensors(model: str, documents: Path,
     """Training: through batches. Serving: off the wire, with the tokenizer files of the bundle's folder."""
     chosen = recipe(model)
     data = {"han": str(documents), "bahdanau": str(pairs), "vit": session.BUILTIN}[model]
-    dataset = session.load(data, chosen, 0, "", "")
+    dataset = session.load(session.Source(data, 0), chosen)
     blueprint = chosen.prepare(dataset, chosen.presets["demo"])
     card = chosen.card(chosen.build(blueprint), blueprint)
     for name, text in card.files.items():
@@ -160,7 +160,7 @@ def test_no_more_examples_are_tensors_than_are_sorted_together(
 def batches_of(documents: Path) -> Batches:
     """The training part of the documents, seven a batch."""
     chosen = recipe("han")
-    dataset = session.load(str(documents), chosen, 0, "", "")
+    dataset = session.load(session.Source(str(documents), 0), chosen)
     blueprint = chosen.prepare(dataset, chosen.presets["demo"])
     card = chosen.card(chosen.build(blueprint), blueprint)
     return Batches(card, chosen.task, dataset.train, labels=blueprint.labels, batch_size=7)

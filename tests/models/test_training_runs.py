@@ -132,6 +132,10 @@ def test_where_a_model_looks_is_measured_on_examples_of_their_own(pairs: Path, t
         "strongest on the right place, decoder.cross",
         "alignment error rate, decoder.cross",
     ]
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["data"]["columns"]  # as a run begun before there were any
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert run(replace(wanted, changes={}, resume=True))
     gold.write_text(gold.read_text().replace("[1, 0]", "[0, 0]"))
     with pytest.raises(RunError, match="the data have changed"):
         run(replace(wanted, changes={}, resume=True))

@@ -3,7 +3,9 @@
 import asyncio
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -31,22 +33,40 @@ def test_the_one_connection_to_a_peer_is_closed(family: socket.AddressFamily, ho
             assert other.recv(1) == b"x"
 
 
-def test_large_messages_have_turns_and_small_ones_need_none() -> None:
-    begun: list[str] = []
+def answered(delivery: Delivery, name: str, takes: float, begun: list[str]) -> Callable[[bytes], Awaitable[None]]:
+    """An answer as a whole: gRPC copies it as soon as it is given back."""
 
-    async def send(delivery: Delivery, name: str, message: bytes, takes: float) -> None:
+    async def send(message: bytes) -> None:
         await delivery.turn(message)
         begun.append(name)
-        time.sleep(takes)  # gRPC copies it, on the event loop
+        time.sleep(takes)
+
+    return send
+
+
+def streamed(delivery: Delivery, name: str, takes: float, begun: list[str]) -> Callable[[bytes], Awaitable[None]]:
+    """A message of a stream."""
+
+    class Context:
+        async def write(self, _: bytes) -> None:
+            begun.append(name)
+            time.sleep(takes)
+
+    return lambda message: delivery.write(Context(), message)
+
+
+@pytest.mark.parametrize("sender", [answered, streamed])
+def test_large_messages_have_turns_and_small_ones_need_none(sender: Callable[..., Any]) -> None:
+    begun: list[str] = []
 
     async def run() -> float:
         delivery, large = Delivery(60.0), bytes(8 * 2**20)
-        first = asyncio.create_task(send(delivery, "first", large, 0.1))
-        given_up = asyncio.create_task(send(delivery, "given up", large, 0.1))
-        second = asyncio.create_task(send(delivery, "second", large, 0.0))
+        first = asyncio.ensure_future(sender(delivery, "first", 0.1, begun)(large))
+        given_up = asyncio.ensure_future(sender(delivery, "given up", 0.1, begun)(large))
+        second = asyncio.ensure_future(sender(delivery, "second", 0.0, begun)(large))
         await asyncio.sleep(0)
         given_up.cancel()
-        await send(delivery, "small", b"small", 0.0)
+        await sender(delivery, "small", 0.0, begun)(b"small")
         await first
         copied = time.monotonic()
         await second

@@ -4,8 +4,9 @@ The model of digits is asked for the test pictures of MNIST (t10k-*.gz in FOLDER
 inverted, dark on light, through a server as anybody would; nothing of MNIST was in its training. The models of dates,
 numbers and questions are asked for some hundreds of generated examples each, and where their weights lie is counted
 (`benchmarks.unseen`). The model of slips is asked for each kind of slip in the functions that were held out, those of
-this Python's library: they are the held-out ones for the Python that it was trained by. Beside that stands what the
-bundle of each model says of itself: figures on what its own data held out.
+this Python's library: they are the held-out ones for the Python that it was trained by; and in functions of NumPy, of
+which it saw none. Beside that stands what the bundle of each model says of itself: figures on what its own data held
+out.
 """
 
 import argparse
@@ -101,6 +102,11 @@ def slips_found(client: limelight.Client, examples: Sequence[Example]) -> Iterat
         yield Slip(name, len(some), right, sum(shares) / len(shares) if shares else None)
 
 
+def of_others(most: int) -> Sequence[Example]:
+    """Functions of NumPy, with slips and without."""
+    return slips.dataset(library=Path(np.__file__).parent, training=1, held_out=most).test
+
+
 def source(example: Example) -> str:
     """The text of an example."""
     document = example.instance["document"]
@@ -178,6 +184,7 @@ def main() -> None:
         except DataError as error:
             raise SystemExit(error.message) from None
         kinds = list(slips_found(client, slips.dataset().test))
+        others = list(slips_found(client, of_others(options.generated)))
         models = [client.model(each.name) for each in client.models()]
     rows = ([each.name, f"{each.count:,}", f"{each.accuracy:.4f}"] for each in found)
     print(
@@ -188,6 +195,10 @@ def main() -> None:
                 *looked_table(made),
                 "",
                 *slip_table(kinds),
+                "",
+                "In functions of NumPy:",
+                "",
+                *slip_table(others),
                 "",
                 *held_out(models),
                 "",

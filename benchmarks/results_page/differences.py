@@ -23,7 +23,9 @@ _LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS)
 # Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
-SHOWN = "**shown**"
+# Verdicts: in one run nothing but the sign is known.
+SHOWN, SEEN = "**shown**", "seen in one run"
+UNSHOWN = NOT_SEEN, NOT_SHOWN, OPPOSITE = "not seen in one run", "not shown", "the opposite"
 
 Interval = tuple[float, float]
 
@@ -66,9 +68,9 @@ class Difference:
     def verdict(self, less: float = 0.0) -> str:
         """What this says of the claim that the first is the better one, or worse by no more than `less` points."""
         if self.interval is None:
-            return "seen in one run" if self.gain > -less else "not seen in one run"
+            return SEEN if self.gain > -less else NOT_SEEN
         worst, best = sorted(self._better(each) for each in self.interval)
-        return SHOWN if worst > -less else "the opposite" if best < -less else "not shown"
+        return SHOWN if worst > -less else OPPOSITE if best < -less else NOT_SHOWN
 
     def __str__(self) -> str:
         if self.interval is None:

@@ -27,9 +27,9 @@ ner_wnut17 at all.
 UNNEEDED = """
 ## Where a control was not shown to be worse
 
-Every pair whose interval does not lie above 0, or that one run alone compares without an interval. It is not shown
-there that what the model answers depends on weights that were learned: its maps say where it looked, and not that it
-had to look there.
+Every pair whose interval does not lie above 0; of those that one run alone compares, which says little, the pairs of
+which the control has as much. It is not shown there that what the model answers depends on weights that were learned:
+its maps say where it looked, and not that it had to look there.
 """
 READING = """
 ## How to read this

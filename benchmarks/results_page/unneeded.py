@@ -1,6 +1,6 @@
 """Where a model was not shown to be better than a control, which has no attention that was learned, and why not."""
 
-from benchmarks.results_page.differences import SHOWN, differences
+from benchmarks.results_page.differences import UNSHOWN, differences
 from benchmarks.results_page.figures import Record
 from benchmarks.results_page.names import CONTROLS, TITLES, title
 from benchmarks.results_page.tables import written
@@ -33,6 +33,6 @@ def unneeded(record: Record) -> list[str]:
         for base in TITLES
         for control in CONTROLS
         for each in differences(record, base, f"{base}-{control}")
-        if each.verdict() != SHOWN
+        if each.verdict() in UNSHOWN
     ]
     return written(heads, rows)

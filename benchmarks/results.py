@@ -89,8 +89,7 @@ TABLE = (
         Run(f"movie_reviews-{model}", model, *_REVIEWS)
         for model in (*(f"rnn-capsule{control}" for control in _CONTROLS), "rnn-capsule-probability")
     ),
-    Run("tatoeba-bahdanau", "bahdanau", *_TATOEBA),
-    Run("tatoeba-bahdanau-last", "bahdanau-last", *_TATOEBA),
+    *(Run(f"tatoeba-bahdanau{other}", f"bahdanau{other}", *_TATOEBA) for other in (*_CONTROLS, "-last")),
     *(
         Run(f"cora-{model}-{seed}", model, "citation_graphs/cora.npz", "MIT", ("--seed", str(seed)))
         for seed in range(3)
@@ -132,6 +131,7 @@ TABLE = (
         for model in (
             *("luong", "luong-local-p", "luong-unfed", "bahdanau", "bahdanau-last"),
             *(() if seed else ("luong-uniform", "luong-frozen", "luong-local-m", "luong-location")),
+            *(() if seed else ("bahdanau-uniform", "bahdanau-frozen")),
         )
     ),
     # As many epochs as RNNsearch has there.

@@ -142,16 +142,12 @@ TABLE = (
     ),
     *(
         Run(f"multi30k-{model}", model, *_CAPTIONS)
-        for model in (*(f"luong{control}" for control in _CONTROLS), "luong-local-p", "luong-unfed")
+        for model in (*(f"luong{control}" for control in _CONTROLS), "luong-local-p")
     ),
     *(
         Run(f"tatoeba-{model}-{seed}", model, *_TATOEBA[:2], (*_TATOEBA[2], "--seed", str(seed)), _TATOEBA[3])
         for seed in (1, 2)
         for model in ("bahdanau", "bahdanau-last", "luong", "luong-local-p", "luong-unfed")
-    ),
-    *(
-        Run(f"tatoeba-transformer-{seed}", "transformer", *_TATOEBA[:2], ("--seed", str(seed)), _TATOEBA[3])
-        for seed in (1, 2)
     ),
     *(
         Run(
@@ -213,15 +209,6 @@ TABLE = (
     *(
         Run(f"films-{model}", model)
         for model in (*(f"psac{control}" for control in _CONTROLS), "psac-question", "psac-video")
-    ),
-    *(
-        Run(f"{data}-{model}-{seed}", model, options=("--seed", str(seed)))
-        for seed in (1, 2)
-        for data, models in (
-            ("questions", ("hiecoatt", "hiecoatt-question", "hiecoatt-image", "mcan", "mcan-one")),
-            ("films", ("psac", "psac-question", "psac-video")),
-        )
-        for model in models
     ),
     *(
         Run(f"nlvr-hiecoatt{other}", f"hiecoatt{other}", "nlvr_mini", "CC-BY-4.0")

@@ -119,7 +119,7 @@ _LIST = (
     ),
     Task(
         name="delay", title="Letters written late", form="writing", load=partial(_rewritten, "delay"),
-        plain="additive", steps=1000, every=100, seconds=15, seeds=10,
+        plain="additive", steps=1000, every=100, seconds=15,
     ),
     Task(
         name="mams", title="What a sentence says of a target in it (MAMS)", form="aspect", folder="mams_atsa",
@@ -139,7 +139,7 @@ _LIST = (
     ),
     Task(
         name="sort", title="Sorting letters", form="writing", load=partial(_rewritten, "sort"),
-        plain="additive", steps=1000, every=100, seconds=13, seeds=10,
+        plain="additive", steps=1000, every=100, seconds=13,
     ),
     Task(
         name="selective", title="Selective copying: eight words among 56 fillers", form="writing",

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import limelight
-from models.data import numerals
+from models.data import numerals, slips
 from models.data.numerals import LANGUAGES
 from tests.service.serving import serving
 
 _DEMO = Path(__file__).resolve().parents[2] / "deploy" / "demo"
 _TOGETHER = 100
 _WRONG, _WRONG_YEARS = 0.02, 0.06  # shares of the answers, at most: they are learned
+_WRONG_FUNCTIONS = 0.15
 _MONTHS = ("January", "mars", "Mai", "luglio", "octubre")
 _NUMBERS = ((0, 5), (1, 0), (12, 0), (0, 13), (32, 1), (45, 12), (13, 13), (20, 31), (0, 0))  # day and month
 
@@ -82,3 +83,14 @@ def test_fractions_are_refused(client: limelight.Client) -> None:
 def said(number: int, chance: random.Random, language: str = "English") -> str:
     """A number in words."""
     return numerals.said(LANGUAGES[language](number, chance))
+
+
+def test_functions_of_others_are_correct_with_their_decorators(client: limelight.Client) -> None:
+    # Of this project's own server: whole files that the model, taught by the standard library, never saw.
+    chance = random.Random(0)
+    files = sorted((_DEMO.parents[1] / "service").rglob("*.py"))
+    sources = [source for file in files for source in slips.functions(file, chance)]
+    for some in ([each for each in sources if each.startswith("@")], chance.sample(sources, 60)):
+        answers = client.predict("slips", [{"document": source} for source in some[:60]], truncate=True)
+        found = [source for source, answer in zip(some, answers, strict=False) if answer.label != slips.CORRECT]
+        assert len(answers) > 30 and len(found) <= _WRONG_FUNCTIONS * len(answers), found

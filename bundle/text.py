@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,18 +32,10 @@ class _Columns:
     parts: Sequence[int] = ()
 
 
-class Encoded:
-    """The tokens of one sequence; `cut` where tokens over the limit were left out.
-
-    make: makes of `source` what there is to say of them, when somebody looks at it, since whoever wants a prediction
-    alone never does.
+class _Said(ABC):
+    """What there is to say of tokens, in columns that are made when somebody looks: who wants a prediction alone never
+    does.
     """
-
-    def __init__(self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any) -> None:
-        self.ids = ids
-        self.cut = cut
-        self._make = make
-        self.source = source
 
     @property
     def texts(self) -> Sequence[str]:
@@ -64,6 +57,26 @@ class Encoded:
         """Which tokens are special; empty where none is."""
         return self._columns.special
 
+    @cached_property
+    def _columns(self) -> _Columns:
+        return self._said()
+
+    @abstractmethod
+    def _said(self) -> _Columns: ...
+
+
+class Encoded(_Said):
+    """The tokens of one sequence; `cut` where tokens over the limit were left out.
+
+    make: makes of `source` what there is to say of them.
+    """
+
+    def __init__(self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any) -> None:
+        self.ids = ids
+        self.cut = cut
+        self._make = make
+        self.source = source
+
     @property
     def segments(self) -> Sequence[int]:
         """The tokenizer's segment ids; empty for a single text."""
@@ -74,17 +87,17 @@ class Encoded:
         """Which text of a pair a token comes from, a special one counting to the text before it; empty for one text."""
         return self._columns.parts
 
-    @cached_property
-    def _columns(self) -> _Columns:
+    def _said(self) -> _Columns:
         return self._make(*self.source)
 
 
-class Joined:
-    """The tokens of several texts of a document, one text after another; columns are those of `Encoded`.
+class Joined(_Said):
+    """The tokens of several texts of a document, one text after another, placed in the document.
 
     Of each text the library's answer is kept, and no object of ours: a call may bring ten thousand texts, and Python's
     collector of cycles, for which the server stops, walks through all that lives while they are prepared.
-    make: as of each of them. begins: where each text begins in the document, in code points.
+    make: as of each of them. begins: where each text begins in the document, in code points; 0 for one that is sent
+    as a text of its own.
     """
 
     def __init__(self, kept: Sequence[Encoded], make: Callable[..., _Columns], begins: Sequence[int]) -> None:
@@ -92,28 +105,7 @@ class Joined:
         self._begins = begins
         self._sources = [list(column) for column in zip(*(each.source for each in kept), strict=True)]
 
-    @property
-    def texts(self) -> Sequence[str]:
-        """See `Encoded`."""
-        return self._columns.texts
-
-    @property
-    def starts(self) -> Sequence[int]:
-        """See `Encoded`; in the document."""
-        return self._columns.starts
-
-    @property
-    def ends(self) -> Sequence[int]:
-        """See `Encoded`; in the document."""
-        return self._columns.ends
-
-    @property
-    def special(self) -> Sequence[bool]:
-        """See `Encoded`."""
-        return self._columns.special
-
-    @cached_property
-    def _columns(self) -> _Columns:
+    def _said(self) -> _Columns:
         texts: list[str] = []
         starts: list[int] = []
         ends: list[int] = []

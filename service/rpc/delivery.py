@@ -80,14 +80,15 @@ class Delivery:
         """Send one message of a stream, and watch it."""
         large = await self._took_turn(message)
         # gRPC frees what it sends only where it may finish: not where the call is cancelled meanwhile.
-        writing = asyncio.ensure_future(context.write(message))
+        writing = asyncio.shield(context.write(message))
         if large:
             self._give_back_turn()
         sent = self.watch(context)
         try:
-            await asyncio.shield(writing)
+            await writing
         finally:
             sent()
+            del writing  # it has what it failed with, whose traceback has this frame
 
     def _look(self) -> None:
         late = time.monotonic() - self._seconds

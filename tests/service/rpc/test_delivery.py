@@ -1,8 +1,10 @@
 """Large messages have turns; a connection is found by what gRPC calls its peer, and no other is touched."""
 
 import asyncio
+import gc
 import socket
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any
@@ -74,3 +76,22 @@ def test_large_messages_have_turns_and_small_ones_need_none(sender: Callable[...
 
     assert asyncio.run(run()) > 0.05, "what has arrived meanwhile gets as much time"
     assert begun == ["first", "small", "second"]
+
+
+def test_a_write_that_fails_leaves_nothing_to_be_collected() -> None:
+    class Context:
+        async def write(self, _: bytes) -> None:
+            await asyncio.sleep(0)
+            raise ConnectionError("its caller has gone")
+
+    async def run() -> weakref.ref[Context]:
+        context = Context()
+        with pytest.raises(ConnectionError):
+            await Delivery(60.0).write(context, b"a chunk")
+        return weakref.ref(context)
+
+    gc.disable()
+    try:
+        assert asyncio.run(run())() is None
+    finally:
+        gc.enable()

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from bundle.values import Array, Graph
+from models.data.archives import arrays
 from models.data.dataset import DataError, Dataset, Example
 
 PARTS = ("train", "val", "test")
@@ -41,12 +41,7 @@ def read(path: Path) -> LabelledGraph:
     Raises: DataError naming the file, and the array that is missing or does not fit.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, BadZipFile, EOFError) as error:
-        raise DataError(f"{path}: cannot be read as an .npz archive ({error})") from error
-    try:
-        return _graph(arrays)
+        return _graph(arrays(path))
     except KeyError as error:
         raise DataError(f"{path}: has no array {error.args[0]}") from error
     except ValueError as error:
@@ -89,26 +84,26 @@ def _shown(read_: LabelledGraph, labels: Sequence[str]) -> list[Graph]:
     return list(found.values()) or [neighbourhood(read_.graph, labels.index(next(filter(None, labels))), 1)]
 
 
-def _graph(arrays: dict[str, Array]) -> LabelledGraph:
-    nodes, features = (int(size) for size in arrays["feat_shape"])
+def _graph(found: dict[str, Array]) -> LabelledGraph:
+    nodes, features = (int(size) for size in found["feat_shape"])
     dense = np.zeros((nodes, features), np.float32)
-    counts = np.diff(arrays["feat_indptr"])
-    if len(counts) != nodes or counts.sum() != len(arrays["feat_indices"]):
+    counts = np.diff(found["feat_indptr"])
+    if len(counts) != nodes or counts.sum() != len(found["feat_indices"]):
         raise ValueError("feat_indptr, feat_indices and feat_shape do not fit together")
-    _check_range(arrays["feat_indices"], 0, features, "feat_indices")
-    dense[np.repeat(np.arange(nodes), counts), arrays["feat_indices"]] = 1
-    edges = arrays["edge_index"]
+    _check_range(found["feat_indices"], 0, features, "feat_indices")
+    dense[np.repeat(np.arange(nodes), counts), found["feat_indices"]] = 1
+    edges = found["edge_index"]
     if edges.ndim != 2 or len(edges) != 2:
         raise ValueError(f"edge_index has shape {list(edges.shape)}; [2, edge] is wanted")
     _check_range(edges, 0, nodes, "edge_index")
-    numbers = arrays["labels"]
-    if "class_names" in arrays:
-        classes = [str(name) for name in arrays["class_names"]]
+    numbers = found["labels"]
+    if "class_names" in found:
+        classes = [str(name) for name in found["class_names"]]
     else:
         classes = [f"class {number}" for number in range(int(numbers.max(initial=-1)) + 1)]
     _check_range(numbers, -1, len(classes), "labels")
-    names = arrays.get("node_names", np.array([f"paper {number}" for number in range(nodes)]))
-    parts = {part: arrays[f"{part}_mask"].astype(bool) for part in PARTS}
+    names = found.get("node_names", np.array([f"paper {number}" for number in range(nodes)]))
+    parts = {part: found[f"{part}_mask"].astype(bool) for part in PARTS}
     for name, array in {"labels": numbers, "node_names": names, **parts}.items():
         if len(array) != nodes:
             raise ValueError(f"{name} has {len(array)} entries for {nodes} nodes")

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import BadZipFile
-from zlib import error as ZlibError
 
 import numpy as np
 
 from bundle.values import Array
+from models.data.archives import arrays
 from models.data.dataset import DataError
 from models.data.units import SHORTEST
 
@@ -33,34 +32,29 @@ def read(path: Path) -> list[Clip]:
     Raises: DataError naming the file, and the array that is missing or does not fit.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in ARRAYS if key in archive}
-    except (OSError, ValueError, TypeError, EOFError, BadZipFile, ZlibError) as error:
-        raise DataError(f"{path}: cannot be read as an .npz archive ({error})") from error
-    try:
-        return _clips(arrays)
+        return _clips(arrays(path, ARRAYS))
     except ValueError as error:
         raise DataError(f"{path}: {error}") from error
 
 
-def _clips(arrays: Mapping[str, Array]) -> list[Clip]:
-    if missing := [key for key in ARRAYS if key not in arrays]:
+def _clips(found: Mapping[str, Array]) -> list[Clip]:
+    if missing := [key for key in ARRAYS if key not in found]:
         raise ValueError(f"has no array {missing[0]}")
-    for key, array in arrays.items():
+    for key, array in found.items():
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise ValueError(f"{key} is {array.dtype} {list(array.shape)}; one axis of whole numbers is wanted")
-    offsets = arrays["offsets"].astype(np.int64)
-    samples, count = arrays["samples"].astype(np.float32), len(offsets) - 1
+    offsets = found["offsets"].astype(np.int64)
+    samples, count = found["samples"].astype(np.float32), len(offsets) - 1
     if count < 1 or offsets[0] < 0 or offsets[-1] > len(samples):
         raise ValueError(f"offsets do not lie within the {len(samples)} samples")
     if (np.diff(offsets) < SHORTEST).any():
         raise ValueError(f"offsets leave recording {int(np.diff(offsets).argmin())} shorter than {SHORTEST} samples")
     for key in ("digit", "speaker", "index"):
-        if len(arrays[key]) != count:
-            raise ValueError(f"{key} has {len(arrays[key])} entries for {count} recordings")
-    if not np.isin(arrays["digit"], np.arange(10)).all():
+        if len(found[key]) != count:
+            raise ValueError(f"{key} has {len(found[key])} entries for {count} recordings")
+    if not np.isin(found["digit"], np.arange(10)).all():
         raise ValueError("digit has a number that is none of 0 to 9")
-    known = (arrays[key].tolist() for key in ("digit", "speaker", "index"))
+    known = (found[key].tolist() for key in ("digit", "speaker", "index"))
     return [
         Clip(samples[begin:end], *each)
         for begin, end, *each in zip(offsets[:-1].tolist(), offsets[1:].tolist(), *known, strict=True)

@@ -14,7 +14,8 @@ from typing import Any
 from bundle.values import Image, Pair, Sentences, Text
 from models.data import conll
 from models.data.dataset import DataError, Example
-from models.data.gold import Gold, Span, word_spans
+from models.data.gold import Gold, Span
+from models.data.marked import aligned, evidence
 
 SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", *conll.SUFFIXES)
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -213,33 +214,7 @@ def document(content: Mapping[str, Any]) -> Example:
     real = tuple(each for each in sentences if each.strip())
     if not real:
         raise ValueError("has no sentence")
-    return Example({"document": Sentences(real)}, label, gold=_evidence(content.get("evidence", []), sentences))
-
-
-def _evidence(phrases: object, sentences: Sequence[str]) -> tuple[Gold, ...]:
-    """What people marked: phrases, each of pieces [sentence, first word, last word + 1], by white space.
-
-    The document looks at the sentences with phrases, and each of those sentences at its words.
-    """
-    if not isinstance(phrases, list):
-        raise ValueError('"evidence" is no list of phrases')
-    spans: dict[int, list[Span]] = {}
-    kept = [number for number, each in enumerate(sentences) if each.strip()]
-    for phrase in phrases:
-        for piece in phrase if isinstance(phrase, list) else [phrase]:
-            match piece:
-                case [int(sentence), int(first), int(end)] if sentence in kept:
-                    words = word_spans("document", sentences[sentence])[first:end]
-                    if first >= 0 and words:
-                        place = kept.index(sentence)
-                        marked = Span("document", words[0].start, words[-1].end, sentence=place)
-                        spans.setdefault(place, []).append(marked)
-                        continue
-            raise ValueError(f"{piece!r} is no [sentence, first word, last word + 1] of the document")
-    if not spans:
-        return ()
-    looks = {n: Span("document", 0, len(sentences[kept[n]]), sentence=n) for n in spans}
-    return (Gold(tuple(looks.values())), *(Gold(tuple(spans[n]), of=looks[n]) for n in spans))
+    return Example({"document": Sentences(real)}, label, gold=evidence(content.get("evidence", []), sentences))
 
 
 def text(content: Mapping[str, Any]) -> Example:
@@ -265,40 +240,11 @@ def pair(content: Mapping[str, Any]) -> Example:
     ones, and `possible` ones, [source word, target word]. Raises: ValueError where something is empty, or no link.
     """
     if "src" in content:
-        return _aligned(content)
+        return aligned(content)
     source, target = _string(content, "source"), _string(content, "target")
     if not source.strip() or not target.strip():
         raise ValueError("has an empty source or target")
     return Example({"text": Text(source), "target": Text(target)})
-
-
-def _aligned(content: Mapping[str, Any]) -> Example:
-    words = {name: content.get(name) for name in ("src", "tgt")}
-    for name, each in words.items():
-        if not isinstance(each, list) or not each or not all(isinstance(word, str) and word for word in each):
-            raise ValueError(f'"{name}" is no list of words')
-    # Some words are white space (of another width, say): they stay words.
-    source, target = (" ".join(re.sub(r"\s", "␣", word) for word in each) for each in words.values() if each)
-    sources, targets = word_spans("text", source), word_spans("target", target)
-    sure, possible = (_links(content.get(name, []), len(sources), len(targets)) for name in ("sure", "possible"))
-    gold = []
-    for place, of in enumerate(targets):
-        right = sorted(sure | possible)
-        keys, others = ([sources[a] for a, b in links if b == place] for links in (sorted(sure), right))
-        if others:
-            gold.append(Gold(tuple(keys), of=of, possible=tuple(others)))
-    return Example({"text": Text(source), "target": Text(target)}, gold=tuple(gold))
-
-
-def _links(links: object, sources: int, targets: int) -> set[tuple[int, int]]:
-    found = set()
-    for each in links if isinstance(links, list) else [links]:
-        match each:
-            case [int(source), int(target)] if 0 <= source < sources and 0 <= target < targets:
-                found.add((source, target))
-            case _:
-                raise ValueError(f"{each!r} is no link [source word, target word]")
-    return found
 
 
 def text_pair(content: Mapping[str, Any]) -> Example:

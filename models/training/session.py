@@ -227,9 +227,13 @@ def load(source: Source, chosen: Recipe[Any]) -> Dataset:
         return chosen.builtin(seed=source.seed)
     if source.path.startswith(f"{BUILTIN}:"):
         return generated.load(source.path.removeprefix(f"{BUILTIN}:"), chosen.data, source.seed)
-    given = asdict(source)
     return files.load(
-        Path(source.path), chosen.data, **{key: given[key] for key in ("seed", "name", "licence", "columns")}
+        Path(source.path),
+        chosen.data,
+        seed=source.seed,
+        name=source.name,
+        licence=source.licence,
+        columns=source.columns,
     )
 
 

@@ -110,8 +110,9 @@ BREAKDOWN = """## What a call is made of
 
 `python -m benchmarks.breakdown --keep`, on {machine}: ms of processor time a call, by what the server's threads do,
 beside a row of the runtime alone in batches of the size that the server made, and beside a gRPC server in Python that
-only answers (*bare echo*). Lanes hold the runtime's own work, and what is framed there. What the lanes take more than
-the runtime is the price of the engine; the event loop is gRPC's Python, tasks, checks, preparation of small requests,
+only answers (*bare echo*). Lanes hold the runtime's own work, and what is framed and prepared there (threads of its own
+prepare only where lanes are fewer than cores, as on a GPU). What the lanes take more than the runtime is the price of
+the engine; the event loop is gRPC's Python, tasks, checks, preparation of small requests,
 and one line of log; nothing below the echo can be had from Python.
 
 """

@@ -170,7 +170,7 @@ class Settings:
         maximum=10**5,
     )
     preprocess_threads: int = _setting(
-        0, "Threads that prepare inputs; 0 for one for two cores.", minimum=0, maximum=1024
+        0, "Inputs that are prepared at the same time; 0 for one for two cores.", minimum=0, maximum=1024
     )
     max_run_seconds: float = _setting(
         60.0,
@@ -231,7 +231,7 @@ class Settings:
 
     @property
     def preprocess_count(self) -> int:
-        """How many threads prepare inputs.
+        """How many inputs are prepared at the same time.
 
         Much of that is Python, of which one thread runs at a time: more of them keep the event loop from its turns.
         """

@@ -6,10 +6,11 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from service.engine.chunks import ChunkRow
 from service.engine.jobs import AdmittedCall, News, Told
+from service.engine.lane_work import Chores
 from service.engine.lanes import Lanes
 from service.engine.model import Model
 from service.engine.observer import NullObserver, Observer, Rejection
@@ -32,6 +33,7 @@ class Engine:
 
     def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
         self._settings = settings
+        self._provider = provider
         self._observer = observer or NullObserver()
         self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer, most_overruns=settings.max_overruns)
         self._tickets = itertools.count()
@@ -42,6 +44,19 @@ class Engine:
     async def start(self) -> None:
         """Start the lanes."""
         self._lanes.start(asyncio.get_running_loop())
+
+    @property
+    def has_every_core(self) -> bool:
+        """True where lanes are as many as cores: other threads would take turns with them."""
+        return not self._provider.is_cuda and self._provider.lanes >= self._settings.core_count
+
+    def lend(self, chores: Chores) -> None:
+        """Have lanes do something else between batches, which waits for no more than a batch of each."""
+        self._lanes.lend(chores)
+
+    def wake(self) -> None:
+        """Have a lane look at what else there is to do."""
+        self._lanes.wake()
 
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told of each model whose runs take too long, one after the other: it is run no more."""
@@ -77,24 +92,11 @@ class Engine:
         Raises: QueueFullError at once where the rows do not all fit in the queue; DeadlineError; InferenceError;
         ModelUnavailableError once the engine is stopping; what `finish` raises.
         """
-        future: asyncio.Future[list[_Told]] = asyncio.get_running_loop().create_future()
-        told: dict[int, _Told] = {}
         if not query.rows:
             return []
-
-        def receive(index: int, news: News) -> None:
-            if future.done():
-                return
-            if not isinstance(news, Told):
-                future.set_exception(news)
-                future.exception()  # it counts as seen, though the caller may be gone already
-                return
-            told[index] = news.value
-            if len(told) == len(query.rows):
-                future.set_result([told[each] for each in range(len(told))])
-
-        with _Admission(self, model, AdmittedCall(model.seeded(query), receive, finish)):
-            return await future
+        answers = _Answers[_Told](len(query.rows))
+        with _Admission(self, model, AdmittedCall(model.seeded(query), answers.receive, finish)):
+            return await answers.all()
 
     async def chunks(
         self, model: Model, chunks: Iterable[tuple[ChunkRow, Callable[[Answer], _Told]]], deadline: float | None
@@ -121,24 +123,16 @@ class Engine:
                 for each in ahead:
                     each.cancel()
                 await asyncio.gather(*ahead, return_exceptions=True)
+                ahead.clear()  # as in `_Answers.all`
 
     async def _chunk(
         self, chunks: Model, row: ChunkRow, finish: Callable[[Answer], _Told], deadline: float | None
     ) -> _Told:
         query = Query((row,), seeds=(None,), deadline=deadline)
-        future: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
-
-        def receive(_: int, news: News) -> None:
-            if not future.done():
-                if isinstance(news, Told):
-                    future.set_result(news.value)
-                else:
-                    future.set_exception(news)
-                    future.exception()  # as in `answer`
-
-        call = AdmittedCall(query, receive, lambda _, answer: finish(answer))
+        answers = _Answers[_Told](1)
+        call = AdmittedCall(query, answers.receive, lambda _, answer: finish(answer))
         with _Admission(self, chunks, call, goes_on=True):
-            return await future
+            return (await answers.all())[0]
 
     @contextmanager
     def generate(
@@ -169,11 +163,43 @@ class Engine:
         while True:
             news = await queue.get()
             if not isinstance(news, Told):
-                raise news
+                try:
+                    raise news
+                finally:
+                    del news  # as in `_Answers.all`
             yield news.value
             if news.last:
                 return
             self._lanes.sent(call)
+
+
+class _Answers(Generic[_Told]):
+    """Gathers what is told of each row of a call."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows = rows
+        self._told: dict[int, _Told] = {}
+        self._future: asyncio.Future[list[_Told]] | None = asyncio.get_running_loop().create_future()
+
+    def receive(self, index: int, news: News) -> None:
+        """Take the news of row i."""
+        if self._future is None or self._future.done():
+            return
+        if not isinstance(news, Told):
+            self._future.set_exception(news)
+            self._future.exception()  # it counts as seen, though the caller may be gone already
+            return
+        self._told[index] = news.value
+        if len(self._told) == self._rows:
+            self._future.set_result([self._told[each] for each in range(self._rows)])
+
+    async def all(self) -> list[_Told]:
+        """Wait for all of them, once. Raises the first failure."""
+        assert self._future is not None
+        try:
+            return await self._future
+        finally:
+            self._future = None  # a failure's traceback holds this frame: no cycle is left to be collected
 
 
 class _Admission:

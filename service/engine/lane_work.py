@@ -1,13 +1,15 @@
 """What lanes do: they take batches and steps from the queue of all models, run them, and tell what became of rows.
 
 A lane takes its next work itself the moment it is idle: no trip over the event loop lies between two batches. What
-happens to rows goes back to the loop in one call a batch (or a step of a generation).
+happens to rows goes back to the loop in one call a batch (or a step of a generation). Between two batches it does what
+else is to be done, where it is lent for that.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 from weakref import WeakSet
 
 from service.engine.exhausted import is_exhausted
@@ -22,12 +24,25 @@ from service.errors import DeadlineError, OverrunError
 
 logger = logging.getLogger(__name__)
 
+# Where no lane computes, rows and chores have equal shares of the time; neither makes up for more seconds than these.
+_AHEAD = 0.1
+
+
+class Chores(Protocol):
+    """What lanes do beside rows. Asked under the lanes' lock."""
+
+    def is_ready(self) -> bool:
+        """Tell whether there is something to do now."""
+
+    def take(self) -> Callable[[], None] | None:
+        """Give something to do, which raises nothing; None where there is nothing."""
+
 
 class LaneWork:
     """The work of all lanes; each is a thread in `run`. changed: held to look at the queue, notified of what it has.
 
     most_overruns: a model of which so many runs in a row took too long is run no more; 0 for as often as it likes.
-    on_stuck: told of that, once, on the loop. ended: nothing more begins.
+    on_stuck: told of that, once, on the loop. ended: nothing more begins. chores: what lanes do beside rows.
     """
 
     def __init__(
@@ -45,6 +60,8 @@ class LaneWork:
         self._observer = observer
         self._most_overruns = most_overruns
         self._stuck: WeakSet[Model] = WeakSet()
+        self._owed = 0.0  # seconds that chores are behind rows
+        self.chores: Chores | None = None
         self.ended = False
         self.on_stuck: Callable[[Model], None] = lambda model: None
 
@@ -109,36 +126,62 @@ class LaneWork:
         cut = [event.steps for _, event in happened if isinstance(event, CutError)]
         with self._changed:
             self._queue.finished(work, joining, rows, stepping, ended, cut)
+            self._owed = min(_AHEAD, self._owed + joining + stepping)
         if 0 < self._most_overruns <= work.model.overruns:
             self.take_out(work.model)
 
     def _next(self) -> Work | None:
-        """Wait for work; None when the lanes end."""
+        """Wait for work, and do chores meanwhile; None when the lanes end."""
         while True:
             with self._changed:
                 if self.ended:
                     return None
                 now = time.monotonic()
-                work, dropped = self._queue.take(now)
-                if work is not None and self._queue.is_ready(now):
+                work, dropped = None, list[tuple[Model, Job]]()
+                chore = self._chore() if self._is_chores_turn() else None
+                if chore is None:
+                    work, dropped = self._queue.take(now)
+                    if work is None and not dropped:
+                        chore = self._chore()
+                if (work or chore) and (self._queue.is_ready(now) or self._has_chores()):
                     self._changed.notify()
-                if work is None and not dropped:
+                if work is None and chore is None and not dropped:
                     due = self._queue.due
                     self._changed.wait(None if due is None else max(0.0, due - time.monotonic()))
                     continue
+            if chore is not None:
+                self._do(chore)
+                del chore  # a lane that waits keeps nothing of a call
+                continue
             self._drop(dropped)
-            del dropped  # a lane that waits keeps neither a row nor its model
+            del dropped  # nor a row, or its model
             if work is not None:
                 self._observe(work)
                 return work
+
+    def _is_chores_turn(self) -> bool:
+        """Tell if chores come before rows: what they make joins the next batch, as long as rows have their share."""
+        return self._queue.running > 0 or self._owed > 0
+
+    def _has_chores(self) -> bool:
+        return self.chores is not None and self.chores.is_ready()
+
+    def _chore(self) -> Callable[[], None] | None:
+        return None if self.chores is None else self.chores.take()
+
+    def _do(self, chore: Callable[[], None]) -> None:
+        before = time.monotonic()
+        chore()
+        with self._changed:
+            if self._queue.rows:  # those that nobody waited for cost nothing
+                self._owed = max(-_AHEAD, self._owed - (time.monotonic() - before))
 
     def _drop(self, dropped: Sequence[tuple[Model, Job]]) -> None:
         """Tell of rows that need no answer any more."""
         for model, job in dropped:
             self._observer.queued(model.name, -1)
             self._observer.rejected(Rejection.CANCELLED if job.abandoned else Rejection.DEADLINE, 1)
-        late = DeadlineError("the deadline passed before a lane was free")
-        self._telling.tell([(job, late) for _, job in dropped])
+        self._telling.tell([(job, DeadlineError("the deadline passed before a lane was free")) for _, job in dropped])
 
     def _observe(self, work: Work) -> None:
         if work.batch is None:

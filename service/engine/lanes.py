@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from service.engine.jobs import AdmittedCall, Job
-from service.engine.lane_work import LaneWork
+from service.engine.lane_work import Chores, LaneWork
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection
 from service.engine.queue import RowQueue
@@ -49,6 +49,16 @@ class Lanes:
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told, once and on the loop, of each model that is run no more."""
         self._work.on_stuck = take_out
+
+    def lend(self, chores: Chores) -> None:
+        """Have lanes do something else between batches."""
+        with self._changed:
+            self._work.chores = chores
+
+    def wake(self) -> None:
+        """Have a lane look at the chores."""
+        with self._changed:
+            self._changed.notify()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the threads; what happens is told on this loop."""

@@ -15,6 +15,8 @@ from service.errors import InferenceError, OverrunError
 
 logger = logging.getLogger(__name__)
 
+_LOST = "the model took too long on this input, and could not be ended"
+
 
 @dataclass(eq=False)
 class _Doing:
@@ -68,14 +70,16 @@ class Telling:
             doing.is_lost = True
             pool = doing.work.pool
             jobs = [*doing.left.values(), *(pool.jobs if pool is not None else ())]
-            error = OverrunError("the model took too long on this input, and could not be ended")
-            failed: dict[int, RowEvent] = {job.ticket: (job, error) for job in jobs}
-            self._given_up |= dict.fromkeys(failed, error)
+            failed = {job.ticket: (job, OverrunError(_LOST)) for job in jobs}
+            self._given_up |= {ticket: error for ticket, (_, error) in failed.items()}
         self.tell(list(failed.values()))
         return doing.work
 
     def tell(self, happened: Sequence[RowEvent]) -> None:
-        """On a lane: make of what happened what its call wants, and have the loop deliver that."""
+        """On a lane: make of what happened what its call wants, and have the loop deliver that.
+
+        Each row has a failure of its own: one that several calls raise would hold the frames of all of them.
+        """
         if not happened or self._loop is None:
             return
         news = [(job, _news(job, event)) for job, event in happened]
@@ -108,8 +112,7 @@ class Telling:
 
 def taken_out(jobs: Sequence[Job]) -> list[RowEvent]:
     """Say of rows that waited for a model that it is run no more."""
-    error = InferenceError("the model is taken out: its runs took too long")
-    return [(job, error) for job in jobs]
+    return [(job, InferenceError("the model is taken out: its runs took too long")) for job in jobs]
 
 
 def _news(job: Job, event: Event) -> News:

@@ -75,12 +75,12 @@ class Answering:
         self._metrics = metrics
         self._held = held
         self._quotas = quotas
-        self._preparation = Preparation(settings.preprocess_count)
+        self._preparation = Preparation(settings.preprocess_count, engine if engine.has_every_core else None)
         self._preparing: Counter[Model] = Counter()
         self._views: dict[Model, ModelView] = {}
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Prepare no more."""
         self._preparation.close()
 
     async def forget(self, model: Model) -> None:

@@ -1,7 +1,10 @@
-"""Threads that prepare the instances of calls: one instance at a time, fairly between calls, and nothing that is late.
+"""Prepares the instances of calls: one instance at a time, fairly between calls, and nothing that is late.
 
 A call of many large images holds up nobody: the next instance is always of the call that has had least, so that a new
 call waits for the instances under way, not for the calls before it.
+
+Lanes do it, between their batches, where they are as many as cores: more threads than those wait for each other while
+cores wait for them (docs/decisions/0023-lanes-prepare-as-well.md). Elsewhere threads of their own do.
 """
 
 import asyncio
@@ -13,10 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from service.engine.cost import LearnedCost
+from service.engine.engine import Engine
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from service.logs import describe
 
@@ -45,10 +50,11 @@ class Instances(Generic[_One, _All]):
 
 @dataclass(eq=False)
 class _Task:
-    """A call on its way. had: seconds of the instances that are done."""
+    """A call on its way. had: seconds of the instances that are done. future: None once nobody waits."""
 
     instances: Instances[Any, Any]
-    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any] | None
     expected: float
     done: dict[int, Any] = field(default_factory=dict)
     started: int = 0
@@ -57,21 +63,27 @@ class _Task:
 
 
 class Preparation:
-    """The threads and what waits for them. Its methods are for one event loop."""
+    """What waits to be prepared, and what is learned of it. Its methods are for one event loop, but for those of
+    `service.engine.lane_work.Chores`.
 
-    def __init__(self, threads: int) -> None:
+    most: instances that are prepared at the same time. lanes: those that do it; None for as many threads of its own.
+    """
+
+    def __init__(self, most: int, lanes: Engine | None = None) -> None:
         self._changed = threading.Condition()
         self._waiting: list[tuple[float, int, _Task]] = []
         self._order = itertools.count()
         self._costs: WeakKeyDictionary[Hashable, LearnedCost] = WeakKeyDictionary()
         self._unfinished: set[_Task] = set()
+        self._under_way = 0
         self._ending = False
-        self._count = threads
-        self._threads = [
-            threading.Thread(target=self._work, name=f"prepare-{number}", daemon=True) for number in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._most = most
+        self._lanes = lanes
+        if lanes is not None:
+            lanes.lend(self)
+            return
+        for number in range(most):
+            threading.Thread(target=self._work, name=f"prepare-{number}", daemon=True).start()
 
     def expected_seconds(self, kind: Hashable, size: int) -> float:
         """Expect how long from now a request of so many bytes takes to be prepared. 0 where nothing waits.
@@ -85,7 +97,7 @@ class Preparation:
             own = self._cost(kind).seconds(size)
             others = sum(min(each.expected, own) for each in self._unfinished)
             under_way = max(each.expected / each.instances.count for each in self._unfinished)
-            return others / self._count + own + under_way
+            return others / self._most + own + under_way
 
     async def run(self, instances: Instances[_One, _All]) -> _All:
         """Prepare all instances of a call. Cancelling the awaiting task ends the work after the instance under way.
@@ -93,25 +105,31 @@ class Preparation:
         Raises: what preparing one of them raises; DeadlineError once it is late;
         ModelUnavailableError once the threads are stopped.
         """
-        future: asyncio.Future[_All] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_All] = loop.create_future()
         with self._changed:
             if self._ending:
                 raise ModelUnavailableError("the server is stopping")
-            task = _Task(instances, future, self._cost(instances.kind).seconds(instances.size))
+            task = _Task(instances, loop, future, self._cost(instances.kind).seconds(instances.size))
             self._unfinished.add(task)
             self._push(task)
+        if self._lanes is not None:
+            self._lanes.wake()
         try:
             return await future
         finally:
             with self._changed:
                 self._end(task)
+            # A failure's traceback holds this frame, and those that prepare: no cycle is left to be collected.
+            task.future = None
+            del future
 
     def close(self) -> None:
         """Stop the threads; what waits fails."""
         with self._changed:
             self._ending = True
             for _, _, task in self._waiting:
-                self._tell(task, task.future.set_exception, ModelUnavailableError("the server is stopping"))
+                self._tell(task, ModelUnavailableError("the server is stopping"))
             self._waiting.clear()
             self._changed.notify_all()
 
@@ -126,29 +144,45 @@ class Preparation:
         task.over = True
         self._unfinished.discard(task)
 
-    def _take(self) -> tuple[_Task, int] | None:
-        """Wait for an instance of the call that has had least; None when the threads end."""
+    def is_ready(self) -> bool:
+        """Tell whether something waits that may begin now."""
         with self._changed:
-            while True:
-                if self._ending:
-                    return None
-                if not self._waiting:
-                    self._changed.wait()
-                    continue
+            return bool(self._waiting) and self._under_way < self._most and not self._ending
+
+    def take(self) -> Callable[[], None] | None:
+        """Give the next instance, of the call that has had least, as a function that prepares it; None where none is to
+        begin now.
+        """
+        with self._changed:
+            while self.is_ready():
                 task = heapq.heappop(self._waiting)[2]
                 if task.over:
-                    del task
                     continue
                 place = task.started
                 task.started += 1
                 if task.started < task.instances.count:  # another thread may take the next one
                     self._push(task)
-                return task, place
+                self._under_way += 1
+                return partial(self._do, task, place)
+            return None
+
+    def _do(self, task: _Task, place: int) -> None:
+        try:
+            self._prepare(task, place)
+        finally:
+            with self._changed:
+                self._under_way -= 1
 
     def _work(self) -> None:
-        while (taken := self._take()) is not None:
-            self._prepare(*taken)
-            del taken  # a thread that waits keeps nothing of a call, nor its model
+        """On a thread of its own: prepare what there is until the end."""
+        while True:
+            with self._changed:
+                while (prepare := self.take()) is None:
+                    if self._ending:
+                        return
+                    self._changed.wait()
+            prepare()
+            del prepare  # a thread that waits keeps nothing of a call, nor its model
 
     def _prepare(self, task: _Task, place: int) -> None:
         instances = task.instances
@@ -177,20 +211,24 @@ class Preparation:
         except BaseException as error:
             self._fail(task, _contained(error))
             return
-        self._tell(task, task.future.set_result, combined)
+        self._tell(task, combined)
 
     def _fail(self, task: _Task, error: Exception) -> None:
         with self._changed:
             self._end(task)
-        self._tell(task, task.future.set_exception, error)
+        self._tell(task, error)
 
-    def _tell(self, task: _Task, settle: Callable[[Any], None], outcome: Any) -> None:
+    def _tell(self, task: _Task, outcome: Any) -> None:
         def deliver() -> None:
-            if not task.future.done():
-                settle(outcome)
+            if task.future is None or task.future.done():
+                return
+            if isinstance(outcome, Exception):
+                task.future.set_exception(outcome)
+            else:
+                task.future.set_result(outcome)
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-            task.future.get_loop().call_soon_threadsafe(deliver)
+            task.loop.call_soon_threadsafe(deliver)
 
 
 def _contained(error: BaseException) -> Exception:

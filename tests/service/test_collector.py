@@ -69,18 +69,34 @@ def test_nothing_of_ours_in_a_call_waits_to_be_collected(tmp_path: Path, monkeyp
     bundles.tiny(tmp_path)
     bundles.echo(tmp_path)
     good, bad = predict("tiny", text("the cat sat")), predict("nobody", text("the cat sat"))
+    many = [text("the cat " * 12)] * 32  # prepared elsewhere than on the loop
     stream = service_pb2.GenerateRequest(model=values_pb2.Model(name="echo"), instance=text("the cat"))
     with serving(tmp_path) as running:
         stub = running.stub
+
+        def whole() -> list[partial[object]]:
+            """Calls that take a while."""
+            chunks = partial(stub.AttendStream, attend("tiny", many[0]))
+            return [partial(stub.Predict, predict("tiny", *many)), lambda **late: list(chunks(**late))]
+
+        taken = []
+        for call in whole():
+            call()
+            before = time.monotonic()
+            call()
+            taken.append(time.monotonic() - before)
         gc.collect()
         monkeypatch.setattr(gc, "collect", lambda *_: 0)
         for _ in range(3):
             assert stub.Predict(good).predictions
             assert stub.Attend(attend("tiny", text("the cat sat"))).results
             assert len(list(stub.Generate(stream))) > 2
-            for refused in (partial(stub.Predict, bad), partial(stub.Predict, good, timeout=0.002)):
+            refused = [partial(stub.Predict, bad), partial(stub.Predict, predict("tiny", *many, text("")))]
+            for call, seconds in zip(whole(), taken, strict=True):
+                refused += [partial(call, timeout=seconds * part / 8) for part in range(1, 8)]
+            for each in refused:
                 with suppress(grpc.RpcError):
-                    refused()
+                    each()
             stub.Generate(stream).cancel()
         assert eventually(lambda: not waiting())
         assert sum(type(each).__name__ == "_ServicerContext" for each in gc.get_objects()) >= 12  # in gRPC's own cycles

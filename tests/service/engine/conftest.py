@@ -1,19 +1,25 @@
 """Loaded models of the small bundles, and what runs them."""
 
 import itertools
+import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from bundle.maps import WEIGHTS
+from bundle.maps import WEIGHTS, MapPart
 from bundle.reader import BundleFolder
-from service.engine.jobs import Job, unheard
+from bundle.rows import Row
+from service.engine.jobs import Job, RowEvent, unheard
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.providers import Provider, choose_provider
-from service.engine.types import Answer, MapKey, Query
+from service.engine.types import Answer, GenerationSettings, MapKey, Query, Timing
 from service.settings import Settings
 from tests.service import bundles
+
+EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +39,49 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, BundleFolder]
 def models(folders: dict[str, BundleFolder], provider: Provider) -> dict[str, Model]:
     """The small models by name."""
     return {name: open_model(folder, provider, Settings(), NullObserver()) for name, folder in folders.items()}
+
+
+@dataclass
+class FakeRunner:
+    """Holds a lane until it is told to go on, and for some seconds; fails on rows that hold the token 9."""
+
+    seconds: float = 0.0
+    failure: BaseException = field(default_factory=lambda: RuntimeError("/secret/path: kernel failed"))
+    gate: threading.Event = field(default_factory=threading.Event)
+    ran: list[list[int]] = field(default_factory=list)
+    arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> str:
+        """All rows fit together."""
+        return ""
+
+    def samples(self, row: Row, generation: GenerationSettings) -> bool:
+        """Nothing is generated."""
+        return False
+
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
+        """Answer once the gate is open."""
+        self.ran.append([int(job.row.tensors["ids"][0]) for job in jobs])
+        self.arrived.release()
+        assert self.gate.wait(20)
+        time.sleep(self.seconds)
+        if 9 in self.ran[-1]:
+            raise self.failure
+        yield [(job, EMPTY) for job in jobs]
+
+
+@pytest.fixture
+def runner() -> Iterator[FakeRunner]:
+    """A runner whose gate opens at the end, so that no lane stays behind."""
+    runner = FakeRunner()
+    yield runner
+    runner.gate.set()
+
+
+@pytest.fixture
+def fake(models: dict[str, Model], runner: FakeRunner) -> Model:
+    """A model that runs on the fake."""
+    return replace(models["tiny"], runner=runner)
 
 
 def weights_of(*names: str) -> frozenset[MapKey]:

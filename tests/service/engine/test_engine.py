@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +12,6 @@ import grpc
 import numpy as np
 import pytest
 
-from bundle.maps import MapPart
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from service.engine.engine import Engine
@@ -20,7 +19,7 @@ from service.engine.jobs import Job, RowEvent
 from service.engine.model import Model
 from service.engine.observer import NullObserver, Rejection, Stage
 from service.engine.providers import Provider
-from service.engine.types import Answer, GenerationSettings, MapKey, Query, Step, Strategy, Timing
+from service.engine.types import Answer, GenerationSettings, Query, Step, Strategy
 from service.errors import (
     DeadlineError,
     InferenceError,
@@ -33,41 +32,12 @@ from service.errors import (
 from service.rpc.status import status_of
 from service.settings import Settings
 from tests.service import bundles
-from tests.service.engine.conftest import weights_of
+from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
 from tests.service.engine.test_forward import assert_answers
-
-EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
 
 
 class Panic(BaseException):
     """What a library written in Rust throws: no `Exception`."""
-
-
-@dataclass
-class FakeRunner:
-    """Holds a lane until it is told to go on; fails on rows that hold the token 9."""
-
-    failure: BaseException = field(default_factory=lambda: RuntimeError("/secret/path: kernel failed"))
-    gate: threading.Event = field(default_factory=threading.Event)
-    ran: list[list[int]] = field(default_factory=list)
-    arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-
-    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> str:
-        """All rows fit together."""
-        return ""
-
-    def samples(self, row: Row, generation: GenerationSettings) -> bool:
-        """Nothing is generated."""
-        return False
-
-    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
-        """Answer once the gate is open."""
-        self.ran.append([int(job.row.tensors["ids"][0]) for job in jobs])
-        self.arrived.release()
-        assert self.gate.wait(20)
-        if 9 in self.ran[-1]:
-            raise self.failure
-        yield [(job, EMPTY) for job in jobs]
 
 
 @dataclass
@@ -96,20 +66,6 @@ class Count(NullObserver):
     def stage(self, model: str, stage: Stage, seconds: float) -> None:
         assert seconds >= 0
         self.stages.add(stage)
-
-
-@pytest.fixture
-def runner() -> Iterator[FakeRunner]:
-    """A runner whose gate opens at the end, so that no lane stays behind."""
-    runner = FakeRunner()
-    yield runner
-    runner.gate.set()
-
-
-@pytest.fixture
-def fake(models: dict[str, Model], runner: FakeRunner) -> Model:
-    """A model that runs on the fake."""
-    return replace(models["tiny"], runner=runner)
 
 
 def row_of(folders: dict[str, BundleFolder], *ids: int) -> Row:

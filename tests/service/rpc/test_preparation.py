@@ -3,14 +3,17 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
 
+from service.engine.engine import Engine
+from service.engine.providers import CPU, Provider
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from service.rpc.preparation import Instances, Preparation
+from service.settings import Settings
 
 
 class Kind:
@@ -38,14 +41,38 @@ class Gate:
         return Instances(KIND, count, 100 * count, prepare, lambda prepared: prepared, deadline)
 
 
+Running = Callable[..., AbstractAsyncContextManager[Preparation]]
+
+
 @asynccontextmanager
-async def running(threads: int = 1) -> AsyncIterator[Preparation]:
-    """Threads for the length of a block."""
-    preparation = Preparation(threads)
+async def on_threads(most: int = 1) -> AsyncIterator[Preparation]:
+    """Threads of its own for the length of a block."""
+    preparation = Preparation(most)
     try:
         yield preparation
     finally:
         preparation.close()
+
+
+@asynccontextmanager
+async def on_lanes(most: int = 1, lanes: int = 0) -> AsyncIterator[Preparation]:
+    """Lanes for the length of a block, as many as may prepare at the same time unless somebody says otherwise."""
+    lanes = lanes or most
+    engine = Engine(Settings(cores=lanes), Provider(CPU, lanes, lanes))
+    assert engine.has_every_core
+    await engine.start()
+    preparation = Preparation(most, engine)
+    try:
+        yield preparation
+    finally:
+        preparation.close()
+        await engine.stop()
+
+
+@pytest.fixture(params=[on_threads, on_lanes])
+def running(request: pytest.FixtureRequest) -> Running:
+    """Where instances are prepared."""
+    return request.param
 
 
 async def until(holds: object) -> None:
@@ -62,7 +89,7 @@ class Panic(BaseException):
 
 
 @pytest.mark.parametrize("where", ["prepare", "combine"])
-def test_a_librarys_panic_ends_its_call_and_no_thread(where: str) -> None:
+def test_a_librarys_panic_ends_its_call_and_no_thread(where: str, running: Running) -> None:
     def panics(of: object) -> str:
         raise Panic("of what was sent")
 
@@ -79,7 +106,7 @@ def test_a_librarys_panic_ends_its_call_and_no_thread(where: str) -> None:
     asyncio.run(run())
 
 
-def test_a_small_call_does_not_wait_for_a_large_one_before_it() -> None:
+def test_a_small_call_does_not_wait_for_a_large_one_before_it(running: Running) -> None:
     async def test() -> None:
         gate = Gate()
         async with running() as preparation:
@@ -97,7 +124,7 @@ def test_a_small_call_does_not_wait_for_a_large_one_before_it() -> None:
     asyncio.run(test())
 
 
-def test_threads_share_the_instances_of_one_call_and_they_come_in_order() -> None:
+def test_threads_share_the_instances_of_one_call_and_they_come_in_order(running: Running) -> None:
     async def test() -> None:
         both = threading.Barrier(2)
 
@@ -112,7 +139,7 @@ def test_threads_share_the_instances_of_one_call_and_they_come_in_order() -> Non
     asyncio.run(test())
 
 
-def test_what_was_abandoned_frees_its_thread_after_the_instance_under_way() -> None:
+def test_what_was_abandoned_frees_its_thread_after_the_instance_under_way(running: Running) -> None:
     async def test() -> None:
         gate = Gate()
         async with running() as preparation:
@@ -131,7 +158,7 @@ def test_what_was_abandoned_frees_its_thread_after_the_instance_under_way() -> N
     asyncio.run(test())
 
 
-def test_what_is_late_is_not_prepared() -> None:
+def test_what_is_late_is_not_prepared(running: Running) -> None:
     async def test() -> None:
         gate = Gate()
         async with running() as preparation:
@@ -142,7 +169,7 @@ def test_what_is_late_is_not_prepared() -> None:
     asyncio.run(test())
 
 
-def test_a_failure_fails_its_own_call_alone() -> None:
+def test_a_failure_fails_its_own_call_alone(running: Running) -> None:
     async def test() -> None:
         def prepare(place: int) -> int:
             if place == 1:
@@ -159,7 +186,7 @@ def test_a_failure_fails_its_own_call_alone() -> None:
     asyncio.run(test())
 
 
-def test_what_waits_is_expected_to_take_what_such_calls_have_taken() -> None:
+def test_what_waits_is_expected_to_take_what_such_calls_have_taken(running: Running) -> None:
     async def test() -> None:
         gate = Gate()
         async with running() as preparation:
@@ -181,7 +208,7 @@ def test_what_waits_is_expected_to_take_what_such_calls_have_taken() -> None:
     asyncio.run(test())
 
 
-def test_a_small_call_is_not_expected_to_wait_for_all_of_a_large_one() -> None:
+def test_a_small_call_is_not_expected_to_wait_for_all_of_a_large_one(running: Running) -> None:
     async def test() -> None:
         gate = Gate()
         async with running() as preparation:
@@ -196,7 +223,7 @@ def test_a_small_call_is_not_expected_to_wait_for_all_of_a_large_one() -> None:
     asyncio.run(test())
 
 
-def test_stopping_fails_what_waits() -> None:
+def test_stopping_fails_what_waits(running: Running) -> None:
     async def test() -> None:
         gate = Gate()
         async with running() as preparation:

@@ -142,8 +142,9 @@ a server of gRPC's asyncio that computes nothing.
 OVERLOAD = """## Overload
 
 `python -m benchmarks.overload --keep`, on {machine}: an open loop of {seconds:g} s at a multiple of the capacity that a
-closed loop showed, with a deadline of 1 s a call; *goodput* is answers in time. Documents of 300 words, pictures of
-256 × 256 pixels, and generations of the demo models. Capacity and goodput are with the generator's processor time given
+closed loop showed before it, with a deadline of 1 s a call; *goodput* is answers in time, and capacity is the mean of
+what closed loops reached before and after. Documents of 300 words, pictures of 256 × 256 pixels, and generations of the
+demo models. Capacity and goodput are with the generator's processor time given
 back; its share, that of other programs, and how late it sent (*lag*, 99 %; *held* by
 the server's window for requests) are said. Memory is looked at again
 {after:g} s later.

@@ -71,14 +71,14 @@ class Engine:
         for call in list(self._calls):
             call.receive(0, ModelUnavailableError("the server stopped before the answer was there"))
 
-    def check(self, model: Model, rows: int, deadline: float | None, before: float = 0.0) -> None:
+    def check(self, model: Model, rows: int, ahead: int, deadline: float | None, before: float) -> None:
         """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
 
-        rows: of the call, and of those that will come before it. before: seconds until they can be given to `answer`,
-        which checks again when it knows the rows.
+        ahead: rows that will come before them. before: seconds until they can be given to `answer`, which checks again
+        when it knows the rows.
         Raises: QueueFullError.
         """
-        self._lanes.check(model, rows, deadline, before)
+        self._lanes.check(model, rows, ahead, deadline, before)
 
     async def forget(self, model: Model) -> None:
         """Let go of a model that nobody asks any more; what an abandoned call left running is waited for."""

@@ -83,14 +83,14 @@ class Lanes:
         self._threads.append(replacing)
         replacing.start()
 
-    def check(self, model: Model, rows: int, deadline: float | None, before: float = 0.0) -> None:
+    def check(self, model: Model, rows: int, ahead: int, deadline: float | None, before: float) -> None:
         """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
 
-        rows: of the call, and of those that will be queued before it. before: seconds until they can be queued.
+        ahead: rows that will be queued before them. before: seconds until they can be queued.
         Raises: QueueFullError.
         """
         with self._changed:
-            expected = self._queue.expected_seconds(model, rows, None)
+            expected = self._queue.expected_seconds(model, ahead + rows, None)
         if deadline is not None and _is_late(model, expected + before, deadline):
             raise self._late(model, expected + before, deadline, rows)
 

@@ -249,7 +249,7 @@ class Answering:
         started = time.perf_counter_ns()
         size = sum(each.ByteSize() for each in instances)
         before = self._preparation.expected_seconds(view.model, size)
-        self._engine.check(view.model, self._preparing[view.model] + len(instances), call.deadline, before)
+        self._engine.check(view.model, len(instances), self._preparing[view.model], call.deadline, before)
         call.when_sent(self._quotas.take(call.caller, len(instances)))
         maps = 0 if options.plan is None else len(options.plan.selected) * len(instances)
         light = maps <= _INLINE_MAPS and not options.is_large and not options.has_groups

@@ -367,6 +367,21 @@ async def test_a_call_that_is_refused_as_late_leaves_nothing_in_the_queue(
 
 
 @on_loop
+async def test_of_a_call_that_is_refused_early_its_own_rows_are_counted(
+    fake: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = Count()
+    async with running(1, count) as engine:
+        monkeypatch.setattr(engine._lanes._queue, "expected_seconds", lambda model, rows, places: 0.25 * rows)
+        engine.check(fake, 3, 1, time.monotonic() + 60, 0.0)
+        engine.check(fake, 3, 100, None, 30.0)
+        with pytest.raises(QueueFullError) as refused:
+            engine.check(fake, 3, 7, time.monotonic() + 2.0, 30.0)
+    assert "about 32 s" in str(refused.value)
+    assert count.rejections == [(Rejection.OVERLOAD, 3)]
+
+
+@on_loop
 async def test_the_loop_goes_on_while_lanes_compute(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from limelight.v1 import attention_pb2
 # The score of a place where no attention is possible, and what half precision makes of it.
 _IMPOSSIBLE = np.finfo(np.float32).min
 _IMPOSSIBLE_HALF = float(np.finfo(np.float16).min)
+_NO_KEY = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +33,10 @@ class Edges:
 class AttentionMap:
     """The weights of one attention for one instance.
 
-    `weights` is float32, however it was sent: [head, query, key], or [head, edge] where `edges` is set, with a last
-    axis `feature` for multi-dimensional attention. `query` and `key` label exactly the entries that are here: after a
-    selection they are parts of the model's label sets, and their `indices` say which.
+    `weights` is float32, however it was sent: [head, query, key], [head, edge] where `edges` is set, or [head, query,
+    place] where `key_index` is, with a last axis `feature` for multi-dimensional attention. `query` and `key` label
+    exactly the entries that are here: after a selection they are parts of the model's label sets, and their `indices`
+    say which.
     """
 
     name: str
@@ -57,6 +60,9 @@ class AttentionMap:
     query: LabelSet
     key: LabelSet
     edges: Edges | None = None
+    key_index: NDArray[np.int64] | None = None
+    """[head, query, place], for a map cut by `top_k`: the position along `key` of each weight, ascending; -1 where a
+    query has no further one. None for other maps."""
     left_out: NDArray[np.float32] | None = None
     """[head, query], for a map cut by `top_k`: the sum of what was left out of each row; None for other maps."""
     head_labels: LabelSet | None = None
@@ -67,16 +73,18 @@ class AttentionMap:
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of the axes of `weights`."""
+        if self.key_index is not None:
+            return ("head", "query", "place")
         axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
 
     def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
-        """The weights as [head, query, key] (and feature), with `absent` at every place where no edge is."""
-        if self.edges is None:
+        """The weights as [head, query, key] (and feature), with `absent` wherever there is none."""
+        if self.edges is None and self.key_index is None:
             return self.weights
-        shape = (self.weights.shape[0], len(self.query), len(self.key), *self.weights.shape[2:])
-        dense = np.full(shape, absent, dtype=np.float32)
-        dense[:, self.edges.query_index, self.edges.key_index] = self.weights
+        features = self.weights.shape[2:] if self.edges is not None else ()
+        dense = np.full((len(self.weights), len(self.query), len(self.key), *features), absent, np.float32)
+        self._lay_out(self.weights, dense)
         return dense
 
     def present(self) -> NDArray[np.bool_]:
@@ -90,11 +98,19 @@ class AttentionMap:
             there = np.greater(self.weights, _IMPOSSIBLE)
         if there.ndim > (3 if self.edges is None else 2):
             there = np.logical_or.reduce(there, axis=-1)
-        if self.edges is None:
+        if self.edges is None and self.key_index is None:
             return there
         dense = np.zeros((len(there), len(self.query), len(self.key)), np.bool_)
-        dense[:, self.edges.query_index, self.edges.key_index] = there
+        self._lay_out(there, dense)
         return dense
+
+    def _lay_out(self, values: NDArray[Any], dense: NDArray[Any]) -> None:
+        """Writes what a map of edges, or one cut by `top_k`, has to where it belongs."""
+        if self.edges is not None:
+            dense[:, self.edges.query_index, self.edges.key_index] = values
+        elif self.key_index is not None:
+            head, query, place = np.nonzero(self.key_index >= 0)
+            dense[head, query, self.key_index[head, query, place]] = values[head, query, place]
 
     def head(self, index: int) -> NDArray[np.float32]:
         """The weights [query, key] (and feature) of the model's head `index`, from 0.
@@ -109,7 +125,7 @@ class AttentionMap:
         return weights
 
     def mean_over_heads(self) -> NDArray[np.float32]:
-        """The mean over what the head axis has (and over features) [query, key]; 0 where no edge is."""
+        """The mean over what the head axis has (and over features) [query, key]; 0 where there is nothing."""
         dense = self.dense()
         if dense.ndim == 4:
             dense = dense.mean(axis=3)
@@ -139,13 +155,20 @@ def read_map(
     weights = to_array(message.weights)
     queries = axis_labels(message.query_labels, label_sets, message.queries) if query is None else query
     keys = axis_labels(message.key_labels, label_sets, message.keys) if key is None else key
-    edges = None
+    edges, places = None, None
     if message.HasField("query_index"):
         query_index = to_array(message.query_index).astype(np.int64)
         key_index = to_array(message.key_index).astype(np.int64)
         if weights.ndim < 2 or not weights.shape[1] == len(query_index) == len(key_index):
             raise ValueError(f"map {message.name!r} has weights {list(weights.shape)} for {len(query_index)} edges")
         edges = Edges(_positions(query_index, queries), _positions(key_index, keys))
+    elif message.HasField("key_index"):
+        places = to_array(message.key_index).astype(np.int64)
+        if weights.ndim != 3 or weights.shape != places.shape or weights.shape[1] != len(queries):
+            shapes = f"weights {list(weights.shape)} at keys {list(places.shape)}"
+            raise ValueError(f"map {message.name!r} has {shapes} for {len(queries)} of {queries.name!r}")
+        there = places != _NO_KEY
+        places[there] = _positions(places[there], keys)
     else:
         if weights.ndim < 3:
             raise ValueError(f"map {message.name!r} has weights of {weights.ndim} axes")
@@ -172,6 +195,7 @@ def read_map(
         query=queries,
         key=keys,
         edges=edges,
+        key_index=places,
         left_out=_left_out(message, len(weights), len(queries)),
         head_labels=label_sets.get(message.head_labels),
         feature_labels=label_sets.get(message.feature_labels),

@@ -62,7 +62,8 @@ class Attention(Selection):
     """Shrinks maps to at most so many queries and keys each, for a picture; the largest weight of a cell is kept unless
     a `Pool` says otherwise. Not together with groups, nor with selected queries or keys."""
     top_k: int = 0
-    """Keeps the k largest weights of each row, as edges; 0 for all. `AttentionMap.left_out` is the sum of the rest."""
+    """Keeps the k largest weights of each row, of each head its own; 0 for all. `AttentionMap.left_out` is the sum of
+    the rest."""
     encoding: Literal["float32", "float16", "uint8"] = "float32"
     """On the wire; the client's arrays are float32 whatever this is."""
     sequences: int = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from limelight.streams import MapChunk, StreamedMap, StreamEvent, StreamStart, joined_edges
+from limelight.streams import MapChunk, StreamedMap, StreamEvent, StreamStart, whole_map
 
 # What a map's name may put into the name of a file; all else, which a server could send, becomes a line.
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]|^\.+")
@@ -17,9 +17,9 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]|^\.+")
 
 @dataclass(frozen=True, eq=False)
 class SavedMap:
-    """A map in a file: `.npy`, float32 [head, query, key] (and feature), or where it has edges `.npz` with `weights`
-    [head, edge], and `query_index` and `key_index` [edge], positions along its axes. With `top_k` there is `left_out`
-    [head, query].
+    """A map in a file: `.npy`, float32 [head, query, key] (and feature). Where it has edges it is `.npz` with `weights`
+    [head, edge], and `query_index` and `key_index` [edge], positions along its axes; with `top_k` it is `.npz` with
+    `weights` and `key_index` [head, query, place], and `left_out` [head, query] (not of scores).
     """
 
     map: StreamedMap
@@ -43,7 +43,8 @@ def save_maps(events: Iterable[StreamEvent], folder: Path) -> Iterator[StreamSta
                     yield writer.finished()
                     writer = None
                 if writer is None:
-                    writer = _Writer(event.index, started.maps[event.index], folder, has_edges=bool(event.part.edges))
+                    is_dense = event.part.edges is None and event.part.key_index is None
+                    writer = _Writer(event.index, started.maps[event.index], folder, is_dense=is_dense)
                 writer.write(event)
             elif writer is not None:
                 yield writer.finished()
@@ -56,16 +57,16 @@ def save_maps(events: Iterable[StreamEvent], folder: Path) -> Iterator[StreamSta
 class _Writer:
     """Writes one map."""
 
-    def __init__(self, index: int, described: StreamedMap, folder: Path, *, has_edges: bool) -> None:
+    def __init__(self, index: int, described: StreamedMap, folder: Path, *, is_dense: bool) -> None:
         self.index, self._described = index, described
-        self._file = folder / f"{_UNUSUAL.sub('_', described.name)}{'.npz' if has_edges else '.npy'}"
+        self._file = folder / f"{_UNUSUAL.sub('_', described.name)}{'.npy' if is_dense else '.npz'}"
         self._chunks: list[MapChunk] = []
         self._whole: Any = None
-        if not has_edges:
+        if is_dense:
             self._whole = np.lib.format.open_memmap(self._file, "w+", np.dtype("<f4"), described.shape)
 
     def write(self, chunk: MapChunk) -> None:
-        if self._whole is None:  # edges are few
+        if self._whole is None:  # edges are few, and so is what top k keeps
             self._chunks.append(chunk)
         else:
             self._whole[chunk.head, chunk.query] = chunk.part.weights
@@ -74,13 +75,12 @@ class _Writer:
         if self._whole is not None:
             self._whole.flush()
         else:
-            edges = joined_edges(self._chunks)
-            arrays: dict[str, Any] = {"query_index": edges.query_index, "key_index": edges.key_index}
-            arrays["weights"] = np.concatenate([each.part.weights for each in self._chunks], axis=1)
-            left_out = [each.part.left_out for each in self._chunks if each.part.left_out is not None]
-            if left_out:
-                arrays["left_out"] = np.concatenate(left_out, axis=1)
-            np.savez(self._file, **arrays)
+            whole = whole_map(self._described, self._chunks)
+            arrays = {"weights": whole.weights, "key_index": whole.key_index, "left_out": whole.left_out}
+            if whole.edges is not None:
+                arrays |= {"query_index": whole.edges.query_index, "key_index": whole.edges.key_index}
+            there: dict[str, Any] = {name: array for name, array in arrays.items() if array is not None}
+            np.savez(self._file, **there)
         return SavedMap(self._described, self._file)
 
     def remove(self) -> None:

@@ -26,7 +26,7 @@ class StreamedMap:
     query: LabelSet
     key: LabelSet
     shape: tuple[int, ...]
-    """Of the whole: [head, query, key] (and feature), for a map of edges too."""
+    """Of the whole: [head, query, key] (and feature), for a map of edges, or one cut by `top_k`, too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +128,12 @@ def put_together(events: Iterable[StreamEvent]) -> list[Attended]:
         elif isinstance(event, MapChunk):
             chunks[event.index].append(event)
         elif start is not None:
-            maps = tuple(_whole(each, parts) for each, parts in zip(start.maps, chunks, strict=True) if parts)
+            maps = tuple(whole_map(each, parts) for each, parts in zip(start.maps, chunks, strict=True) if parts)
             answers.append(Attended(start.prediction, maps))
     return answers
 
 
-def joined_edges(chunks: Sequence[MapChunk]) -> Edges:
+def _joined_edges(chunks: Sequence[MapChunk]) -> Edges:
     """The edges of a map's chunks, at positions along the axes of the whole."""
     edges = [(each.part.edges, each.query.start) for each in chunks]
     return Edges(
@@ -142,7 +142,7 @@ def joined_edges(chunks: Sequence[MapChunk]) -> Edges:
     )
 
 
-def _whole(described: StreamedMap, chunks: Sequence[MapChunk]) -> AttentionMap:
+def whole_map(described: StreamedMap, chunks: Sequence[MapChunk]) -> AttentionMap:
     """A map of all its chunks. Raises: ValueError where one is missing."""
     first = chunks[0].part
     if sum((each.head.stop - each.head.start) * (each.query.stop - each.query.start) for each in chunks) != (
@@ -150,14 +150,20 @@ def _whole(described: StreamedMap, chunks: Sequence[MapChunk]) -> AttentionMap:
     ):
         raise ValueError(f"a part of map {described.name!r} is missing")
     left_out = None if first.left_out is None else np.empty(described.shape[:2], np.float32)
-    edges = None if first.edges is None else joined_edges(chunks)
-    if edges is None:
-        weights = np.empty(described.shape, np.float32)
-    else:
+    edges, key_index = None, None
+    if first.edges is not None:
+        edges = _joined_edges(chunks)
         weights = np.concatenate([each.part.weights for each in chunks], axis=1)
+    elif first.key_index is not None:
+        shape = (*described.shape[:2], max(each.part.weights.shape[2] for each in chunks))
+        weights, key_index = np.zeros(shape, np.float32), np.full(shape, -1, np.int64)
+    else:
+        weights = np.empty(described.shape, np.float32)
     for each in chunks:
         if edges is None:
-            weights[each.head, each.query] = each.part.weights
+            weights[each.head, each.query, : each.part.weights.shape[2]] = each.part.weights
+        if key_index is not None and each.part.key_index is not None:
+            key_index[each.head, each.query, : each.part.weights.shape[2]] = each.part.key_index
         if left_out is not None and each.part.left_out is not None:
             left_out[each.head, each.query] = each.part.left_out
     weights.flags.writeable = False
@@ -167,6 +173,7 @@ def _whole(described: StreamedMap, chunks: Sequence[MapChunk]) -> AttentionMap:
         query=described.query,
         weights=weights,
         edges=edges,
+        key_index=key_index,
         left_out=left_out,
         normalised=all(each.part.normalised for each in chunks),
     )

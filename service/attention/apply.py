@@ -30,7 +30,7 @@ from service.attention.plan import SCORES, AttentionPlan, is_signed, rollout_des
 from service.attention.pooling import pool, pool_edges, ranges
 from service.attention.rollout import rollout
 from service.attention.select import SelectedMap, indices, side_by_side
-from service.attention.topk import left_out, left_out_edges, top_k, top_k_edges
+from service.attention.topk import top_k, top_k_edges
 
 _MapKey = tuple[str, int]
 
@@ -275,18 +275,15 @@ def _pooled(part: Part, most: int, reduction: PoolReduction, made: dict[str, Lab
 
 
 def _with_top_k(part: Part, k: int) -> Part:
-    summed = part.quantity != SCORES  # a sum of scores means nothing
     if part.query_index is not None and part.key_index is not None:
         row, _ = part.edges()
-        kept = top_k_edges(part.weights, row, k)
-        rest = left_out_edges(part.weights, row, part.query_count, kept) if summed else None
-        weights, query, key = part.weights[:, kept], part.query_index[kept], part.key_index[kept]
+        largest = top_k_edges(part.weights, row, part.key_index, part.query_count, k)
+        keys = largest.keys
     else:
-        weights, query, key, kept = top_k(part.weights, k)
-        rest = left_out(part.weights, kept) if summed else None
-        query = query if part.queries is None else part.queries[query].astype(np.int32)
-        key = key if part.keys is None else part.keys[key].astype(np.int32)
-    return replace(part, weights=weights, query_index=query, key_index=key, left_out=rest)
+        largest = top_k(part.weights, k)
+        keys = largest.keys if part.keys is None else part.keys[largest.keys].astype(np.int32)
+    rest = largest.rest if part.quantity != SCORES else None  # a sum of scores means nothing
+    return replace(part, weights=largest.weights, query_index=None, key_index=keys, left_out=rest)
 
 
 def _encoded(part: Part, options: Options) -> Finished:

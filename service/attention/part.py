@@ -20,7 +20,8 @@ class Part:
     heads: indices of those that are here, or went into the one that is. queries, keys: indices of those that are here;
     None for all of the axis.
     query_count, key_count: places of both axes now (of a map of edges too, whose weights do not show them).
-    weights: [head, query, key, …]; with `query_index` and `key_index` [edge] it is [head, edge, …].
+    weights: [head, query, key, …]; with `query_index` and `key_index` [edge] it is [head, edge, …]; once cut by top k
+    [head, query, place], with `key_index` of the same shape.
     empty: [head, query, …], which rows attended to nothing before keys were left out; None while none are.
     lowest: what stands for a place where no score is possible. left_out: [head, query], once cut by top k.
     """
@@ -46,7 +47,7 @@ class Part:
 
     @property
     def has_edges(self) -> bool:
-        """True for a map of edges."""
+        """True for a map of edges, until it is cut by top k."""
         return self.query_index is not None
 
     def edges(self) -> tuple[Indices, Indices]:

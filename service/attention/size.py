@@ -16,6 +16,7 @@ from service.attention.plan import SCORES, AttentionPlan, head_count, plan_atten
 from service.attention.select import IndexUnion, SelectedMap
 
 _INDEX_BYTES = 8  # an edge's query and key, INT32 each
+_KEY_BYTES = 4  # of each weight that top k keeps, INT32
 _SCALE_BYTES = 4
 _FRAME = 120  # tags, lengths, shapes and small fields of a map's message
 _LABEL_FRAME = 64
@@ -40,16 +41,18 @@ def attention_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
     return sum(_map_bytes(each, heads, plan, sizes) for each, heads in _answered(plan))
 
 
-def row_bytes(options: Options, entries: npt.NDArray[np.integer], heads: int, features: int) -> npt.NDArray[np.int64]:
+def row_bytes(options: Options, entries: npt.NDArray[np.integer], features: int) -> npt.NDArray[np.int64]:
     """Bound what a head of each query of a map takes: as it is computed, and as it is sent.
 
-    entries: keys or edges of each query [query]. heads: that are sent together at most.
+    entries: keys or edges of each query [query].
     """
     size = max(1, features)
     computed = entries * (size * Encoding.FLOAT32.itemsize)
-    kept = np.minimum(entries, heads * options.top_k) if options.top_k else entries
     groups = max((len(each.groups) for each in options.key_groups), default=0)
-    sent = np.maximum(kept, groups) * (size * options.encoding.itemsize + _INDEX_BYTES * bool(options.top_k))
+    places = np.maximum(entries, groups)
+    if options.top_k:  # each row has as many places as the longest
+        places = np.full(len(entries), min(options.top_k, int(places.max(initial=0))))
+    sent = places * (size * options.encoding.itemsize + _KEY_BYTES * bool(options.top_k))
     return np.asarray(np.maximum(computed, sent) + 2 * _SCALE_BYTES, np.int64)
 
 
@@ -205,11 +208,13 @@ def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: Ax
     if options.pool:
         queries, keys = min(queries, options.pool.size), min(keys, options.pool.size)
     if options.top_k:
-        most = queries * min(keys, heads * options.top_k)
-        edges = most if edges is None else min(edges, most)
-    places = queries * keys if edges is None else edges
-    total = heads * places * max(1, description.features) * options.encoding.itemsize + listed
-    total += (edges or 0) * _INDEX_BYTES
+        longest = keys if edges is None else min(keys, edges)
+        places = queries * min(longest, options.top_k)
+        indices = heads * places * _KEY_BYTES
+    else:
+        places = queries * keys if edges is None else edges
+        indices = (edges or 0) * _INDEX_BYTES
+    total = heads * places * max(1, description.features) * options.encoding.itemsize + listed + indices
     rows = heads * queries * _SCALE_BYTES
     total += rows if options.encoding is Encoding.UINT8 else 0
     total += rows if options.top_k and options.quantity != SCORES else 0

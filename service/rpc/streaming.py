@@ -171,8 +171,8 @@ class InstanceStream:
         together.
         """
         options, heads = self._plan.options, len(whole.heads)
-        sizes = row_bytes(options, self._entries(whole), heads, whole.features)
-        if options.top_k or options.reduce_heads is not HeadReduction.NONE or _has_edges(whole.source):
+        sizes = row_bytes(options, self._entries(whole), whole.features)
+        if options.reduce_heads is not HeadReduction.NONE or _has_edges(whole.source):
             for queries in cut_points(sizes * heads, self._chunk_bytes):
                 yield (0, heads), queries
             return

@@ -151,15 +151,15 @@ class ModelView:
 
     def chunk_bytes(self, row: Row, steps: int, plan: AttentionPlan) -> int:
         """Bound the bytes of the largest chunk that a row's maps cannot be cut below: one query, with every head where
-        heads are reduced or the largest are kept.
+        heads are reduced, or the map is of edges.
         """
         sizes, largest = self.axis_sizes(row, steps), 0
-        reduced = plan.options.top_k or plan.options.reduce_heads is not HeadReduction.NONE
+        reduced = plan.options.reduce_heads is not HeadReduction.NONE
         for each in plan.selected:
             together = reduced or each.description.form == model_pb2.MAP_FORM_EDGES
-            heads, keys = len(each.heads), sizes.labels[each.description.key_labels]
-            (one,) = row_bytes(plan.options, np.array([keys]), heads, each.description.features)
-            largest = max(largest, int(one) * (heads if together else 1))
+            keys = sizes.labels[each.description.key_labels]
+            (one,) = row_bytes(plan.options, np.array([keys]), each.description.features)
+            largest = max(largest, int(one) * (len(each.heads) if together else 1))
         return largest
 
     def _grown(self, row: Row, steps: int) -> dict[str, int]:

@@ -161,17 +161,13 @@ def select(each, options, context):
 
 
 def cut(each, weights, most):
-    """The `most` best keys of each query, by head, as edges."""
-    order = np.argsort(-weights, axis=2, kind="stable")[:, :, :most]
-    kept = np.zeros(weights.shape, bool)
-    np.put_along_axis(kept, order, True, axis=2)
-    query_index, key_index = np.nonzero(kept.any(axis=0))
-    here = np.ascontiguousarray(weights[:, query_index, key_index])
+    """The `most` best keys of each head and query."""
+    order = np.sort(np.argsort(-weights, axis=2, kind="stable")[:, :, :most], axis=2)
+    here = np.take_along_axis(weights, order, axis=2)
     each.weights.CopyFrom(to_tensor(here))
-    each.query_index.CopyFrom(to_tensor(query_index.astype(np.int32)))
-    each.key_index.CopyFrom(to_tensor(key_index.astype(np.int32)))
-    sums = [np.bincount(query_index, row, weights.shape[1]) for row in here]
-    rest = weights.sum(axis=2) - np.array(sums)
+    each.ClearField("query_index")
+    each.key_index.CopyFrom(to_tensor(order.astype(np.int32)))
+    rest = weights.sum(axis=2) - here.sum(axis=2)
     each.left_out.CopyFrom(to_tensor(rest.astype(np.float32)))
 
 

@@ -208,10 +208,11 @@ def test_classes_can_be_the_best_few(ask: Ask):
 
 def test_top_k_says_how_much_it_left_out(ask: Ask):
     answer = ask("attend", "scribe", {"text": "big cat"}, top_k=1, heads=[0])
-    # Head 0 of layer 0 attends evenly to four tokens; head 1 most to "big", which the union over heads keeps too.
+    # Head 0 of layer 0 attends evenly to four tokens; head 1 most to "big": each keeps its own.
     each = answer["encoder.0.self"]
-    assert each.axes == ("head", "edge")
-    np.testing.assert_allclose(each.left_out, [[0.5] * 4, [0.5] * 4], rtol=1e-6)
+    assert each.axes == ("head", "query", "place") and each.key_index is not None
+    assert each.key_index.tolist() == [[[0]] * 4, [[1]] * 4]
+    np.testing.assert_allclose(each.left_out, [[0.75] * 4, [0.625] * 4], rtol=1e-6)
     np.testing.assert_allclose(each.dense().sum(axis=2) + each.left_out, np.ones((2, 4)), rtol=1e-6)
 
 

@@ -105,20 +105,33 @@ def test_a_map_of_edges_can_have_none():
 
 
 def test_a_map_cut_by_top_k_knows_what_is_there_and_what_was_left_out():
-    weights = np.array([[0.5, 0.75, 0.25]], np.float32)
-    each = read_map(
-        message(
-            weights,
-            query_index=to_tensor(np.array([0, 1, 2], np.int32)),
-            key_index=to_tensor(np.array([2, 1, 0], np.int32)),
-            left_out=to_tensor(np.array([[0.5, 0.25, 0.75]], np.float32)),
-        ),
-        labels(),
-    )
+    weights = np.array([[[0.5, 0.25], [0, 0.75], [0.25, 0]]], np.float32)
+    keys = np.array([[[0, 2], [0, 1], [1, -1]]], np.int32)
+    left_out = to_tensor(np.array([[0.25, 0.25, 0.75]], np.float32))
+    each = read_map(message(weights, key_index=to_tensor(keys), left_out=left_out), labels())
+    assert each.axes == ("head", "query", "place")
     assert each.left_out is not None
     np.testing.assert_array_equal(each.dense().sum(axis=2) + each.left_out, [[1, 1, 1]])
-    assert each.present().tolist() == [[[False, False, True], [False, True, False], [True, False, False]]]
-    assert np.isnan(each.dense(absent=np.nan)).sum() == 6
+    assert each.present().tolist() == [[[True, False, True], [True, True, False], [False, True, False]]]
+    assert np.isnan(each.dense(absent=np.nan)).sum() == 4
+    document = as_json.attention_map(each)
+    assert (document["edges"], document["key_index"]) == (None, keys.tolist())
+    cut = message(weights, queries=[2, 1, 0], keys=[0, 1, 2], key_index=to_tensor(keys), left_out=left_out)
+    assert as_json.attention_map(read_map(cut, labels()))["key_index"] == keys.tolist()
+    of_bytes = message(
+        np.full((1, 3, 2), 2, np.uint8),
+        key_index=to_tensor(keys),
+        scales=to_tensor(np.array([[0.25, 0.5, 0]], np.float32)),
+    )
+    assert read_map(of_bytes, labels()).weights.tolist() == [[[0.5, 0.5], [1, 1], [0, 0]]]
+
+
+def test_a_map_cut_by_top_k_of_selected_keys_points_among_those():
+    weights, keys = np.array([[[0.5, 0.25]] * 3], np.float32), np.array([[[1, 2]] * 3], np.int32)
+    each = read_map(message(weights, keys=[1, 2], key_index=to_tensor(keys)), labels())
+    assert each.key_index is not None and each.key_index.tolist() == [[[0, 1]] * 3]
+    assert each.dense().tolist() == weights.tolist()
+    assert as_json.attention_map(each)["key_index"] == keys.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -214,6 +227,10 @@ def test_multidimensional_maps_have_a_feature_axis_and_scales_spread_over_it():
         (np.zeros((1, 3, 3), np.float32), {"key_labels": "nowhere"}, "nowhere"),
         (np.zeros((1, 1, 3), np.float32), {"queries": [3]}, "3"),
         (np.zeros((1, 2), np.float32), {"query_index": ONE, "key_index": ONE}, "1 edges"),
+        (np.zeros((1, 3, 2), np.float32), {"key_index": ONE}, "at keys"),
+        (np.zeros((1, 2, 1), np.float32), {"key_index": to_tensor(np.zeros((1, 2, 1), np.int32))}, "at keys"),
+        (np.zeros((1, 3, 1), np.float32), {"key_index": to_tensor(np.full((1, 3, 1), 3, np.int32))}, "entry 3"),
+        (np.zeros((1, 3, 1), np.float32), {"key_index": to_tensor(np.full((1, 3, 1), -2, np.int32))}, "entry -2"),
         (np.zeros((1, 3, 3), np.uint8), {"scales": to_tensor(np.ones((1, 2), np.float32))}, "scales"),
         (np.zeros((1, 3, 3), np.float32), {"left_out": to_tensor(np.ones((1, 2), np.float32))}, "left out"),
         (np.zeros((2, 3, 3), np.float32), {"head_reduction": "HEAD_REDUCTION_MEAN"}, "heads"),

@@ -168,15 +168,25 @@ def test_maps_go_into_files_while_they_come(client: limelight.Client, tmp_path: 
     ]
 
 
-def test_edges_go_into_files_of_their_own(client: limelight.Client, tmp_path: Path) -> None:
+def test_what_top_k_keeps_goes_into_files_of_its_own(client: limelight.Client, tmp_path: Path) -> None:
     options: dict[str, Any] = {"maps": "encoder.0.self", "top_k": 1}
     _, saved = limelight.save_maps(client.attend_stream("long_reader", {"text": LONG}, **options), tmp_path)
     assert isinstance(saved, limelight.SavedMap)
     arrays, (whole,) = np.load(saved.file), client.attend("long_reader", {"text": LONG}, **options)
-    assert whole.edges is not None
-    np.testing.assert_array_equal(arrays["key_index"], whole.edges.key_index)
+    np.testing.assert_array_equal(arrays["key_index"], whole.key_index)
     np.testing.assert_allclose(arrays["weights"], whole.weights, atol=1e-5)
     np.testing.assert_allclose(arrays["left_out"], whole.left_out, atol=1e-5)
+
+
+def test_edges_go_into_files_of_their_own(client: limelight.Client, tmp_path: Path) -> None:
+    inputs, options = input_of(client, "paper"), {"maps": "word"}
+    _, saved = limelight.save_maps(client.attend_stream("paper", inputs, **options), tmp_path)
+    assert isinstance(saved, limelight.SavedMap)
+    arrays, (whole,) = np.load(saved.file), client.attend("paper", inputs, **options)
+    assert whole.edges is not None and sorted(arrays) == ["key_index", "query_index", "weights"]
+    np.testing.assert_array_equal(arrays["query_index"], whole.edges.query_index)
+    np.testing.assert_array_equal(arrays["key_index"], whole.edges.key_index)
+    np.testing.assert_allclose(arrays["weights"], whole.weights, atol=1e-5)
 
 
 def test_a_map_that_is_broken_off_leaves_no_file(client: limelight.Client, tmp_path: Path) -> None:

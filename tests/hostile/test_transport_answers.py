@@ -96,7 +96,7 @@ def test_what_waits_for_its_reader_is_counted_until_the_reader_is_gone(repositor
             wire.close()
 
 
-@pytest.mark.parametrize("options", [{"top_k": 1}, {"encoding": attention_pb2.ENCODING_UINT8}], ids=["edges", "uint8"])
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"encoding": attention_pb2.ENCODING_UINT8}], ids=["top_k", "uint8"])
 def test_small_answers_of_large_maps_stay_within_the_budget(repository: Path, options: dict[str, int]) -> None:
     request = attend("tiny", *[text(LONGEST)] * 256, **options)
     with capped(repository, "--max-held-bytes", "8000000") as server:

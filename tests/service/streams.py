@@ -57,16 +57,24 @@ def put_together(
     heads, queries = streamed.shape[:2]
     first, of_rows = chunks[0], np.zeros((heads, queries), np.float32)
     here, scales, left_out = of_rows.copy(), of_rows.copy(), of_rows.copy()
-    whole = np.zeros(list(streamed.shape), to_array(first.weights, "").dtype)
+    shape, dtype = list(streamed.shape), to_array(first.weights, "").dtype
+    is_cut = first.HasField("key_index") and not first.HasField("query_index")
+    if is_cut:  # a query of few edges has fewer places
+        shape[2] = max(each.weights.shape[2] for each in chunks)
+    whole, keys = np.zeros(shape, dtype), np.full(shape, -1, np.int32)
     for each in chunks:
         place = (
             slice(each.first_head, each.first_head + each.heads),
             slice(each.first_query, each.first_query + each.queries),
         )
         here[place] += 1
-        for name, array in (("weights", whole), ("scales", scales), ("left_out", left_out)):
-            if each.HasField(name) and not (name == "weights" and each.HasField("query_index")):
+        for name, array in (("scales", scales), ("left_out", left_out)):
+            if each.HasField(name):
                 array[place] = to_array(getattr(each, name), "")
+        if not first.HasField("query_index"):
+            whole[(*place, slice(each.weights.shape[2]))] = to_array(each.weights, "")
+        if is_cut:
+            keys[(*place, slice(each.weights.shape[2]))] = to_array(each.key_index, "")
     assert (here == 1).all()
     message = attention_pb2.AttentionMap()
     message.CopyFrom(streamed.map)
@@ -76,6 +84,8 @@ def put_together(
         for name in ("query_index", "key_index"):
             together = np.concatenate([to_array(getattr(each, name), "") for each in chunks])
             getattr(message, name).CopyFrom(to_tensor(together))
+    if is_cut:
+        message.key_index.CopyFrom(to_tensor(keys))
     message.weights.CopyFrom(to_tensor(whole))
     for name, array in (("scales", scales), ("left_out", left_out)):
         if first.HasField(name):

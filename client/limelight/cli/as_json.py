@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from limelight.attended import Attended
 from limelight.descriptions import Model, ModelStatus
@@ -105,14 +106,14 @@ def label_set(labels: LabelSet) -> dict[str, Any]:
 
 def attention_map(each: AttentionMap) -> dict[str, Any]:
     """A map: `weights` nested as `axes` say. Indices are those of the whole label sets, whatever was selected."""
-    edges = None
+    edges, key_index = None, None
     if each.edges is not None:
-        query_index, key_index = each.edges.query_index.tolist(), each.edges.key_index.tolist()
-        queries, keys = each.query.indices, each.key.indices
         edges = {
-            "query_index": [queries[index] for index in query_index] if queries else query_index,
-            "key_index": [keys[index] for index in key_index] if keys else key_index,
+            "query_index": _whole_indices(each.edges.query_index, each.query),
+            "key_index": _whole_indices(each.edges.key_index, each.key),
         }
+    if each.key_index is not None:
+        key_index = _whole_indices(each.key_index, each.key)
     return {
         "name": each.name,
         "stack": each.stack,
@@ -132,9 +133,17 @@ def attention_map(each: AttentionMap) -> dict[str, Any]:
         "axes": list(each.axes),
         "shape": list(each.weights.shape),
         "edges": edges,
+        "key_index": key_index,
         "weights": each.weights.tolist(),
         "left_out": plain(each.left_out),
     }
+
+
+def _whole_indices(positions: NDArray[np.int64], labels: LabelSet) -> Any:
+    """Positions along an axis as indices into its whole label set; what is negative stays."""
+    if labels.indices is None:
+        return positions.tolist()
+    return np.where(positions < 0, positions, np.asarray(labels.indices, np.int64)[positions]).tolist()
 
 
 def saved(each: StreamStart | SavedMap) -> dict[str, Any]:

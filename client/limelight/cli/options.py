@@ -66,7 +66,9 @@ Maps = Annotated[
 Layers = Annotated[list[int] | None, typer.Option("--layer", help="Layers, from 0; -1 is the last. Repeatable.")]
 Heads = Annotated[list[int] | None, typer.Option("--head", help="Heads, from 0; -1 is the last. Repeatable.")]
 Queries = Annotated[list[int] | None, typer.Option("--query", help="Queries, from 0; -1 is the last. Repeatable.")]
-TopK = Annotated[int, typer.Option("--top-k", min=0, help="Keep the k largest weights of each query; 0 for all.")]
+TopK = Annotated[
+    int, typer.Option("--top-k", min=0, help="Keep the k largest weights of each head and query; 0 for all.")
+]
 Numbers = Annotated[Quantity, typer.Option("--quantity", help="What to show, of maps that offer more than weights.")]
 KeyGroups = Annotated[
     list[str] | None,

@@ -83,13 +83,22 @@ def test_edges_in_uint8_have_a_scale_for_each_query_selected() -> None:
     np.testing.assert_allclose(finished.scales, [[1 / 255]])  # type: ignore[arg-type]
 
 
-def test_edges_of_a_selection_by_top_k_point_into_the_whole_axes() -> None:
+def test_what_top_k_keeps_of_a_selection_points_into_the_whole_axis() -> None:
     description = map_of("encoder.0.self", heads=1)
     weights = MapWeights(np.array([[[1, 0, 0], [0, 0, 1], [0, 0.6, 0.4]]], np.float32))
     finished = one(description, weights, Options((Selection(queries=(1, 2), keys=(1, 2)),), top_k=1))
-    assert finished.part.query_index is not None and finished.part.query_index.tolist() == [1, 2]
-    assert finished.part.key_index is not None and finished.part.key_index.tolist() == [2, 1]
-    np.testing.assert_allclose(finished.weights, [[1.0, 0.6]], rtol=1e-6)
+    assert finished.part.queries is not None and finished.part.queries.tolist() == [1, 2]
+    assert finished.part.key_index is not None and finished.part.key_index.tolist() == [[[2], [1]]]
+    np.testing.assert_allclose(finished.weights, [[[1.0], [0.6]]], rtol=1e-6)
+
+
+def test_what_top_k_keeps_of_edges_points_into_the_whole_axis() -> None:
+    description, weights = word_edges()
+    finished = one(description, weights, Options((Selection(queries=(-1,)),), top_k=1, encoding=Encoding.UINT8))
+    assert not finished.part.has_edges and finished.part.query_index is None
+    assert finished.part.key_index is not None and finished.part.key_index.tolist() == [[[2]]]
+    assert finished.weights.tolist() == [[[255]]]
+    np.testing.assert_allclose(finished.scales, [[1 / 255]])  # type: ignore[arg-type]
 
 
 def test_heads_are_reduced_after_they_are_selected() -> None:
@@ -167,7 +176,8 @@ def test_a_map_of_one_step_stands_for_that_step() -> None:
     whole = one(description, weights, Options(), step=5)
     assert whole.part.queries is not None and whole.part.queries.tolist() == [5]
     best = one(description, weights, Options(top_k=1, encoding=Encoding.UINT8), step=5)
-    assert best.part.query_index is not None and best.part.query_index.tolist() == [5]
+    assert best.part.queries is not None and best.part.queries.tolist() == [5]
+    assert best.part.key_index is not None and best.part.key_index.tolist() == [[[1]]]
     assert best.scales is not None and best.scales.shape == (1, 1)
 
 

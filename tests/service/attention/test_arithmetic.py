@@ -16,7 +16,7 @@ from service.attention.half import GRAPH
 from service.attention.heads import Floats, mean_of_scores, reduce_heads
 from service.attention.options import Encoding, HeadReduction
 from service.attention.rollout import rollout
-from service.attention.topk import left_out, left_out_edges, top_k, top_k_edges
+from service.attention.topk import NO_KEY, top_k, top_k_edges
 
 weights_of = hnp.arrays(
     np.float32,
@@ -54,43 +54,51 @@ def test_rows_of_a_rollout_sum_to_one(layers: npt.NDArray[np.float32]) -> None:
     np.testing.assert_allclose(rollout(list(layers)).sum(axis=-1), 1, atol=1e-5)
 
 
-def test_top_1_is_the_union_over_heads_with_every_heads_weights() -> None:
-    weights = floats([[[0.1, 0.2, 0.7]], [[0.6, 0.3, 0.1]]])
-    kept, query, key, flags = top_k(weights, 1)
-    assert query.tolist() == [0, 0]
-    assert key.tolist() == [0, 2]
-    np.testing.assert_array_equal(kept, floats([[0.1, 0.7], [0.6, 0.1]]))
-    np.testing.assert_allclose(left_out(weights, flags), [[0.2], [0.3]], rtol=1e-6)
+def test_top_1_is_each_heads_own() -> None:
+    kept = top_k(floats([[[0.1, 0.2, 0.7]], [[0.6, 0.3, 0.1]]]), 1)
+    assert kept.keys.tolist() == [[[2]], [[0]]]
+    np.testing.assert_array_equal(kept.weights, floats([[[0.7]], [[0.6]]]))
+    np.testing.assert_allclose(kept.rest, [[0.3], [0.4]], rtol=1e-6)
 
 
 def test_of_equal_weights_the_lowest_keys_are_kept() -> None:
-    assert top_k(floats([[[0.25, 0.25, 0.25, 0.25]]]), 2)[2].tolist() == [0, 1]
-    assert top_k(floats([[[0.1, 0.4, 0.1, 0.4, 0.4]]]), 2)[2].tolist() == [1, 3]
+    assert top_k(floats([[[0.25, 0.25, 0.25, 0.25]]]), 2).keys.tolist() == [[[0, 1]]]
+    assert top_k(floats([[[0.1, 0.4, 0.1, 0.4, 0.4]]]), 2).keys.tolist() == [[[1, 3]]]
+
+
+def test_a_query_of_few_edges_is_filled_up() -> None:
+    row, key = np.array([0, 0, 0, 2]), np.array([1, 4, 5, 0], np.int32)
+    kept = top_k_edges(floats([[0.2, 0.5, 0.3, 1.0], [0.6, 0.2, 0.2, 1.0]]), row, key, 4, 2)
+    assert kept.keys.tolist() == [
+        [[4, 5], [NO_KEY] * 2, [0, NO_KEY], [NO_KEY] * 2],
+        [[1, 4], [NO_KEY] * 2, [0, NO_KEY], [NO_KEY] * 2],
+    ]
+    np.testing.assert_array_equal(kept.weights[:, [0, 2]], floats([[[0.5, 0.3], [1, 0]], [[0.6, 0.2], [1, 0]]]))
+    np.testing.assert_allclose(kept.rest, [[0.2, 0, 0, 0], [0.2, 0, 0, 0]], rtol=1e-6)
+    # As many places as the longest row has, however many are asked for.
+    assert top_k_edges(floats([[0.2, 0.5, 0.3, 1.0]]), row, key, 4, 9).weights.shape == (1, 4, 3)
 
 
 @given(weights_of, st.integers(1, 8))
 def test_top_k_is_what_sorting_each_row_gives(weights: Floats, k: int) -> None:
-    expected = set()
-    for head in weights:
-        for query, row in enumerate(head):
-            ranked = sorted(range(len(row)), key=lambda key: (-row[key] if not np.isnan(row[key]) else np.inf, key))
-            expected |= {(query, key) for key in ranked[:k]}
-    kept, query_index, key_index, _ = top_k(weights, k)
-    assert list(zip(query_index.tolist(), key_index.tolist(), strict=True)) == sorted(expected)
-    np.testing.assert_array_equal(kept, weights[:, query_index, key_index])
+    kept = top_k(weights, k)
+    np.testing.assert_array_equal(kept.weights, np.take_along_axis(weights, kept.keys, axis=2))
+    for place in np.ndindex(weights.shape[:2]):
+        row = weights[place]
+        ranked = sorted(range(len(row)), key=lambda key: (-row[key] if not np.isnan(row[key]) else np.inf, key))
+        assert kept.keys[place].tolist() == sorted(ranked[:k])
+        np.testing.assert_allclose(kept.rest[place], row[ranked[k:]].sum(), rtol=1e-5)
 
 
 @given(weights_of, st.integers(1, 8))
 def test_top_k_of_edges_is_top_k_of_the_same_weights_as_a_rectangle(weights: Floats, k: int) -> None:
     query, key = np.indices(weights.shape[1:]).reshape(2, -1)
     flat = weights.reshape(weights.shape[0], -1)
-    chosen = top_k_edges(flat, query, k)
-    kept, query_index, key_index, flags = top_k(weights, k)
-    np.testing.assert_array_equal(flat[:, chosen], kept)
-    np.testing.assert_array_equal(query[chosen], query_index)
-    np.testing.assert_array_equal(key[chosen], key_index)
-    rest = left_out_edges(flat, query, weights.shape[1], chosen)
-    np.testing.assert_allclose(rest, left_out(weights, flags), rtol=1e-5, atol=1e-6)
+    of_edges = top_k_edges(flat, query, key.astype(np.int32), weights.shape[1], k)
+    of_rectangle = top_k(weights, k)
+    np.testing.assert_array_equal(of_edges.weights, of_rectangle.weights)
+    np.testing.assert_array_equal(of_edges.keys, of_rectangle.keys)
+    np.testing.assert_allclose(of_edges.rest, of_rectangle.rest, rtol=1e-5, atol=1e-6)
 
 
 def test_the_mean_of_scores_is_over_the_heads_that_may_attend_there() -> None:
@@ -167,18 +175,14 @@ def test_large_maps_are_encoded_as_their_rows_are_alone(shape: tuple[int, int, i
 
 def test_top_k_of_a_long_row_is_what_sorting_it_gives() -> None:
     weights = np.random.default_rng(0).random((2, 3, 3000), np.float32).round(3)  # with ties
-    _, _, _, flags = top_k(weights, 5)
-    expected = np.zeros(flags.shape, bool)
     order = np.argsort(-weights, axis=2, kind="stable")[:, :, :5]
-    for head, query in np.ndindex(weights.shape[:2]):
-        expected[query, order[head, query]] = True
-    np.testing.assert_array_equal(flags, expected)
+    np.testing.assert_array_equal(top_k(weights, 5).keys, np.sort(order, axis=2))
 
 
 def test_what_is_left_out_of_a_row_does_not_depend_on_what_is_kept_of_it() -> None:
-    weights = floats([[[np.nan, 0.25, 0.5], [0.5, 0.25, 0.25]]])
-    kept = np.array([[True, False, False], [True, False, True]])
-    np.testing.assert_array_equal(left_out(weights, kept), [[0.75, 0.25]])
+    weights = floats([[[np.inf, 0.25, 0.5], [0.5, 0.25, 0.25]]])
+    np.testing.assert_array_equal(top_k(weights, 1).rest, [[0.75, 0.5]])
+    assert not top_k(floats([[[np.nan, 0.25]]]), 2).rest.any()
 
 
 def test_float16_of_a_large_score_is_large_and_keeps_its_sign() -> None:

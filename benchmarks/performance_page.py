@@ -229,7 +229,7 @@ What is missed above comes to this; what shows it is named.
   that are here.
 - **Maps are bytes.** What an answer of 5 MB costs beyond the prediction is a copy into the message, gRPC's own copy,
   pages for both, and the socket; without the second and the event loop's share it would be at the runtime's own figure.
-  Pages alone are 15 % of it, and `GLIBC_TUNABLES` gives most of that back at a price in memory (`docs/serving.md`).
+  Fresh pages were 15 % of it; what was freed is used again now (`service/memory.py`).
   gRPC makes its copy on the event loop and lets no other thread go on meanwhile: the longest waits of *What a call
   waits for* are four callers who ask for 30 to 60 MB each, over and over. Their answers take turns, and between two of
   them the loop gets as much time as the copy took, so that nobody waits for several: one takes 27 ms (30 MB) to 44 ms

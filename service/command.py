@@ -80,14 +80,15 @@ def _prepare() -> None:
 
 
 def limit_libraries() -> None:
-    """Have libraries compute on the thread that calls them, and leave few gaps in memory, here and in workers.
+    """Have libraries compute on the thread that calls them, and the C library keep memory as a server needs it, here
+    and in workers.
 
     They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,
     when they are imported.
     """
-    from service.memory import avoid_gaps
+    from service.memory import settle_allocation
 
-    avoid_gaps()
+    settle_allocation()
     for variable, value in (("TOKENIZERS_PARALLELISM", "false"), ("OPENBLAS_NUM_THREADS", "1")):
         os.environ.setdefault(variable, value)
 

@@ -18,7 +18,7 @@ from service.engine.arena import share_arena
 from service.engine.providers import Provider, runtime
 from service.engine.sessions import open_session
 from service.engine.weights import some_weights
-from service.memory import avoid_gaps
+from service.memory import settle_allocation
 from tests.allocated import allocated
 from tests.service import bundles
 
@@ -33,7 +33,7 @@ def rest():
     session.shrink()
     return allocated().hblkhd
 
-avoid_gaps()
+settle_allocation()
 if sys.argv[2] == "shared":
     share_arena(runtime(), 2**30)
 folder = bundles.tiny(Path(sys.argv[1]))

@@ -14,6 +14,7 @@ from service.engine.observer import Observer, Rejection
 from service.engine.queue import RowQueue
 from service.engine.shapes import places
 from service.engine.telling import Telling
+from service.engine.turns import Turns
 from service.engine.watch import WATCH
 from service.errors import ModelUnavailableError, QueueFullError
 
@@ -23,6 +24,8 @@ _SHORTEST_RETRY, _LONGEST_RETRY = 0.05, 30.0
 # An estimate may be so much too low before a call that was admitted comes late: a generation shares its steps with
 # those that join it later.
 _MARGIN, _MARGIN_OF_GENERATIONS = 1.25, 2.0
+# An answer that is expected to take more than this part of the time left for it says that lanes have too much to do.
+_PRESSING = 0.25
 
 
 class Lanes:
@@ -39,6 +42,7 @@ class Lanes:
         self._admitting = False
         self._unfinished = 0
         self._telling = Telling(self._finish)
+        self._turns = Turns()
         self._work = LaneWork(self._queue, self._changed, self._telling, observer, most_overruns=most_overruns)
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -91,7 +95,7 @@ class Lanes:
         """
         with self._changed:
             expected = self._queue.expected_seconds(model, ahead + rows, None)
-        if deadline is not None and _is_late(model, expected + before, deadline):
+        if deadline is not None and self._is_late(model, expected + before, deadline):
             raise self._late(model, expected + before, deadline, rows)
 
     @contextlib.contextmanager
@@ -136,7 +140,7 @@ class Lanes:
                 if deadline is not None:
                     own = sum(places(job.shape) for job in jobs)
                     expected = self._queue.expected_seconds(model, len(jobs), own)
-                    late = _is_late(model, expected, deadline)  # once: a moment later it may be another answer
+                    late = self._is_late(model, expected, deadline)  # once: a moment later it may be another answer
                 if not late:
                     self._queue.add(model, jobs)
                     self._changed.notify(len(jobs))
@@ -177,6 +181,7 @@ class Lanes:
         self._admitting = False
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace)
+        self._turns.close()
         self._work.end()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
@@ -194,6 +199,15 @@ class Lanes:
         self._unfinished += len(jobs)
         self._idle.clear()
         self._observer.queued(model.name, len(jobs))
+
+    def _is_late(self, model: Model, expected: float, deadline: float) -> bool:
+        """Tell whether an answer would be late; where it takes much of the time that is left, time presses."""
+        if expected <= 0:
+            return False
+        needed, left = expected * _margin(model), deadline - time.monotonic()
+        if needed > _PRESSING * left:
+            self._turns.press()
+        return needed > left
 
     def _late(self, model: Model, expected: float, deadline: float, rows: int) -> QueueFullError:
         left = max(0.0, deadline - time.monotonic())
@@ -213,10 +227,6 @@ class Lanes:
         self._unfinished -= rows
         if not self._unfinished:
             self._idle.set()
-
-
-def _is_late(model: Model, expected: float, deadline: float) -> bool:
-    return expected > 0 and time.monotonic() + expected * _margin(model) > deadline
 
 
 def _margin(model: Model) -> float:

@@ -114,9 +114,9 @@ answers()
 @pytest.mark.skipif(not IS_KNOWN, reason="only the GNU C library says what it keeps")
 def test_what_every_arena_keeps_for_the_next_answer_is_given_back() -> None:
     kept, given, again = map(int, _run(_KEEPS, {}).stdout.split())
-    assert kept >= 2 * 8 * 2**20  # in each of two arenas
+    assert kept > 12 * 2**20  # a block of 8 MiB in each of two arenas, less what was there before
     assert given < 4 * 2**20
-    assert again >= 2 * 8 * 2**20
+    assert again > 12 * 2**20
 
 
 def _run(program: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

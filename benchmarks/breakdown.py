@@ -72,6 +72,11 @@ class Cost:
     threads: dict[str, float] = field(default_factory=dict)
 
 
+def named(question: Question, lengths: str) -> str:
+    """Name calls of a kind in tables."""
+    return f"{question.name}, {lengths} tokens" if question.model == PREDICT_IT.model else "a model of about 50 µs"
+
+
 def measure(
     place: "InProcess", echo: Process, graph: Path, load: tuple[Question, str, int], turns: int, seconds: float
 ) -> Cost:
@@ -100,7 +105,7 @@ def measure(
         others.append(answered.others / answered.seconds / cores())
     median = statistics.median
     return Cost(
-        what=f"{question.name}, {lengths} tokens" if question.model == PREDICT_IT.model else "a model of about 50 µs",
+        what=named(question, lengths),
         callers=callers,
         rate=median(rates),
         rows=median(sizes),

@@ -8,10 +8,12 @@ from benchmarks import (
     idle,
     kept,
     loop,
+    map_parts,
     overload,
     precision,
     refusing,
     shed,
+    waits,
     workers,
 )
 from benchmarks.process import ROOT
@@ -40,6 +42,12 @@ def page() -> list[str]:
     machine, costs = kept.load("breakdown", breakdown.Cost)
     if costs:
         lines += [*BREAKDOWN.format(machine=machine).splitlines(), *breakdown.tables(costs), ""]
+    machine, made = kept.load("map_parts", map_parts.Parts)
+    if made:
+        lines += [*MAP_PARTS.format(machine=machine).splitlines(), *map_parts.tables(made), ""]
+    machine, threads = kept.load("waits", waits.Waited)
+    if threads:
+        lines += [*WAITS.format(machine=machine).splitlines(), *waits.tables(threads), ""]
     machine, models = kept.load("held", held.Held)
     if models:
         lines += [*HELD.format(machine=machine).splitlines(), *held.tables(models), "", *held.bars(models), ""]
@@ -114,6 +122,21 @@ only answers (*bare echo*). Lanes hold the runtime's own work, and what is frame
 prepare only where lanes are fewer than cores, as on a GPU). What the lanes take more than the runtime is the price of
 the engine; the event loop is gRPC's Python, tasks, checks, preparation of small requests,
 and one line of log; nothing below the echo can be had from Python.
+
+"""
+
+MAP_PARTS = """### What is made of whole maps
+
+`python -m benchmarks.map_parts --keep`, on {machine}: processor time of one core, without a server, of what the service
+makes of every map of a row (six layers of twelve heads), and what the bars above leave for it.
+
+"""
+
+WAITS = """### What threads wait for
+
+`python -m benchmarks.waits --keep`, on {machine}: shares of the time of the event loop, and of a lane, by the kernel's
+account of which thread leaves a core, where in the program, and is woken. *The lock* is the interpreter's: one thread
+at a time runs Python. *A core*: the thread could go on, and another was on its core. Recording takes some of the time.
 
 """
 

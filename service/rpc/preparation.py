@@ -75,7 +75,8 @@ class Preparation:
         self._order = itertools.count()
         self._costs: WeakKeyDictionary[Hashable, LearnedCost] = WeakKeyDictionary()
         self._unfinished: set[_Task] = set()
-        self._under_way = 0
+        self._expected = 0.0  # seconds, of all that are unfinished
+        self._under_way: list[_Task] = []  # one for each instance
         self._ending = False
         self._most = most
         self._lanes = lanes
@@ -88,15 +89,15 @@ class Preparation:
     def expected_seconds(self, kind: Hashable, size: int) -> float:
         """Expect how long from now a request of so many bytes takes to be prepared. 0 where nothing waits.
 
-        A large call before it does not hold it up for all of its own time: each has what this one takes, and an
-        instance that is under way.
+        A large call before it does not hold it up for all of its own time: each has no more than this one takes, but
+        for an instance that is under way. What this costs does not grow with what waits.
         """
         with self._changed:
             if not self._unfinished:
                 return 0.0
             own = self._cost(kind).seconds(size)
-            others = sum(min(each.expected, own) for each in self._unfinished)
-            under_way = max(each.expected / each.instances.count for each in self._unfinished)
+            others = min(self._expected, own * len(self._unfinished))
+            under_way = max((each.expected / each.instances.count for each in self._under_way), default=0.0)
             return others / self._most + own + under_way
 
     async def run(self, instances: Instances[_One, _All]) -> _All:
@@ -112,6 +113,7 @@ class Preparation:
                 raise ModelUnavailableError("the server is stopping")
             task = _Task(instances, loop, future, self._cost(instances.kind).seconds(instances.size))
             self._unfinished.add(task)
+            self._expected += task.expected
             self._push(task)
         if self._lanes is not None:
             self._lanes.wake()
@@ -142,12 +144,14 @@ class Preparation:
 
     def _end(self, task: _Task) -> None:
         task.over = True
-        self._unfinished.discard(task)
+        if task in self._unfinished:
+            self._unfinished.remove(task)
+            self._expected = self._expected - task.expected if self._unfinished else 0.0
 
     def is_ready(self) -> bool:
         """Tell whether something waits that may begin now."""
         with self._changed:
-            return bool(self._waiting) and self._under_way < self._most and not self._ending
+            return bool(self._waiting) and len(self._under_way) < self._most and not self._ending
 
     def take(self) -> Callable[[], None] | None:
         """Give the next instance, of the call that has had least, as a function that prepares it; None where none is to
@@ -162,7 +166,7 @@ class Preparation:
                 task.started += 1
                 if task.started < task.instances.count:  # another thread may take the next one
                     self._push(task)
-                self._under_way += 1
+                self._under_way.append(task)
                 return partial(self._do, task, place)
             return None
 
@@ -171,7 +175,7 @@ class Preparation:
             self._prepare(task, place)
         finally:
             with self._changed:
-                self._under_way -= 1
+                self._under_way.remove(task)
 
     def _work(self) -> None:
         """On a thread of its own: prepare what there is until the end."""

@@ -11,10 +11,10 @@ from service.engine.jobs import AdmittedCall, Job
 from service.engine.lane_work import Chores, LaneWork
 from service.engine.model import Model
 from service.engine.observer import Observer, Rejection
+from service.engine.pressure import Pressure
 from service.engine.queue import RowQueue
 from service.engine.shapes import places
 from service.engine.telling import Telling
-from service.engine.turns import Turns
 from service.engine.watch import WATCH
 from service.errors import ModelUnavailableError, QueueFullError
 
@@ -42,13 +42,13 @@ class Lanes:
         self._admitting = False
         self._unfinished = 0
         self._telling = Telling(self._finish)
-        self._turns = Turns()
         self._work = LaneWork(self._queue, self._changed, self._telling, observer, most_overruns=most_overruns)
         self._idle = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking = False
         self._count = lanes
         self._threads = [self._thread(f"lane-{number}") for number in range(lanes)]
+        self._pressure = Pressure(self._threads)
 
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told, once and on the loop, of each model that is run no more."""
@@ -181,7 +181,7 @@ class Lanes:
         self._admitting = False
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace)
-        self._turns.close()
+        self._pressure.close()
         self._work.end()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
@@ -206,7 +206,7 @@ class Lanes:
             return False
         needed, left = expected * _margin(model), deadline - time.monotonic()
         if needed > _PRESSING * left:
-            self._turns.press()
+            self._pressure.press()
         return needed > left
 
     def _late(self, model: Model, expected: float, deadline: float, rows: int) -> QueueFullError:

@@ -170,7 +170,8 @@ what closed loops reached before and after. Documents of 300 words, pictures of 
 demo models. Capacity and goodput are with the generator's processor time given
 back; its share, that of other programs, and how late it sent (*lag*, 99 %; *held* by
 the server's window for requests) are said. Memory is looked at again
-{after:g} s later.
+{after:g} s later. Cores are not kept awake here: to one that has a process of the lowest priority the kernel moves
+nothing, so that lanes on cores of their own win nothing by it.
 
 """
 
@@ -234,47 +235,50 @@ LIMITS = """## Where the limits lie
 
 What is missed above comes to this; what shows it is named.
 
-- **Python's part of a call.** The event loop, gRPC's own Python above all, takes four to five times what a server
-  takes that only echoes (*What a call is made of*). That is a sixth of what the runtime takes for a row of 32 tokens,
-  and a twentieth of a row of 128: so it goes with the ratios to the runtime, with the processor time of a
-  prediction, and with a model of 50 µs, whose call is nearly all Python. What could be taken out was: messages are
-  framed around the runtime's buffers, and small requests are prepared where they arrive. Taking in several calls at a
-  time saved a quarter of it and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
-- **One lock.** A process of Python runs one thread of its own code at a time. Where calls are small, threads change 30
-  to 40 times a call, and each change wakes another core: a second core then adds little, or takes away (*One process,
-  or one for each core*). Lower priority for lanes, fewer lanes, threads bound to cores and a longer interval between
-  changes were tried: within noise, or good for one load and bad for another. So was running what takes less than 2 ms
-  on the event loop itself: one caller of a small model had his answers a tenth to a quarter sooner, and several had
-  theirs up to 40 % later, since rows then come to the runtime one by one. `--workers` goes around it.
-- **Rows that come one by one.** *The best way* of the runtime has its next batch at hand when one is done: four of
-  eight rows, eight of 32. A caller sends the next row once it has an answer, so that the server has two or three of
-  eight to put together (*rows a batch*). Batches of fewer rows cost more a row, and to wait for more would cost those
-  that are here.
-- **Maps are bytes.** What an answer of 5 MB costs beyond the prediction is a copy into the message, gRPC's own copy,
-  pages for both, and the socket; without the second and the event loop's share it would be at the runtime's own figure.
-  Fresh pages were 15 % of it; what was freed is used again now (`service/memory.py`).
-  gRPC makes its copy on the event loop and lets no other thread go on meanwhile: the longest waits of *What a call
-  waits for* are four callers who ask for 30 to 60 MB each, over and over. Their answers take turns, and between two of
-  them the loop gets as much time as the copy took, so that nobody waits for several: one takes 27 ms (30 MB) to 44 ms
-  (58 MB) in the middle, and up to twice that beside everything else. Such maps are better asked for by
-  `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes` keeps them out.
+- **Python's part of a call** (bars of Predict and Attend at 32 tokens, of processor time, of one call at a time, of a
+  model of 50 µs). The event loop, gRPC's own Python above all, takes two to four times what a server takes that only
+  echoes (*What a call is made of*), and the echo alone is 3 to 4 % of a row of 32 tokens in the runtime: 0.95 of it
+  leaves next to nothing for anything else. What could be taken out was: messages are framed around the runtime's
+  buffers, and small requests are prepared where they arrive. Taking in several calls at a time saved a quarter of it
+  and was given up (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
+- **One lock, and cores that are not looked for** (bars of the model of 50 µs, of generations, and of goodput). A
+  process of Python runs one thread of its own code at a time; where calls are small, threads change 30 to 40 times a
+  call. And on a busy machine the kernel looks for no free core for a thread that is woken: one is idle while two
+  threads share another (*What threads wait for*). While time presses both are mended
+  (`docs/decisions/0024-lanes-come-first-while-time-presses.md`); otherwise that costs more than it wins. So did lower
+  priority for lanes, fewer lanes, a longer interval between changes, and what takes less than 2 ms on the event loop
+  itself: within noise, or good for one load and bad for another. `--workers` goes around it.
+- **Rows that come one by one** (bars of 8 at a time, of mixed lengths, of p99). *The best way* of the runtime has its
+  next batch at hand when one is done: four of eight rows, eight of 32. A caller sends the next row once it has an
+  answer, so that the server has two or three of eight to put together (*rows a batch*). Batches of fewer rows cost more
+  a row, and to wait for more would cost those that are here.
+- **What is made of every map is made of millions of weights** (bars of top-k and head mean). 72 maps of 128 tokens are
+  1.2 million; to sort their rows takes longer than the bar leaves for all of top-k (*What is made of whole maps*), and
+  the runtime's own TopK takes twice as long as NumPy. Head mean is well within it by itself; its bar is missed by what
+  every Attend has beside it, labels and maps to frame.
+- **Maps are bytes** (bars of all maps, of streams, and of the longest wait). What an answer of 5 MB costs beyond the
+  prediction is a copy into the message, gRPC's own copy, pages for both, and the socket; without the second and the
+  event loop's share it would be at the runtime's own figure. Fresh pages were 15 % of it; what was freed is used again
+  now (`service/memory.py`). gRPC makes its copy on the event loop and lets no other thread go on meanwhile: the longest
+  waits of *What a call waits for* are four callers who ask for 30 to 60 MB each, over and over. Their answers take
+  turns, and between two of them the loop gets as much time as the copy took, so that nobody waits for several: one
+  takes 27 ms (30 MB) to 44 ms (58 MB) in the middle, and up to twice that beside everything else. Such maps are better
+  asked for by `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes` keeps them
+  out.
 - **Cycles are looked for on the event loop** (`docs/decisions/0021-cycles-are-collected-on-the-event-loop.md`), in
   passes over all that lives and was made since the models were loaded. While 256 documents of 18,000 characters are
   prepared that is one object of the tokenizer's for each line, and none of ours: 19 ms at most. With seven of ours a
   line it was 146.
-- **Refusals cost as well.** A server of gRPC's asyncio that does nothing but refuse takes 0.2 to 0.4 ms a call; 2,000 a
-  second are refused within 5 ms, and of 4,000 half to all within 50 ms (*What refusing costs at the least*): of ten
-  times the capacity, not all can be refused here, and what goodput that price leaves stands there. At twice the
-  capacity it leaves 0.89 to 0.96, and 0.41 to 0.85 is kept (0.33 to 0.84 on another day). What is lost goes to
-  the interpreter's lock, from lanes to the loop and back (*Where the time goes under overload*), and to calls that
-  have waited for so long to be read (`pending_calls`) that no time is left to answer them: that takes five turns of an
-  event loop which also sends every token. Taking calls in faster was tried three times and made it worse, or no
-  better (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`). Whoever expects ten times the capacity
-  has a proxy that counts, in front of it.
-- **A step of a generation is short.** Of what generations cost, the event loop, which sends each token, takes more than
-  the lanes do with the runtime's part in it (*Where the time goes under overload*), and that does not shrink where
-  steps are shared. Loop and lanes together take one core: they wait for the interpreter's lock. The same caller takes
-  several times as many messages from a server that computes nothing (*Generation*).
+- **Refusals cost as well** (bars of goodput, and of refused calls). A server of gRPC's asyncio that does nothing but
+  refuse takes 0.2 to 0.4 ms a call (*What refusing costs at the least*), ours about 0.6: of ten times the capacity, not
+  all can be refused here, and what goodput that price leaves stands there. What comes faster than the loop reads waits
+  in line, and past `pending_calls` gRPC's core cancels it, without a time to come back. Taking calls in faster was
+  tried three times and made it worse, or no better (`docs/decisions/0020-nothing-is-begun-that-grpc-does-not-free.md`).
+  Whoever expects ten times the capacity has a proxy that counts, in front of it.
+- **A step of a generation is short** (bars of generation). Of what generations cost, the event loop, which sends each
+  token, takes more than the lanes do with the runtime's part in it (*Where the time goes under overload*), and that
+  does not shrink where steps are shared. Loop and lanes together take one core: they wait for the interpreter's lock.
+  The same caller takes several times as many messages from a server that computes nothing (*Generation*).
 
 """
 

@@ -31,7 +31,7 @@ from service.rpc.framing import Frame
 LENGTHS = ("32", "128")
 _K = 8
 _TENSOR = 1  # any field's number
-# Of a prediction's time, by the bars: one of Predict is 0.97 of it, float16 0.9, and all maps 0.85 of the runtime's.
+# Of a prediction's time, by the bars: answers with these are to be 0.97 and 0.9 as many as predictions.
 _LEFT = {"top-k 8": 1 / 0.97 - 1, "head mean": 1 / 0.97 - 1, "float16": 1 / 0.9 - 1}
 _PREDICTION, _FETCHED = "a prediction, without a server", "the same with every map"
 

@@ -179,7 +179,8 @@ SHED = """### Where the time goes under overload
 
 `python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
 generator take. What is asked beyond what can be answered is received, looked at and refused by the event loop, or
-received and cancelled by gRPC. Cores are left over: threads wait for each other, for the interpreter's lock above all.
+received and cancelled by gRPC. Cores are left over: threads wait for each other, for a core that another has and for
+the interpreter's lock (*What threads wait for*).
 
 """
 

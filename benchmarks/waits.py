@@ -2,7 +2,7 @@
 
 The kernel tells of every thread that leaves a core, with its stack, and of every one that is woken. That needs Linux's
 perf (Debian: linux-perf), the right to trace every process, which root has, and a Python whose library names its
-functions. The server runs in this process, so that its threads can be told apart. A minute. --keep writes
+functions. The server runs in this process, so that its threads can be told apart. Two minutes. --keep writes
 docs/performance.md.
 """
 
@@ -180,9 +180,8 @@ def overloaded(turns: int, seconds: float) -> Iterator[Waited]:
     """Calls with a deadline to the demo models, more than can be answered."""
     for kind, (method, request) in KINDS.items():
         with InProcess(DEMO) as place:
-            plan = Plan(
-                place.target, method, [request(seed) for seed in range(64)], seconds, deadline=DEADLINE, warm=1.0
-            )
+            messages = [request(seed) for seed in range(_REQUESTS)]
+            plan = Plan(place.target, method, messages, seconds, deadline=DEADLINE, warm=1.0)
             rate = _FACTOR * capacity(plan)
             yield from measure(f"{kind}, {_FACTOR:g} × the capacity", replace(plan, rate=rate), turns, processes=2)
 

@@ -2,18 +2,22 @@
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Any
 
 import grpc
 
 from bundle.errors import LimelightError
+from service.accepting import Accepting
 from service.access.access import Access
 from service.descriptors import room_for
 from service.rpc.batches import free_failed
+from service.rpc.status import Status
 from service.settings import Settings
 
 _MINUTE = 60_000
+_UNSEEN = 64  # calls of a method that are not even taken in; of more, gRPC's core cancels some, then all
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
     ("grpc.max_metadata_size", 16 * 1024),
@@ -37,8 +41,13 @@ async def listen(
     stack: AsyncExitStack,
     *,
     shared: bool,
+    is_pressed: Callable[[], bool],
+    refused: Callable[[str, Any], Status],
 ) -> int:
-    """Answer calls until the stack is left; gives the port. shared: with other processes that said so as well."""
+    """Answer calls until the stack is left; gives the port.
+
+    shared: with other processes that said so as well. is_pressed, refused: as `Accepting` has them.
+    """
     free_failed(asyncio.get_running_loop())
     server = grpc.aio.server(
         interceptors=interceptors,
@@ -50,9 +59,9 @@ async def listen(
             ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
             ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
             ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
-            # What nobody has read costs next to nothing to cancel, and a queue of it would make every call late.
-            ("grpc.server.max_pending_requests", settings.pending_calls),
-            ("grpc.server.max_pending_requests_hard_limit", settings.pending_calls * 3 // 2),
+            # What comes faster than it can be taken in is cancelled: a queue of it would make every call late.
+            ("grpc.server.max_pending_requests", _UNSEEN),
+            ("grpc.server.max_pending_requests_hard_limit", _UNSEEN * 3 // 2),
         ),
     )
     for name, handlers in services.items():
@@ -67,6 +76,7 @@ async def listen(
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
     await server.start()
+    Accepting(server, services, interceptors, settings.pending_calls, is_pressed, refused).start()
     stack.push_async_callback(server.stop, None)
     return port
 

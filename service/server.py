@@ -162,7 +162,16 @@ async def running_server(
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()
-        port = await listen(settings, services, access, interceptors, stack, shared=member is not None)
+        port = await listen(
+            settings,
+            services,
+            access,
+            interceptors,
+            stack,
+            shared=member is not None,
+            is_pressed=engine.is_pressed,
+            refused=calls.turned_away,
+        )
         stack.push_async_callback(door.finish, settings.grace_seconds)
         stack.callback(health.stop)
         if not late:

@@ -164,8 +164,8 @@ class Settings:
         maximum=10**6,
     )
     pending_calls: int = _setting(
-        64,
-        "Calls that have arrived and may wait to be read; of more, gRPC cancels some, and all past half as many again.",
+        256,
+        "Calls of a method that may wait to be taken up; further ones are refused, with a time to come back.",
         minimum=1,
         maximum=10**5,
     )

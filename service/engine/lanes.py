@@ -24,6 +24,9 @@ _SHORTEST_RETRY, _LONGEST_RETRY = 0.05, 30.0
 # An estimate may be so much too low before a call that was admitted comes late: a generation shares its steps with
 # those that join it later.
 _MARGIN, _MARGIN_OF_GENERATIONS = 1.25, 2.0
+# A token of a stream goes out in one turn of the event loop, and the next is begun with in another. What lanes tell
+# waits for half of a turn on the average, and streams of many tokens meet the longest turns.
+_TURNS = 6.0
 # An answer that is expected to take more than this part of the time left for it says that lanes have too much to do.
 _PRESSING = 0.25
 
@@ -49,6 +52,11 @@ class Lanes:
         self._count = lanes
         self._threads = [self._thread(f"lane-{number}") for number in range(lanes)]
         self._pressure = Pressure(self._threads)
+
+    @property
+    def is_pressed(self) -> bool:
+        """True while time presses."""
+        return self._pressure.is_pressing
 
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told, once and on the loop, of each model that is run no more."""
@@ -94,7 +102,7 @@ class Lanes:
         Raises: QueueFullError.
         """
         with self._changed:
-            expected = self._queue.expected_seconds(model, ahead + rows, None)
+            expected = self._queue.expected_seconds(model, ahead + rows, None, self._token_seconds)
         if deadline is not None and self._is_late(model, expected + before, deadline):
             raise self._late(model, expected + before, deadline, rows)
 
@@ -139,7 +147,7 @@ class Lanes:
             else:
                 if deadline is not None:
                     own = sum(places(job.shape) for job in jobs)
-                    expected = self._queue.expected_seconds(model, len(jobs), own)
+                    expected = self._queue.expected_seconds(model, len(jobs), own, self._token_seconds)
                     late = self._is_late(model, expected, deadline)  # once: a moment later it may be another answer
                 if not late:
                     self._queue.add(model, jobs)
@@ -216,6 +224,11 @@ class Lanes:
             f"so much is waiting that an answer would take about {expected:.2g} s, and the deadline is in {left:.2g} s",
             retry_after=_retry(expected * _margin(model) - left),
         )
+
+    @property
+    def _token_seconds(self) -> float:
+        """What the event loop takes to send one token after another of a stream, at least."""
+        return _TURNS * self._telling.delay
 
     def _look(self) -> None:
         self._looking = False

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from threading import Thread
 
-_SHORT = 1e-4
+_SHORT = 2e-4
 _HELD = 1.0  # seconds since it was last pressing
 
 
@@ -42,6 +42,11 @@ class Pressure:
             sys.setswitchinterval(min(self._usual, _SHORT))
             self._place(apart=True)
             self._timer = loop.call_at(self._until, self._look)
+
+    @property
+    def is_pressing(self) -> bool:
+        """True while lanes come first."""
+        return self._timer is not None
 
     def close(self) -> None:
         """Have everything as it was; turns that somebody else has set meanwhile stay."""

@@ -145,17 +145,18 @@ class RowQueue:
                 line.pace.learn(max(rows, line.live), work.pool.pace)
         self._settle(line)
 
-    def expected_seconds(self, model: Model, rows: int, row_places: int | None) -> float:
+    def expected_seconds(self, model: Model, rows: int, row_places: int | None, token_seconds: float = 0.0) -> float:
         """Expect how long from now so many more rows of a model take until the last is answered.
 
         row_places: of all of them; None where nobody knows yet, for what rows of the model have had. 0 while a lane is
-        free and nothing waits: then nothing speaks against trying.
+        free and nothing waits: then nothing speaks against trying. token_seconds: between two tokens of a stream, at
+        least, whatever lanes take.
         """
         line = self._lines.get(model)
         if line is None or (self.running < self._lanes and not self.rows):
             return 0.0
         if model.pool is not None:
-            return self._expected_generation(line, rows)
+            return self._expected_generation(line, rows, token_seconds)
         total = rows * line.row_places.value if row_places is None else row_places
         ahead = line.cost.seconds(line.waiting_places + total)
         ahead += max(0, len(line.waiting) + rows - 1) * line.cost.seconds(0)
@@ -176,7 +177,7 @@ class RowQueue:
         """Expect how long one lane alone would take for all that waits."""
         return sum(line.backlog for line in self._busy.values())
 
-    def _expected_generation(self, line: Line, rows: int) -> float:
+    def _expected_generation(self, line: Line, rows: int, token_seconds: float) -> float:
         """Steps of pools as full as they would be, and before them those of the rows that must end first.
 
         A step takes what lanes need for it, or what it has been taking: where many rows stream their tokens, the event
@@ -187,7 +188,7 @@ class RowQueue:
         wanted = line.live + len(line.waiting) + rows
         per_pool = min(wanted, most) / pools
         others = sum(1 for other in self._busy.values() if other is not line)
-        step = line.steps.seconds(per_pool) * (1 + others)
+        step = max(line.steps.seconds(per_pool) * (1 + others), token_seconds)
         if line.pace.is_known:
             step = max(step, line.pace.seconds(min(wanted, most)))
         return line.row_steps.value * step * (1 + max(0, wanted - most) / most)

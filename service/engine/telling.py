@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from service.errors import InferenceError, OverrunError
 
 logger = logging.getLogger(__name__)
 
+_NEWEST = 0.1  # how much the newest delay counts
 _LOST = "the model took too long on this input, and could not be ended"
 
 
@@ -32,7 +34,8 @@ class _Doing:
 class Telling:
     """Takes what happens on lanes, and hands it on in one call of the loop for all that happens until it answers.
 
-    finished: called on the loop for each row of which nothing more comes.
+    finished: called on the loop for each row of which nothing more comes. delay: seconds that the loop has been taking
+    of late to hear of it.
     """
 
     def __init__(self, finished: Callable[[int], None]) -> None:
@@ -40,6 +43,7 @@ class Telling:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: deque[tuple[Job, News]] = deque()
         self._called = False
+        self._since = self.delay = 0.0
         self._lock = threading.Lock()
         self._doing: dict[int, _Doing] = {}
         self._given_up: dict[int, LimelightError] = {}
@@ -89,7 +93,7 @@ class Telling:
                     doing.left.pop(job.ticket, None)
             self._news.extend(news)
         if not self._called:
-            self._called = True
+            self._called, self._since = True, time.monotonic()
             self.call(self._deliver)
 
     def call(self, function: Callable[[], None]) -> None:
@@ -99,6 +103,7 @@ class Telling:
                 self._loop.call_soon_threadsafe(function)
 
     def _deliver(self) -> None:
+        self.delay += _NEWEST * (time.monotonic() - self._since - self.delay)
         self._called = False  # before the last look: what comes later calls again
         while self._news:
             job, each = self._news.popleft()

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -13,19 +13,20 @@ from google.protobuf.message import Message
 from bundle.errors import LimelightError
 from service.access.caller import ANYBODY, Caller, calling
 from service.engine.observer import Rejection
-from service.errors import DeadlineError, StoppingError
+from service.errors import DeadlineError, QueueFullError, StoppingError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
 from service.rpc.aborting import abort
 from service.rpc.delivery import Delivery
 from service.rpc.door import Door
 from service.rpc.reading import Reading
-from service.rpc.status import REQUEST_ID_KEY, status_of
+from service.rpc.status import REQUEST_ID_KEY, Status, status_of
 
 SERVICE = "limelight.v1.AttentionService"
 # gRPC cancels a call at its deadline by itself. A status that is sent then reaches nobody, and gRPC does not free what
 # it is made of: it frees that only where sending succeeded.
 _CANCELLED_BY_THEN = 0.25  # seconds
+_RETRY_AFTER = 1.0  # seconds, where nobody knows how long it will take
 
 
 @dataclass
@@ -133,6 +134,32 @@ class Calls:
 
         return grpc.stream_stream_rpc_method_handler(answer)
 
+    def turned_away(self, path: str, context: Any) -> Status:
+        """Count and log a call that comes after more than can be taken up; gives what it is told.
+
+        path: of its method, of any service; only calls to those made here are counted and logged. context: gRPC's.
+        """
+        identity = _identity(context)
+        error = QueueFullError("more calls arrive than can be taken up; try again later", retry_after=_RETRY_AFTER)
+        status = status_of(error, identity)
+        counted = self._counted.get(path.removeprefix(f"/{SERVICE}/"))
+        if counted is not None:
+            counted.begin()
+            counted.end(status.code, 0.0)
+            self._metrics.rejected(Rejection.OVERLOAD, 1)
+            log_request(
+                identity=identity,
+                token="",
+                method=path.rpartition("/")[2],
+                model="",
+                version=0,
+                rows=0,
+                code=status.code.name,
+                seconds=0.0,
+                durations={},
+            )
+        return replace(status, trailing=((REQUEST_ID_KEY, identity), *status.trailing))
+
     def _counters(self, kind: str, name: str) -> MethodMetrics:
         self._counted[name] = self._metrics.methods(kind, SERVICE, [name])[name]
         return self._counted[name]
@@ -140,6 +167,13 @@ class Calls:
 
 def _serialised(response: Message | bytes) -> bytes:
     return response if isinstance(response, bytes) else response.SerializeToString()
+
+
+def _identity(context: Any) -> str:
+    """Give a call's own name, which is its caller's where that fits."""
+    return request_id(
+        next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
+    )
 
 
 class _Running:
@@ -152,14 +186,13 @@ class _Running:
         self._context = context
         self._metrics = metrics
         self._over = False
-        sent = next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
         remaining = context.time_remaining()
         deadline = None if remaining is None else self._started + remaining
         # gRPC keeps what it calls at the end in a cycle with its own part of the call: so that is one thing, of which
         # next to nothing is left by then.
         at_end = ExitStack()
         context.add_done_callback(lambda _: at_end.close())
-        self.call = Call(request_id(sent), deadline, at_end, calling.get())
+        self.call = Call(_identity(context), deadline, at_end, calling.get())
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
         self._cut = False
         counted.begin()

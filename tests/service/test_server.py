@@ -139,14 +139,29 @@ def test_calls_that_would_be_late_are_refused_at_once_and_the_others_are_in_time
         assert running.stub.Predict(one, timeout=60).predictions
 
 
-def test_more_calls_than_may_wait_to_be_read_are_cancelled_and_the_next_is_answered(repository: Path) -> None:
-    with serving(repository, pending_calls=4) as running:
+def test_more_calls_than_may_wait_are_told_when_to_come_back_and_the_next_is_answered(repository: Path) -> None:
+    with serving(repository, metrics_port=free_port(), pending_calls=4) as running:
         running.stub.Predict(predict("tiny", text("the cat")))  # the connection stands
         running.on_loop(lambda: time.sleep(1.0))  # the server reads nothing for a while
-        calls = [running.stub.Predict.future(predict("tiny", text("the cat")), timeout=60) for _ in range(40)]
+        calls = [
+            running.stub.Predict.future(
+                predict("tiny", text("the cat")), timeout=60, metadata=[("x-request-id", f"call-{number}")]
+            )
+            for number in range(40)
+        ]
         codes = [each.code() for each in calls]
-        assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.CANCELLED}
+        assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert codes.count(grpc.StatusCode.OK) >= 4
+        for number, each in enumerate(calls):
+            if codes[number] is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                refused = refusal(each.exception())
+                assert (refused.reason, refused.request_id) == ("QUEUE_FULL", f"call-{number}")
+                assert refused.retry is not None and refused.retry > 0
+        refusals = codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED)
+        counted = scrape(running.server.metrics_port)
+        assert counted['limelight_rejected_total{reason="overload"}'] == refusals
+        exhausted = 'grpc_code="RESOURCE_EXHAUSTED",grpc_method="Predict"'
+        assert [value for name, value in counted.items() if exhausted in name and "handled_total" in name] == [refusals]
         assert running.stub.Predict(predict("tiny", text("the cat")), timeout=30).predictions
 
 

@@ -372,7 +372,7 @@ async def test_of_a_call_that_is_refused_early_its_own_rows_are_counted(
 ) -> None:
     count = Count()
     async with running(1, count) as engine:
-        monkeypatch.setattr(engine._lanes._queue, "expected_seconds", lambda model, rows, places: 0.25 * rows)
+        monkeypatch.setattr(engine._lanes._queue, "expected_seconds", lambda model, rows, *_: 0.25 * rows)
         engine.check(fake, 3, 1, time.monotonic() + 60, 0.0)
         engine.check(fake, 3, 100, None, 30.0)
         with pytest.raises(QueueFullError) as refused:

@@ -322,6 +322,20 @@ def test_a_generation_is_expected_to_take_as_long_as_its_streams_hold_its_steps_
     assert expected[0.5] >= 16 * 0.5
 
 
+def test_a_generation_is_expected_to_take_as_long_as_the_event_loop_needs_for_its_tokens(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, pool = RowQueue(1), FakePool()
+    model = replace(a_model(models, concurrent=1, max_rows=8), pool=pool.itself)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
+    for _ in range(2):
+        a_turn(queue, taken(queue))
+    running = taken(queue)
+    assert queue.expected_seconds(model, 1, 5, 0.001) == queue.expected_seconds(model, 1, 5)
+    assert queue.expected_seconds(model, 1, 5, 0.5) >= 16 * 0.5
+    queue.finished(running, 0.01, 1, 0.01)
+
+
 def test_rows_that_were_cut_do_not_make_answers_seem_shorter(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:

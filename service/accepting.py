@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -96,7 +97,8 @@ class Accepting:
         status = self._refused(method, cygrpc._ServicerContext(call, None, None, self._loop))
         first = cygrpc.SendInitialMetadataOperation(None, 0)
         code: int = status.code.value[0]
-        await cygrpc._send_error_status_from_server(call, code, status.message, status.trailing, first, self._loop)
+        with suppress(grpc.aio.BaseError):  # the call has ended meanwhile
+            await cygrpc._send_error_status_from_server(call, code, status.message, status.trailing, first, self._loop)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

@@ -178,7 +178,7 @@ nothing, so that lanes on cores of their own win nothing by it.
 SHED = """### Where the time goes under overload
 
 `python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
-generator take. What is asked beyond what can be answered is refused by the event loop, most of it unread, or
+generator take. What is asked beyond what can be answered is received, looked at and refused by the event loop, or
 received and cancelled by gRPC. Cores are left over: threads wait for each other, for a core that another has and for
 the interpreter's lock (*What threads wait for*).
 
@@ -241,7 +241,7 @@ What is missed above comes to this; what shows it is named.
   echoes (*What a call is made of*), and the echo alone is 3 to 4 % of a row of 32 tokens in the runtime: 0.95 of it
   leaves next to nothing for anything else. What could be taken out was: messages are framed around the runtime's
   buffers, and small requests are prepared where they arrive. Calls are taken in several
-  at a time (`docs/decisions/0025-what-is-too-much-is-refused-unread.md`).
+  at a time (`docs/decisions/0025-calls-are-taken-in-together.md`).
 - **One lock, and cores that are not looked for** (bars of the model of 50 µs, of generations, and of goodput). A
   process of Python runs one thread of its own code at a time; where calls are small, threads change 30 to 40 times a
   call. And on a busy machine the kernel looks for no free core for a thread that is woken: one is idle while two
@@ -271,13 +271,12 @@ What is missed above comes to this; what shows it is named.
   prepared that is one object of the tokenizer's for each line, and none of ours: 19 ms at most. With seven of ours a
   line it was 146.
 - **Refusals cost as well** (bars of goodput, and of refused calls). A server of gRPC's asyncio whose handlers do
-  nothing but refuse takes 0.2 to 0.4 ms a call (*What refusing costs at the least*). What is too much is refused here
-  without a handler, for 0.18 ms, of which 0.08 are spent where gRPC's core cancels a call by itself
-  (`docs/decisions/0025-what-is-too-much-is-refused-unread.md`). Of ten times the capacity, not all can be refused on
-  these cores, which also send it: the core cancels what is left, without a time to come back. At twice the capacity
-  nearly all are refused, and that is dearer than to have them cancelled, so that of pictures, which take a millisecond
-  each, fewer are answered. Refusals wait for a turn of the loop, which takes 5 to 50 ms where lanes have every core.
-  Whoever expects ten times the capacity has a proxy that counts, in front of it.
+  nothing but refuse takes 0.2 to 0.4 ms a call (*What refusing costs at the least*), ours about 0.6: of ten times the
+  capacity, not all can be refused here, and what goodput that price leaves stands there. What comes faster than the
+  loop takes in waits in line, and gRPC's core cancels some of it, without a time to come back. To take calls in faster
+  and refuse them unread, for 0.18 ms, was tried: then everybody is told at twice the capacity, but a fifth less is
+  answered and health waits eight times as long (`docs/decisions/0025-calls-are-taken-in-together.md`). Whoever expects
+  ten times the capacity has a proxy that counts, in front of it.
 - **A step of a generation is short** (bars of generation). Of what generations cost, the event loop, which sends each
   token, takes more than the lanes do with the runtime's part in it (*Where the time goes under overload*), and that
   does not shrink where steps are shared. Loop and lanes together take one core: they wait for the interpreter's lock.

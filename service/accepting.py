@@ -1,9 +1,10 @@
-"""Takes calls in several at a time, and refuses at once those that more have come before than can be taken up.
+"""Takes calls in several at a time while there is time, and refuses unread what is too much.
 
 gRPC's server takes one call of a method, then asks for the next: five turns of the event loop and the wake-up of a
-thread lie between, 2 ms while lanes use every core. What comes faster is cancelled by its core: to a caller that is a
-call that he gave up, and no reason to come back. So more is asked for beside it, by the functions that it uses itself,
-and what is too much gets a status that says when to come back, for a third of what it costs to look at it first.
+thread lie between, 2 ms while lanes use every core. What comes faster waits in its core, which cancels some of it: to a
+caller that is a call that he gave up, and no reason to come back. So more is asked for beside it, by the functions that
+it uses itself, and what is too much gets a status that says when to come back. While time presses nothing is: then
+what comes in slowly is what keeps a flood out of the event loop (docs/decisions/0025-calls-are-taken-in-together.md).
 Those functions are no part of gRPC's interface: with a release that nobody has looked at, its own loop is all there is.
 """
 
@@ -23,10 +24,8 @@ from service.rpc.status import Status
 logger = logging.getLogger(__name__)
 
 _KNOWN = ("1.85.",)
-_AT_ONCE = 32  # of a method, beside the one that gRPC's loop asks for
-# Calls that may wait while time presses: less than the event loop takes up within 50 ms, even where lanes use every
-# core. Whoever comes later has an answer sooner by trying again.
-_PRESSED = 8
+_AT_ONCE = 8  # of a method, beside the one that gRPC's loop asks for
+_LOOK = 0.25  # seconds between looks at whether time still presses
 
 
 def is_known() -> bool:
@@ -60,6 +59,7 @@ class Accepting:
         self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._paused: list[tuple[str, deque[Any]]] = []
 
     def start(self) -> None:
         """Ask for calls, until the server is stopped."""
@@ -78,12 +78,26 @@ class Accepting:
                 call = await self._server._request_registered_call(encoded)
             except cygrpc._RequestCallError:  # the server stops, or one call went wrong before it was taken in
                 continue
-            if len(waiting) >= (min(self._most, _PRESSED) if self._is_pressed() else self._most):
+            if len(waiting) >= self._most:
                 await self._refuse(method, call)
             else:
                 waiting.append(call)
                 if len(waiting) == 1:
                     self._loop.call_soon(self._take_up, method, waiting)
+            if self._is_pressed():
+                if not self._paused:
+                    self._loop.call_later(_LOOK, self._go_on)
+                self._paused.append((method, waiting))
+                return
+
+    def _go_on(self) -> None:
+        """Ask as before, once time does not press any more."""
+        if self._is_pressed():
+            self._loop.call_later(_LOOK, self._go_on)
+            return
+        paused, self._paused = self._paused, []
+        for method, waiting in paused:
+            self._keep(self._accept(method, waiting))
 
     def _take_up(self, method: str, waiting: deque[Any]) -> None:
         """Begin with the oldest: one in a turn of the loop, which has other things to do."""

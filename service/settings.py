@@ -164,7 +164,7 @@ class Settings:
         maximum=10**6,
     )
     pending_calls: int = _setting(
-        256,
+        128,
         "Calls of a method that may wait to be taken up; further ones are refused, with a time to come back.",
         minimum=1,
         maximum=10**5,

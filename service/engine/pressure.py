@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from threading import Thread
 
-_SHORT = 2e-4
+_SHORT = 1e-4
 _HELD = 1.0  # seconds since it was last pressing
 
 

@@ -1,4 +1,4 @@
-"""Calls are taken in several at a time, and those that are too many are refused unread; with any release of gRPC."""
+"""Calls are taken in several at a time, and what is too much is refused unread; with any release of gRPC."""
 
 import asyncio
 import threading
@@ -112,11 +112,26 @@ def test_calls_past_what_may_wait_are_refused_unread() -> None:
     assert len(echo.seen) == CALLS + 2 - refused
 
 
-def test_fewer_may_wait_while_time_presses() -> None:
+def test_while_time_presses_calls_are_taken_in_one_by_one_and_together_again_afterwards() -> None:
     echo = Echo(CALLS, pressed=True)
-    found = codes(echo)
-    assert found.count(grpc.StatusCode.OK) >= 8
-    assert found.count(grpc.StatusCode.RESOURCE_EXHAUSTED) == len(echo.refused) > 0
+    with echoing(echo) as on_loop, grpc.insecure_channel(f"127.0.0.1:{echo.port}") as channel:
+        call = channel.unary_unary(METHOD)
+
+        def turns() -> int:
+            """Have calls come while the event loop does something else; how many turns it then takes to begin them."""
+            on_loop(lambda: time.sleep(1.0))
+            begun = len(echo.begun)
+            calls = [call.future(b"%d" % number, timeout=60) for number in range(CALLS)]
+            assert [each.code() for each in calls] == [grpc.StatusCode.OK] * CALLS
+            return echo.begun[-1] - echo.begun[begun]
+
+        for _ in range(3):  # more calls than are asked for at a time
+            turns()
+        assert turns() >= 3 * (CALLS - 1)
+        echo.pressed = False
+        time.sleep(3 * accepting._LOOK)
+        assert turns() < 2 * CALLS
+    assert echo.refused == []
 
 
 def test_a_release_that_nobody_has_looked_at_serves_as_well(

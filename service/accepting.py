@@ -3,9 +3,10 @@
 gRPC's server takes one call of a method, then asks for the next: five turns of the event loop and the wake-up of a
 thread lie between, 2 ms while lanes use every core. What comes faster waits in its core, which cancels some of it: to a
 caller that is a call that he gave up, and no reason to come back. So more is asked for beside it, by the functions that
-it uses itself, and what is too much gets a status that says when to come back. While time presses nothing is: then
-what comes in slowly is what keeps a flood out of the event loop (docs/decisions/0025-calls-are-taken-in-together.md).
-Those functions are no part of gRPC's interface: with a release that nobody has looked at, its own loop is all there is.
+it uses itself, and what is too much gets a status that says when to come back. While time presses no more is asked
+for: what comes in slowly is what keeps a flood out of the event loop
+(docs/decisions/0025-calls-are-taken-in-together.md). Those functions are no part of gRPC's interface: with a release
+that nobody has looked at, its own loop is all there is.
 """
 
 import asyncio

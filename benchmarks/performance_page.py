@@ -1,5 +1,8 @@
 """Writes docs/performance.md from what the benchmarks of serving kept: `python -m benchmarks.performance_page`."""
 
+from collections.abc import Callable
+from typing import Any
+
 from benchmarks import (
     attend_stream,
     breakdown,
@@ -29,6 +32,12 @@ def write_page() -> None:
     PAGE.write_text("\n".join(page()) + "\n", encoding="utf-8")
 
 
+def _section(name: str, kind: type[Any], said: str, tables: Callable[[Any], list[str]]) -> list[str]:
+    """Give the page's part on one benchmark, nothing where none of it was kept. said: with the machine left open."""
+    machine, rows = kept.load(name, kind)
+    return [*said.format(machine=machine).splitlines(), *tables(rows), ""] if rows else []
+
+
 def page() -> list[str]:
     """All sections whose figures are there."""
     lines = HEADER.splitlines()
@@ -39,15 +48,9 @@ def page() -> list[str]:
     machine, rows = kept.load("idle", idle.Idle)
     if rows:
         lines += [*IDLE.format(machine=machine).splitlines(), *idle.tables(rows), "", *idle.bars(rows), ""]
-    machine, costs = kept.load("breakdown", breakdown.Cost)
-    if costs:
-        lines += [*BREAKDOWN.format(machine=machine).splitlines(), *breakdown.tables(costs), ""]
-    machine, made = kept.load("map_parts", map_parts.Parts)
-    if made:
-        lines += [*MAP_PARTS.format(machine=machine).splitlines(), *map_parts.tables(made), ""]
-    machine, threads = kept.load("waits", waits.Waited)
-    if threads:
-        lines += [*WAITS.format(machine=machine).splitlines(), *waits.tables(threads), ""]
+    lines += _section("breakdown", breakdown.Cost, BREAKDOWN, breakdown.tables)
+    lines += _section("map_parts", map_parts.Parts, MAP_PARTS, map_parts.tables)
+    lines += _section("waits", waits.Waited, WAITS, waits.tables)
     machine, models = kept.load("held", held.Held)
     if models:
         lines += [*HELD.format(machine=machine).splitlines(), *held.tables(models), "", *held.bars(models), ""]
@@ -59,23 +62,17 @@ def page() -> list[str]:
     if written:
         said = GENERATION.format(machine=machine)
         lines += [*said.splitlines(), *generation.tables(written), "", *generation.bars(written), ""]
-    machine, precisions = kept.load("precision", precision.Measured)
-    if precisions:
-        lines += [*PRECISION.format(machine=machine).splitlines(), *precision.tables(precisions), ""]
+    lines += _section("precision", precision.Measured, PRECISION, precision.tables)
     found = overload.Results.load(file) if (file := kept.KEPT / "overload.json").exists() else None
     if found:
         said = OVERLOAD.format(machine=found.machine, **found.settings)
         lines += [*said.splitlines(), *overload.tables(found), "", *overload.bars(found), ""]
-    machine, loads = kept.load("shed", shed.Shed)
-    if loads:
-        lines += [*SHED.format(machine=machine).splitlines(), *shed.tables(loads), ""]
+    lines += _section("shed", shed.Shed, SHED, shed.tables)
     machine, refused = kept.load("refusing", refusing.Refused)
     if refused:
         lines += [*REFUSING.format(machine=machine).splitlines(), *refusing.tables(refused), ""]
         lines += [*CEILINGS.splitlines(), *refusing.ceilings(refused, found), ""] if found else []
-    machine, shared = kept.load("workers", workers.Shared)
-    if shared:
-        lines += [*WORKERS.format(machine=machine).splitlines(), *workers.tables(shared), ""]
+    lines += _section("workers", workers.Shared, WORKERS, workers.tables)
     machine, waited = kept.load("loop", loop.Waited)
     if waited:
         lines += [*LOOP.format(machine=machine).splitlines(), *loop.tables(waited), "", *loop.bars(waited), ""]

@@ -24,8 +24,10 @@ from service.errors import DeadlineError, OverrunError
 
 logger = logging.getLogger(__name__)
 
-# Where no lane computes, rows and chores have equal shares of the time; neither makes up for more seconds than these.
+# Where no lane computes, or many rows wait, rows and chores have equal shares of the time; neither makes up for more
+# seconds than these.
 _AHEAD = 0.1
+_MANY = 8  # rows that wait for each lane: batches grow little beyond, and what is prepared for later may be late then
 
 
 class Chores(Protocol):
@@ -161,7 +163,7 @@ class LaneWork:
 
     def _is_chores_turn(self) -> bool:
         """Tell if chores come before rows: what they make joins the next batch, as long as rows have their share."""
-        return self._queue.running > 0 or self._owed > 0
+        return (self._queue.running > 0 and not self._queue.holds(_MANY)) or self._owed > 0
 
     def _has_chores(self) -> bool:
         return self.chores is not None and self.chores.is_ready()

@@ -60,6 +60,10 @@ class RowQueue:
         """Tell whether a lane could start something now."""
         return any(line.is_ready(now) for line in self._busy.values())
 
+    def holds(self, many: int) -> bool:
+        """Tell whether so many rows wait for each lane."""
+        return self.rows >= many * self._lanes
+
     def add(self, model: Model, jobs: Sequence[Job]) -> None:
         """Let rows wait."""
         line = self._lines.setdefault(model, Line(model))

@@ -100,6 +100,39 @@ async def test_while_a_lane_computes_another_does_chores_and_no_more_than_may_be
 
 
 @on_loop
+async def test_where_many_rows_wait_lanes_do_not_all_wait_for_chores(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    chores, over = Chores(), threading.Event()
+    done = 0
+
+    def again() -> None:
+        nonlocal done
+        time.sleep(0.0001)
+        done += 1
+        if not over.is_set():
+            chores.waiting.append(again)
+
+    fake = replace(fake, policy=replace(fake.policy, max_rows=1, concurrent=2))
+    async with running(lanes=2) as engine:
+        engine.lend(chores)
+        row = row_of(folders, 1)
+        first = asyncio.create_task(answered(engine, fake, Query((row,))))
+        await busy(runner)
+        chores.waiting.append(again)
+        engine.wake()
+        second = asyncio.create_task(answered(engine, fake, Query((row,))))
+        while done < 50:
+            await asyncio.sleep(0.01)
+        assert len(runner.ran) == 1  # what chores make joins the second row
+        many = asyncio.create_task(answered(engine, fake, Query((row,) * 16)))
+        await busy(runner)
+        runner.gate.set()
+        await asyncio.gather(first, second, many)
+        over.set()
+
+
+@on_loop
 async def test_every_idle_lane_is_woken_for_what_there_is() -> None:
     chores, both = Chores(most=2), threading.Barrier(3)
     async with running(lanes=3) as engine:

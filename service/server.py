@@ -4,43 +4,26 @@ import asyncio
 import gc
 import logging
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from service.access.access import Access
+from service.backend import running_backend
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
-from service.collector import collected_between_turns
-from service.engine.arena import share_arena
-from service.engine.engine import Engine
-from service.engine.providers import choose_provider, cuda_of, runtime
-from service.listening import address_of, listen, metrics_url_of
+from service.front import Front
+from service.listening import address_of, metrics_url_of
 from service.logs import count_dropped
-from service.memory import give_back_when_quiet
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.repository import Repository
-from service.rpc.answering import Answering
-from service.rpc.aside import HEALTH_SERVICE, MOMENT, PLACES, REFLECTION_SERVICE, health_service, reflection_service
-from service.rpc.budget import Budget
-from service.rpc.call import SERVICE, Calls
-from service.rpc.delivery import Delivery
-from service.rpc.door import Door
-from service.rpc.health import Health
-from service.rpc.listing import Listing
-from service.rpc.reading import Reading
-from service.rpc.reception import Places, Reception
-from service.rpc.servicer import attention_service
 from service.settings import Settings
 from service.signals import leave, stop_signals
-from service.unsent import all_sent
 
 logger = logging.getLogger(__name__)
 
 _SWITCH_SECONDS = 0.0005
-_ARRIVING = 5.0  # seconds that the last answers get at most on their way to slow readers
 
 
 @dataclass(frozen=True)
@@ -55,15 +38,12 @@ class Member:
 class Server:
     """A server that accepts calls. port: the real one. metrics_port: 0 where none are served."""
 
-    def __init__(
-        self, settings: Settings, port: int, metrics_port: int, repository: Repository, health: Health, door: Door
-    ) -> None:
+    def __init__(self, settings: Settings, port: int, metrics_port: int, repository: Repository, front: Front) -> None:
         self.settings = settings
         self.port = port
         self.metrics_port = metrics_port
         self.repository = repository
-        self._health = health
-        self._door = door
+        self.front = front
 
     @property
     def address(self) -> str:
@@ -81,19 +61,11 @@ class Server:
         self.repository.on_change(self._heed)
 
     async def finish(self) -> None:
-        """Stop in order, up to the point where no call is inside and none is let in.
-
-        Report not ready, and give load balancers time to notice; calls are answered all the while. Then finish, and
-        wait until answers have arrived.
-        """
-        self._health.stop()
-        await asyncio.sleep(self.settings.drain_seconds)
-        end = time.monotonic() + self.settings.grace_seconds
-        await self._door.finish(self.settings.grace_seconds)
-        await all_sent(min(_ARRIVING, end - time.monotonic()))
+        """Stop in order, as `Front.finish` does."""
+        await self.front.finish()
 
     def _heed(self) -> None:
-        self._health.set(self.repository.is_ready)
+        self.front.health.set(self.repository.is_ready)
 
 
 @asynccontextmanager
@@ -113,13 +85,7 @@ async def running_server(
     Raises: LimelightError where a port is taken, the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(collected_between_turns())
-        cores = settings.core_count
-        provider = await asyncio.to_thread(
-            choose_provider, settings.provider, lanes=settings.lanes, cores=cores, cuda=cuda_of(settings)
-        )
-        share_arena(runtime(), settings.run_bytes)
-        metrics, health = metrics or Metrics(), Health((SERVICE,))
+        metrics = metrics or Metrics()
         access = await asyncio.to_thread(Access, settings, metrics)
         await stack.enter_async_context(access.kept_fresh())
         count_dropped(metrics.log_line_dropped)
@@ -131,53 +97,17 @@ async def running_server(
         if checks is None:
             checks = checks_for(settings)
             stack.callback(checks.close)
-        repository = Repository(settings, provider, checks, observer=metrics)
-        engine = Engine(settings, provider, observer=metrics)
-        await engine.start()
-        stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
-        arriving = settings.arriving_bytes
-        places = Places.within(arriving, settings.max_request_bytes)
-        reception = Reception(places, settings.arrival_seconds, metrics)
-        reading = Reading(reception, Budget(arriving, "requests", metrics), settings.max_request_fields)
-        stack.callback(reading.close)
-        # What was refused counts too: it has taken memory before that was known.
-        asked = give_back_when_quiet(lambda: engine.admitted + reading.large, repository.shrink)
-        stack.callback(asyncio.create_task(asked).cancel)
-        delivery = Delivery(settings.answer_seconds)
-        held = settings.held_bytes
-        answers = Budget(held, "maps and answers", metrics, lanes=provider.lanes)
-        answering = Answering(settings, repository, engine, metrics, answers, access.quotas)
-        stack.callback(answering.close)
-        repository.on_unload(engine.forget)
-        engine.on_stuck(repository.take_out)
-        repository.on_unload(answering.forget)
-        door = Door()
-        calls = Calls(metrics, reading, delivery, door)
-        service = attention_service(answering, Listing(settings, repository, answers), calls)
-        aside = Reception(PLACES, settings.arrival_seconds, metrics, MOMENT)
-        services = {SERVICE: service, HEALTH_SERVICE: health_service(health, aside, delivery)}
-        if settings.reflection:
-            services[REFLECTION_SERVICE] = reflection_service((SERVICE, HEALTH_SERVICE), aside, delivery)
-        interceptors = access.interceptors(SERVICE, calls.refusal)
+        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, access.quotas))
+        repository, engine = backend.repository, backend.engine
+        front = Front(settings, metrics, access, backend.methods, backend.parsing.message)
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()
-        port = await listen(
-            settings,
-            services,
-            access,
-            interceptors,
-            stack,
-            shared=member is not None,
-            is_pressed=engine.is_pressed,
-            refused=calls.turned_away,
-        )
-        stack.push_async_callback(door.finish, settings.grace_seconds)
-        stack.callback(health.stop)
+        port = await front.listen(stack, shared=member is not None, is_pressed=engine.is_pressed)
         if not late:
             loading = await repository.load_until_useful()
         stack.callback(loading.cancel)
-        server = Server(settings, port, metrics_port, repository, health, door)
+        server = Server(settings, port, metrics_port, repository, front)
         if member is None:
             server.open()
         yield server

@@ -20,7 +20,7 @@ from service.rpc.aborting import abort
 from service.rpc.delivery import Delivery
 from service.rpc.door import Door
 from service.rpc.reading import Reading
-from service.rpc.status import REQUEST_ID_KEY, Status, status_of
+from service.rpc.status import REQUEST_ID_KEY, Status, StatusError, status_of
 
 SERVICE = "limelight.v1.AttentionService"
 # gRPC cancels a call at its deadline by itself. A status that is sent then reaches nobody, and gRPC does not free what
@@ -58,6 +58,27 @@ class Call:
 # Handlers answer a message, or its bytes where it was built away from the event loop.
 UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]
 StreamHandler = Callable[[Any, Call], AsyncGenerator[Message | bytes, None]]
+
+
+@dataclass(frozen=True)
+class UnaryMethod:
+    """A method that answers once. request: the type of what it is asked with."""
+
+    name: str
+    request: type[Message]
+    handle: UnaryHandler
+
+
+@dataclass(frozen=True)
+class StreamMethod:
+    """A method that answers with a stream. request: the type of what it is asked with."""
+
+    name: str
+    request: type[Message]
+    handle: StreamHandler
+
+
+Method = UnaryMethod | StreamMethod
 
 
 class Calls:
@@ -232,7 +253,7 @@ class _Running:
             self.end(grpc.StatusCode.INTERNAL)
             return
         status = status_of(error, self.call.identity)
-        if status.code is grpc.StatusCode.INTERNAL:
+        if status.code is grpc.StatusCode.INTERNAL and not isinstance(error, StatusError):
             log_failure(error, self.call.identity, self._method)
         self.end(status.code)
         if self._is_late():

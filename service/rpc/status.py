@@ -62,8 +62,18 @@ class Status:
     trailing: tuple[tuple[str, str | bytes], ...]
 
 
+class StatusError(Exception):
+    """A call ends with a status that was made elsewhere, where whatever has to be logged of it was."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
 def status_of(error: Exception, request_id: str) -> Status:
     """Turn an error into a status; of one that nobody foresaw, only the request's id is told."""
+    if isinstance(error, StatusError):
+        return error.status
     for kind, code, reason in _TABLE:
         if isinstance(error, kind):
             return _status(code, _words(error), reason, request_id, error)

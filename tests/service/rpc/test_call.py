@@ -13,6 +13,7 @@ from service.rpc.budget import Budget
 from service.rpc.call import Calls
 from service.rpc.delivery import Delivery
 from service.rpc.door import Door
+from service.rpc.parsing import Parsing
 from service.rpc.reading import Reading
 from service.rpc.reception import Places, Reception
 
@@ -55,7 +56,7 @@ class Context:
 def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     metrics = Metrics()
     reception = Reception(Places(quick=1, slow=1), 1.0, metrics)
-    reading = Reading(reception, Budget(limit, "requests", metrics), 1000)
+    reading = Reading(reception, Budget(limit, "requests", metrics), Parsing(1000).message)
     return Calls(metrics, reading, Delivery(60.0), Door()), metrics
 
 

@@ -143,7 +143,7 @@ def test_watchers_hear_of_a_change_and_one_that_leaves_takes_no_other_along(runn
     while not heard:
         pass
     leaving.cancel()
-    health = running.server._health
+    health = running.server.front.health
     running.on_loop(lambda: health.set(False))
     try:
         assert told.wait(10)

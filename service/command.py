@@ -39,6 +39,8 @@ def serve(**flags: Any) -> None:
         raise CommandError(f"the repository {settings.repository} is no folder")
     if settings.workers > 1:
         run_workers(settings)
+    elif settings.apart:
+        run_apart(settings)
     else:
         run(settings)
 
@@ -69,6 +71,17 @@ def run_workers(settings: Settings) -> None:
     from service.workers import serve as serve_together
 
     _run(settings, serve_together(settings, print_address))
+
+
+def run_apart(settings: Settings) -> None:
+    """Serve with a process that takes calls and one that answers them, until a signal.
+
+    Raises: CommandError in one line where they cannot start.
+    """
+    _prepare()
+    from service.apart.serving import serve as serve_apart
+
+    _run(settings, serve_apart(settings, print_address))
 
 
 def _prepare() -> None:

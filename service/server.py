@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from service.access.access import Access
+from service.access.quotas import Quotas
 from service.backend import running_backend
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
@@ -86,7 +87,8 @@ async def running_server(
     """
     async with AsyncExitStack() as stack:
         metrics = metrics or Metrics()
-        access = await asyncio.to_thread(Access, settings, metrics)
+        quotas = Quotas(metrics)
+        access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
         count_dropped(metrics.log_line_dropped)
         metrics_port = 0
@@ -97,7 +99,7 @@ async def running_server(
         if checks is None:
             checks = checks_for(settings)
             stack.callback(checks.close)
-        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, access.quotas))
+        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas))
         repository, engine = backend.repository, backend.engine
         front = Front(settings, metrics, access, backend.methods, backend.parsing.message)
         late = member is not None and member.late

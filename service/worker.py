@@ -1,9 +1,12 @@
-"""A worker: a process of its own that answers calls on a port that it shares with others."""
+"""A worker: a process of its own that answers calls, on a port that it shares with others or handed on by one."""
 
 import asyncio
 import socket
+from contextlib import AbstractAsyncContextManager
 
 from bundle.errors import LimelightError
+from service.apart.back import Back, running_back
+from service.apart.link import End
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
 from service.checking.shared import Remote
 from service.logs import configure_logs, flush_logs
@@ -12,29 +15,36 @@ from service.server import Member, Server, running_server, settle_interpreter
 from service.signals import INTERRUPTED, leave, stopping_signals
 
 
-def main(descriptor: int) -> None:
-    """Serve until told to stop, or until the process that started this one is gone. descriptor: of the channel."""
+def main(descriptor: int, *link: int) -> None:
+    """Serve until told to stop, or until the process that started this one is gone.
+
+    descriptor: of the channel. link: of the link that calls are handed on by, where another process takes them.
+    """
     try:
-        asyncio.run(_work(socket.socket(fileno=descriptor)))
+        asyncio.run(_work(socket.socket(fileno=descriptor), End.of(link) if link else None))
     finally:
         flush_logs()
 
 
-async def _work(end: socket.socket) -> None:
+async def _work(end: socket.socket, link: End | None) -> None:
     channel = await Channel.over(end)
     begin = await channel.receive()
     if not isinstance(begin, Begin):
         return
     configure_logs(begin.settings.log_level, worker=begin.number, limit=begin.settings.log_buffer_bytes)
     metrics, stop = Metrics(), asyncio.Event()
-    loaded: asyncio.Future[Server] = asyncio.get_running_loop().create_future()
+    loaded: asyncio.Future[Server | Back] = asyncio.get_running_loop().create_future()
     for number in stopping_signals():
         asyncio.get_running_loop().add_signal_handler(number, _stop, stop, loaded)
     checks = Remote(lambda question, request: channel.send(Check(question, request)))
     listening = asyncio.create_task(_listen(channel, metrics, checks, stop, loaded))
-    member = Member(late=begin.late)
+    serving: AbstractAsyncContextManager[Server | Back]
+    if link is None:
+        serving = running_server(begin.settings, metrics=metrics, member=Member(late=begin.late), checks=checks)
+    else:
+        serving = running_back(begin.settings, link, metrics, checks)
     try:
-        async with running_server(begin.settings, metrics=metrics, member=member, checks=checks) as server:
+        async with serving as server:
             settle_interpreter()
             loaded.set_result(server)
             channel.send(Loaded())
@@ -50,7 +60,7 @@ async def _work(end: socket.socket) -> None:
 
 
 async def _listen(
-    channel: Channel, metrics: Metrics, checks: Remote, stop: asyncio.Event, loaded: "asyncio.Future[Server]"
+    channel: Channel, metrics: Metrics, checks: Remote, stop: asyncio.Event, loaded: "asyncio.Future[Server | Back]"
 ) -> None:
     """Do what is told; a channel that ends tells to stop."""
     while (message := await channel.receive()) is not None and not isinstance(message, Stop):
@@ -63,7 +73,7 @@ async def _listen(
     _stop(stop, loaded)
 
 
-def _stop(stop: asyncio.Event, loaded: "asyncio.Future[Server]") -> None:
+def _stop(stop: asyncio.Event, loaded: "asyncio.Future[Server | Back]") -> None:
     """Stop in order; where nothing is served yet there is nothing to keep in order."""
     if not loaded.done():
         leave(INTERRUPTED)

@@ -14,10 +14,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from bundle.errors import LimelightError
+from service.apart.remote import Remote
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
 from service.checking.cache import checks_for
 from service.checking.shared import Once
@@ -91,10 +92,11 @@ class _Worker:
 class Workers:
     """The workers of one server. All methods but `page` are for the event loop of whoever made it.
 
-    settings: those of the whole server; each worker gets its share of cores and memory.
+    settings: those of the whole server; each worker gets its share of cores and memory. remote: hands calls on to the
+    only worker, where workers take none themselves.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, remote: Remote | None = None) -> None:
         self._settings = replace(
             settings,
             cores=max(1, settings.core_count // settings.workers),
@@ -106,6 +108,7 @@ class Workers:
         )
         self._count_of_workers = settings.workers
         self._metrics = metrics
+        self._remote = remote
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, _Worker] = {}
         self._ended: list[Snapshot] = []
@@ -183,7 +186,7 @@ class Workers:
     async def _run(self, number: int) -> str:
         """Run one worker to its end; gives how it ended."""
         try:
-            worker = await _spawn(number)
+            worker = await self._spawn(number)
         except OSError as error:
             return f"worker {number} cannot be started: {error.strerror}"
         self._running[number] = worker
@@ -202,6 +205,8 @@ class Workers:
             elif isinstance(message, Check) and not self._stopping.is_set():
                 self._checking.submit(self._check, worker, message)
         worker.channel.close()
+        if self._remote is not None:
+            self._remote.end()
         status = await worker.process.wait()
         del self._running[number]
         worker.counted.set()
@@ -209,6 +214,31 @@ class Workers:
         if worker.snapshot is not None:
             self._ended = [self._metrics.added_up([*self._ended, worker.snapshot])]
         return worker.failure or f"worker {number} (process {worker.process.pid}) {_ended(status)}"
+
+    async def _spawn(self, number: int) -> _Worker:
+        """Start a worker's process: a new interpreter, since nothing of gRPC or a runtime survives a fork.
+
+        It is in a process group of its own, so that Ctrl-C on a terminal reaches only the process that stops all in
+        order.
+        """
+        with ExitStack() as stack:
+            ours, theirs = socket.socketpair()
+            descriptors = [stack.enter_context(theirs).fileno()]
+            if self._remote is not None:
+                end = stack.enter_context(closing(await self._remote.begin()))
+                descriptors += end.descriptors
+            program = f"import sys; sys.path[:] = {sys.path!r}; from service.worker import main; main(*{descriptors})"
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-c", program),
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=descriptors,
+                    process_group=0,
+                )
+            except OSError:
+                ours.close()
+                raise
+        return _Worker(number, process, await Channel.over(ours))
 
     def _check(self, worker: _Worker, message: Check) -> None:
         """In a thread: check a bundle for a worker."""
@@ -230,27 +260,6 @@ class Workers:
                 worker.channel.send(Open())
             if not self._started.done():
                 self._started.set_result(None)
-
-
-async def _spawn(number: int) -> _Worker:
-    """Start a worker's process: a new interpreter, since nothing of gRPC or a runtime survives a fork.
-
-    It is in a process group of its own, so that Ctrl-C on a terminal reaches only the process that stops all in order.
-    """
-    ours, theirs = socket.socketpair()
-    program = f"import sys; sys.path[:] = {sys.path!r}; from service.worker import main; main({theirs.fileno()})"
-    try:
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-c", program),
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                process_group=0,
-            )
-    except OSError:
-        ours.close()
-        raise
-    return _Worker(number, process, await Channel.over(ours))
 
 
 def _ended(status: int) -> str:

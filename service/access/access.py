@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from bundle.errors import LimelightError
 from service.access.certificates import Certificates, read_certificates, server_credentials
 from service.access.exposure import open_to_all
 from service.access.gate import Gate
-from service.access.quotas import Quotas
 from service.access.tokens import Tokens, read_tokens
 from service.access.watching import Watched, keep_fresh
 from service.metrics import Metrics
@@ -25,14 +24,15 @@ logger = logging.getLogger(__name__)
 class Access:
     """Reads the files of tokens and certificates, and again when they change. For one event loop.
 
+    keep: told the names of all tokens, now and when they change.
     Raises: LimelightError where one cannot be used at first; files are read, so it is made in a thread.
     """
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, keep: Callable[[Collection[str]], None]) -> None:
         warning = open_to_all(settings)
         if warning is not None:
             logger.warning(warning)
-        self.quotas = Quotas(metrics)
+        self._keep = keep
         self._metrics = metrics
         self._tokens: Watched[Tokens] | None = None
         self._certificates: Watched[Certificates] | None = None
@@ -82,7 +82,7 @@ class Access:
         return int(server.add_secure_port(address, server_credentials(lambda: certificates.value)))
 
     def _use_tokens(self, tokens: Tokens) -> None:
-        self.quotas.keep(tokens.names)
+        self._keep(tokens.names)
 
     def _use_certificates(self, certificates: Certificates) -> None:
         self._metrics.certificate(certificates.expires)

@@ -15,7 +15,7 @@ from service.engine.lanes import Lanes
 from service.engine.model import Model
 from service.engine.observer import NullObserver, Observer, Rejection
 from service.engine.providers import Provider
-from service.engine.types import Answer, Query, Step, Strategy
+from service.engine.types import Answer, Outlook, Query, Step, Strategy
 from service.errors import DeadlineError, ModelUnavailableError, WrongModelError
 from service.settings import Settings
 
@@ -35,7 +35,13 @@ class Engine:
         self._settings = settings
         self._provider = provider
         self._observer = observer or NullObserver()
-        self._lanes = Lanes(provider.lanes, settings.queue_rows, self._observer, most_overruns=settings.max_overruns)
+        self._lanes = Lanes(
+            provider.lanes,
+            settings.queue_rows,
+            self._observer,
+            most_overruns=settings.max_overruns,
+            takes_calls=not settings.apart,
+        )
         self._tickets = itertools.count()
         self.admitted = 0
         self.chunks_ahead = provider.lanes + 1
@@ -83,6 +89,10 @@ class Engine:
         Raises: QueueFullError.
         """
         self._lanes.check(model, rows, ahead, deadline, before)
+
+    def outlook(self, model: Model, ahead: int, before: float) -> Outlook:
+        """Expect what a call of one row would find if it came now. ahead, before: as `check` has them."""
+        return self._lanes.outlook(model, ahead, before)
 
     async def forget(self, model: Model) -> None:
         """Let go of a model that nobody asks any more; what an abandoned call left running is waited for."""

@@ -15,6 +15,7 @@ from service.engine.pressure import Pressure
 from service.engine.queue import RowQueue
 from service.engine.shapes import places
 from service.engine.telling import Telling
+from service.engine.types import Outlook
 from service.engine.watch import WATCH
 from service.errors import ModelUnavailableError, QueueFullError
 
@@ -35,9 +36,12 @@ class Lanes:
     """The lanes and their queue. All methods but `lost` are for the event loop that `start` got.
 
     most_overruns: a model of which so many runs in a row took too long is run no more; 0 for as often as it likes.
+    takes_calls: whether the process does, beside its lanes; only then they come first while time presses.
     """
 
-    def __init__(self, lanes: int, queue_rows: int, observer: Observer, *, most_overruns: int = 0) -> None:
+    def __init__(
+        self, lanes: int, queue_rows: int, observer: Observer, *, most_overruns: int = 0, takes_calls: bool = True
+    ) -> None:
         self._observer = observer
         self._queue_rows = queue_rows
         self._queue = RowQueue(lanes)
@@ -51,12 +55,12 @@ class Lanes:
         self._looking = False
         self._count = lanes
         self._threads = [self._thread(f"lane-{number}") for number in range(lanes)]
-        self._pressure = Pressure(self._threads)
+        self._pressure = Pressure(self._threads) if takes_calls else None
 
     @property
     def is_pressed(self) -> bool:
         """True while time presses."""
-        return self._pressure.is_pressing
+        return self._pressure is not None and self._pressure.is_pressing
 
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told, once and on the loop, of each model that is run no more."""
@@ -105,6 +109,13 @@ class Lanes:
             expected = self._queue.expected_seconds(model, ahead + rows, None, self._token_seconds)
         if deadline is not None and self._is_late(model, expected + before, deadline):
             raise self._late(model, expected + before, deadline, rows)
+
+    def outlook(self, model: Model, ahead: int, before: float) -> Outlook:
+        """Expect what a call of one row would find now. ahead, before: as `check` has them."""
+        with self._changed:
+            expected = self._queue.expected_seconds(model, ahead + 1, None, self._token_seconds)
+            ahead += self._queue.rows_of(model)
+        return Outlook((expected + before) * _margin(model), ahead)
 
     @contextlib.contextmanager
     def unfinished(self) -> Iterator[None]:
@@ -189,7 +200,8 @@ class Lanes:
         self._admitting = False
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._idle.wait(), grace)
-        self._pressure.close()
+        if self._pressure is not None:
+            self._pressure.close()
         self._work.end()
         for thread in self._threads:
             await asyncio.to_thread(thread.join, 1.0)
@@ -213,7 +225,7 @@ class Lanes:
         if expected <= 0:
             return False
         needed, left = expected * _margin(model), deadline - time.monotonic()
-        if needed > _PRESSING * left:
+        if needed > _PRESSING * left and self._pressure is not None:
             self._pressure.press()
         return needed > left
 

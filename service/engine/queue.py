@@ -177,6 +177,13 @@ class RowQueue:
         self.due = until if self.due is None else min(self.due, until)
         return True
 
+    def rows_of(self, model: Model) -> int:
+        """Count a model's rows that wait, run or are being generated."""
+        line = self._lines.get(model)
+        if line is None:
+            return 0
+        return len(line.waiting) + (line.running_rows if model.pool is None else line.live)
+
     def waiting_seconds(self) -> float:
         """Expect how long one lane alone would take for all that waits."""
         return sum(line.backlog for line in self._busy.values())

@@ -131,6 +131,16 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What a call would find if it came now. seconds: that it would have to have until its deadline, to be admitted; 0
+    while nothing waits. ahead: rows of its model that are there before it.
+    """
+
+    seconds: float
+    ahead: int
+
+
+@dataclass(frozen=True)
 class Step:
     """One token of a sequence as it is put out; each map has a query axis of size 1.
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
@@ -15,7 +16,7 @@ from service.attention.plan import plan_attention
 from service.engine.engine import Engine
 from service.engine.model import Model
 from service.engine.observer import Rejection, Stage
-from service.engine.types import GenerationSettings, Query
+from service.engine.types import GenerationSettings, Outlook, Query
 from service.errors import QueueFullError, WrongModelError
 from service.metrics import Metrics
 from service.repository import Repository
@@ -248,6 +249,7 @@ class Answering:
         call.rows = len(instances)
         started = time.perf_counter_ns()
         size = sum(each.ByteSize() for each in instances)
+        call.outlook = partial(self._outlook, view.model, size // max(1, len(instances)))
         before = self._preparation.expected_seconds(view.model, size)
         self._engine.check(view.model, len(instances), self._preparing[view.model], call.deadline, before)
         call.when_sent(self._quotas.take(call.caller, len(instances)))
@@ -259,6 +261,10 @@ class Answering:
             prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)
         self._took(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
         return prepared
+
+    def _outlook(self, model: Model, size: int) -> Outlook:
+        """Expect what a call of one instance of so many bytes would find now."""
+        return self._engine.outlook(model, self._preparing[model], self._preparation.expected_seconds(model, size))
 
     async def _prepared_elsewhere(
         self,

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from bundle.errors import LimelightError
 from service.access.caller import ANYBODY, Caller, calling
 from service.engine.observer import Rejection
+from service.engine.types import Outlook
 from service.errors import DeadlineError, QueueFullError, StoppingError
 from service.logs import log_failure, log_request, request_id
 from service.metrics import MethodMetrics, Metrics
@@ -34,7 +35,8 @@ class Call:
     """What is known of a call; handlers fill in what they learn, for its log line.
 
     deadline: on `time.monotonic`'s clock, None without one. durations: milliseconds by stage.
-    at_end: closed once gRPC has no more to do with the call.
+    at_end: closed once gRPC has no more to do with the call. outlook: tells what another call like this one would find
+    now; None where that is not known.
     """
 
     identity: str
@@ -45,6 +47,7 @@ class Call:
     version: int = 0
     rows: int = 0
     durations: dict[str, float] = field(default_factory=dict)
+    outlook: Callable[[], Outlook] | None = None
 
     def when_sent(self, act: Callable[[], object]) -> None:
         """Have something done once gRPC has taken the whole answer, or the call has ended otherwise."""
@@ -114,7 +117,7 @@ class Calls:
             one.call.when_sent(self._delivery.watch(context))
             return response
 
-        return grpc.stream_unary_rpc_method_handler(answer, response_serializer=_serialised)
+        return grpc.stream_unary_rpc_method_handler(answer, response_serializer=serialised)
 
     def stream(self, name: str, request_type: type[Message], handle: StreamHandler) -> grpc.RpcMethodHandler:
         """Make the handler of a method that answers with a stream."""
@@ -137,7 +140,7 @@ class Calls:
                 raise
             one.end(grpc.StatusCode.OK)
 
-        return grpc.stream_stream_rpc_method_handler(answer, response_serializer=_serialised)
+        return grpc.stream_stream_rpc_method_handler(answer, response_serializer=serialised)
 
     def refusal(self, name: str, error: LimelightError) -> grpc.RpcMethodHandler:
         """Make the handler of a call that is refused whatever it sends, of which nothing is read.
@@ -186,7 +189,8 @@ class Calls:
         return self._counted[name]
 
 
-def _serialised(response: Message | bytes) -> bytes:
+def serialised(response: Message | bytes) -> bytes:
+    """Give the bytes of what a handler answers."""
     return response if isinstance(response, bytes) else response.SerializeToString()
 
 

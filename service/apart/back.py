@@ -1,0 +1,127 @@
+"""Answers the calls that another process takes and hands on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
+from typing import Any
+
+import grpc
+
+from service.access.quotas import Quotas
+from service.apart.link import End, Kind, Link
+from service.apart.remote import caller_of
+from service.backend import Backend, running_backend
+from service.checking.checker import Checks
+from service.logs import count_dropped, log_failure
+from service.metrics import Metrics
+from service.rpc.call import Call, StreamMethod, serialised
+from service.rpc.status import Status, status_of
+from service.settings import Settings
+
+_AHEAD, _AHEAD_BYTES = 16, 2**20  # of a stream, before its reader has taken any
+
+
+class _Answering:
+    """A call that is being answered. ahead: messages of its stream that are not taken yet, and their bytes."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.ahead = self.ahead_bytes = 0
+        self.taken = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+
+    async def room(self) -> None:
+        """Wait until another message may be sent."""
+        while self.ahead and (self.ahead >= _AHEAD or self.ahead_bytes >= _AHEAD_BYTES):
+            self.taken.clear()
+            await self.taken.wait()
+
+
+class Back:
+    """Answers what comes on a link, with a backend. For one event loop."""
+
+    def __init__(self, backend: Backend, quotas: Quotas) -> None:
+        self._backend = backend
+        self._quotas = quotas
+        self._methods = {each.name: each for each in backend.methods}
+        self._calls: dict[int, _Answering] = {}
+
+    async def attach(self, end: End) -> None:
+        """Begin to answer."""
+        self._link = await Link.over(end, self._receive)
+
+    def open(self) -> None:
+        """Report ready, if and as long as any model is."""
+        self._heed()
+        self._backend.repository.on_change(self._heed)
+
+    async def finish(self) -> None:
+        """Stop: whoever takes calls has finished them by then."""
+
+    def _heed(self) -> None:
+        self._link.send(Kind.READY, said=self._backend.repository.is_ready)
+
+    def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
+        if kind is Kind.TOKENS:
+            self._quotas.keep(said)
+        elif kind is Kind.CALL:
+            method, identity, deadline, caller = said
+            one = self._calls[number] = _Answering(Call(identity, deadline, ExitStack(), caller_of(caller)))
+            one.task = asyncio.create_task(self._answer(number, one, method, body))
+        elif kind is Kind.ENDED:
+            self._end(self._calls.pop(number))
+        elif (one_taken := self._calls.get(number)) is not None:
+            messages, size = said
+            one_taken.ahead -= messages
+            one_taken.ahead_bytes -= size
+            one_taken.taken.set()
+
+    def _end(self, one: _Answering) -> None:
+        """A call has ended: stop answering it, and then let go of what it holds."""
+        assert one.task is not None
+        if one.task.done():
+            one.call.at_end.close()
+        else:
+            one.task.add_done_callback(lambda _: one.call.at_end.close())
+            one.task.cancel()
+
+    async def _answer(self, number: int, one: _Answering, name: str, request: bytes) -> None:
+        method, call, link = self._methods[name], one.call, self._link
+        status: Status | None = None
+        answer = b""
+        try:
+            message = await self._backend.parsing.message(method.request, request)
+            del request
+            if isinstance(method, StreamMethod):
+                async with aclosing(method.handle(message, call)) as messages:
+                    async for each in messages:
+                        await one.room()
+                        data = serialised(each)
+                        one.ahead, one.ahead_bytes = one.ahead + 1, one.ahead_bytes + len(data)
+                        link.send(Kind.MESSAGE, number, None, data)
+            else:
+                answer = serialised(await method.handle(message, call))
+        except Exception as error:
+            status = status_of(error, call.identity)
+            if status.code is grpc.StatusCode.INTERNAL:
+                log_failure(error, call.identity, name)
+        outlook = None if call.outlook is None else call.outlook()
+        said = call.model, call.version, call.rows, call.durations, outlook, status
+        link.send(Kind.ANSWER if status is None else Kind.FAILED, number, said, answer)
+
+
+@asynccontextmanager
+async def running_back(settings: Settings, end: End, metrics: Metrics, checks: Checks) -> AsyncIterator[Back]:
+    """Answer what is handed on for the length of a block. Inside, models are loaded.
+
+    end: of the link, which `Remote.begin` has made. Raises: LimelightError as `running_backend`.
+    """
+    async with AsyncExitStack() as stack:
+        count_dropped(metrics.log_line_dropped)
+        quotas = Quotas(metrics)
+        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas))
+        back = Back(backend, quotas)
+        await back.attach(end)
+        loading = await backend.repository.load_until_useful()
+        stack.callback(loading.cancel)
+        yield back

@@ -1,0 +1,194 @@
+"""Between the process that takes calls and the one that answers them: frames both ways, over a socket, and over memory
+that both share where they are large.
+"""
+
+import asyncio
+import os
+import pickle
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Self
+
+from service.apart.region import Region
+
+_HEAD = struct.Struct("<BQIQq")  # kind, call, bytes of what is said about the body, of the body, its place (or _HERE)
+_HERE = -1
+_ALONE = 64 * 1024  # from here on a body is written by itself, and not copied together with others
+_SHARED = 256 * 1024  # and from here on to memory: a socket takes so much at a time, and has both ends wait
+_QUIET = 5.0  # seconds after which memory that nothing is in is given back
+_NOTHING = pickle.dumps(None)
+
+
+class Kind(IntEnum):
+    """What a frame is. From the one that takes calls: CALL, TAKEN, ENDED, TOKENS; from the other: the rest.
+
+    CALL: a call comes, with its request. TAKEN: so many messages of its stream, and bytes, have been taken. ENDED: it
+    has ended, whatever became of it: its answer is sent, or nobody wants it. TOKENS: the names of those there are.
+    MESSAGE: one of a stream. ANSWER: the answer, or the end of a stream. FAILED: a status instead. READY: whether any
+    model answers.
+    """
+
+    CALL = 0
+    TAKEN = 1
+    ENDED = 2
+    TOKENS = 3
+    MESSAGE = 4
+    ANSWER = 5
+    FAILED = 6
+    READY = 7
+    FREED = 8  # what was at a place in memory has been read; of the link's own, in both directions
+
+
+Receive = Callable[[Kind, int, Any, bytes], None]
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a link before anybody uses it. written, read: descriptors of regions, where there are some."""
+
+    socket: socket.socket
+    written: int | None
+    read: int | None
+
+    @classmethod
+    def pair(cls) -> tuple["End", "End"]:
+        """Make both ends of a link."""
+        (one, other), there, back = socket.socketpair(), Region.create(), Region.create()
+        return cls(one, there, back), cls(other, *(None if each is None else os.dup(each) for each in (back, there)))
+
+    @classmethod
+    def of(cls, descriptors: Sequence[int]) -> "End":
+        """Make an end of the descriptors that a process was started with."""
+        written, read = descriptors[1:] or (None, None)
+        return cls(socket.socket(fileno=descriptors[0]), written, read)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a process needs to be started with, for this end to be its own."""
+        return (self.socket.fileno(), *self._regions)
+
+    def close(self) -> None:
+        """Close it here; another process may have it."""
+        self.socket.close()
+        self.close_regions()
+
+    def close_regions(self) -> None:
+        """Close the regions' descriptors, which nobody needs once they are mapped."""
+        for each in self._regions:
+            os.close(each)
+
+    @property
+    def _regions(self) -> tuple[int, ...]:
+        return tuple(each for each in (self.written, self.read) if each is not None)
+
+
+class Link(asyncio.Protocol):
+    """One end in use. For one event loop; both ends are this program, and nobody else has them.
+
+    receive: called with each frame: its kind, its call, what is said about the body, and that.
+    """
+
+    def __init__(self, receive: Receive, written: Region | None, read: Region | None) -> None:
+        self._receive = receive
+        self._written = written
+        self._read = read
+        self._quiet: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.WriteTransport | None = None
+        self._waiting: list[bytes] = []
+        self._rest = b""
+        self._head: tuple[Kind, int, Any, int, int] | None = None
+        self._missing = 0
+        self._parts: list[bytes] = []
+
+    @classmethod
+    async def over(cls, end: End, receive: Receive) -> Self:
+        """Use an end."""
+        written, read = (None if each is None else Region(each) for each in (end.written, end.read))
+        end.close_regions()
+        loop = asyncio.get_running_loop()
+        _, link = await loop.connect_accepted_socket(lambda: cls(receive, written, read), end.socket)
+        return link
+
+    def send(self, kind: Kind, call: int = 0, said: Any = None, body: bytes = b"") -> None:
+        """Send a frame, with all others of this turn of the loop; without effect where the other end is gone."""
+        about = _NOTHING if said is None else pickle.dumps(said)
+        if not self._waiting:
+            self._loop.call_soon(self._write)
+        place = self._put(body)
+        self._waiting.append(_HEAD.pack(kind, call, len(about), len(body), place) + about)
+        if place == _HERE and body:
+            self._waiting.append(body)
+
+    def close(self) -> None:
+        """Close this end; what was sent before arrives."""
+        self._write()
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; asyncio calls this."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames apart; asyncio calls this."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        place = 0
+        while True:
+            if self._head is None:
+                if len(data) - place < _HEAD.size:
+                    break
+                kind, call, about, size, shared = _HEAD.unpack_from(data, place)
+                end = place + _HEAD.size + about
+                if len(data) < end:
+                    break
+                self._head = Kind(kind), call, pickle.loads(data[place + _HEAD.size : end]), size, shared
+                self._missing, place = (size if shared == _HERE else 0), end
+            part = data[place : place + self._missing]
+            self._missing -= len(part)
+            place += len(part)
+            self._parts.append(part)
+            if self._missing:
+                return
+            body = part if len(self._parts) == 1 else b"".join(self._parts)
+            (kind, call, said, size, shared), self._head = self._head, None
+            self._parts.clear()
+            if shared != _HERE and self._read is not None:
+                body = self._read.get(shared, size)
+                self.send(Kind.FREED, shared)
+            if kind is not Kind.FREED:
+                self._receive(kind, call, said, body)
+            elif self._written is not None:
+                self._written.free(call)
+        self._rest = data[place:]
+
+    def _put(self, body: bytes) -> int:
+        """Write a large body to memory, where there is room; gives where."""
+        if len(body) < _SHARED or self._written is None:
+            return _HERE
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._quiet = self._loop.call_later(_QUIET, self._written.trim)
+        place = self._written.put(body)
+        return _HERE if place is None else place
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self._transport is None or self._transport.is_closing():
+            return
+        small: list[bytes] = []
+        for each in waiting:
+            if len(each) < _ALONE:
+                small.append(each)
+                continue
+            if small:
+                self._transport.write(b"".join(small))
+                small.clear()
+            self._transport.write(each)
+        if small:
+            self._transport.write(b"".join(small))

@@ -1,0 +1,190 @@
+"""The methods of a service whose calls another process answers: each call is handed on, and its answer handed back.
+
+What would be late is refused here, before it costs the other process anything: by what that has said with its last
+answer of what a call of the kind would find (`Outlook`).
+"""
+
+import asyncio
+import pickle
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
+from typing import Any
+
+from google.protobuf.message import Message
+
+from limelight.v1 import service_pb2
+from service.access.caller import ANYBODY, Caller
+from service.apart.link import End, Kind, Link
+from service.apart.outlooks import Outlooks
+from service.engine.observer import Rejection
+from service.errors import ModelUnavailableError, QueueFullError
+from service.metrics import Metrics
+from service.rpc.call import Call, Method, StreamHandler, StreamMethod, UnaryHandler, UnaryMethod
+from service.rpc.status import StatusError
+
+_MOST_KINDS = 1024
+_TAKEN, _TAKEN_BYTES = 8, 512 * 1024  # of a stream, after which the other process is told
+_LARGE = 2**20
+_STARTS = 2.0  # seconds in which a process that ended has a successor, about
+
+
+class _HandedOn:
+    """A call that is handed on. came: what has come back of it, as the link gives it."""
+
+    def __init__(self, number: int, outlooks: Outlooks) -> None:
+        self.number = number
+        self._outlooks = outlooks
+        self.came: asyncio.Queue[tuple[Kind, Any, bytes]] = asyncio.Queue()
+
+    async def next(self, call: Call) -> tuple[bytes, bool]:
+        """Wait for the next message, and whether it is the last: an answer, or the empty end of a stream.
+
+        Raises: StatusError where the call is to end with a status; ModelUnavailableError where the other process ended.
+        """
+        kind, said, body = await self.came.get()
+        if kind is Kind.MESSAGE:
+            return body, False
+        if said is None:
+            raise _unavailable()
+        call.model, call.version, call.rows, call.durations, outlook, status = said
+        if outlook is not None:
+            self._outlooks.learn(outlook)
+        if status is not None:
+            raise StatusError(status)
+        return body, True
+
+
+class Remote:
+    """The process that answers, for the one that takes calls. For one event loop.
+
+    methods: of the service. heed: told whether any model answers, whenever that changes. large: so many large requests
+    and answers so far.
+    """
+
+    def __init__(self, metrics: Metrics, heed: Callable[[bool], None]) -> None:
+        self.methods = tuple(self._methods())
+        self.large = 0
+        self._metrics = metrics
+        self._heed = heed
+        self._link: Link | None = None
+        self._tokens: frozenset[str] = frozenset()
+        self._calls: dict[int, _HandedOn] = {}
+        self._number = 0
+        # Of each kind of calls: a method, a model as requests write it, and how large they are about; its model's name.
+        self._kinds: OrderedDict[tuple[str, bytes, int], tuple[str, Outlooks]] = OrderedDict()
+
+    def keep(self, tokens: Collection[str]) -> None:
+        """Say which tokens there are, by their names."""
+        self._tokens = frozenset(tokens)
+        if self._link is not None:
+            self._link.send(Kind.TOKENS, said=self._tokens)
+
+    async def begin(self) -> End:
+        """Begin with a process that is about to start; gives its end of the link, where calls wait until it reads."""
+        ours, theirs = End.pair()
+        self._link = await Link.over(ours, self._receive)
+        self._link.send(Kind.TOKENS, said=self._tokens)
+        return theirs
+
+    def end(self) -> None:
+        """The process has ended: its calls are told so, and so are new ones until another starts."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+        self._heed(False)
+        for each in self._calls.values():
+            each.came.put_nowait((Kind.FAILED, None, b""))
+
+    def _methods(self) -> Iterator[Method]:
+        for each in service_pb2.DESCRIPTOR.services_by_name["AttentionService"].methods:
+            request: type[Message] = getattr(service_pb2, each.input_type.name)
+            if each.server_streaming:
+                yield StreamMethod(each.name, request, self._stream(each.name))
+            else:
+                yield UnaryMethod(each.name, request, self._unary(each.name))
+
+    def _unary(self, method: str) -> UnaryHandler:
+        async def handle(request: bytes, call: Call) -> bytes:
+            with self._handed_on(method, request, call) as one:
+                answer, _ = await one.next(call)
+                return answer
+
+        return handle
+
+    def _stream(self, method: str) -> StreamHandler:
+        async def handle(request: bytes, call: Call) -> AsyncGenerator[bytes, None]:
+            taken = size = 0
+            with self._handed_on(method, request, call) as one:
+                while True:
+                    message, last = await one.next(call)
+                    if last:
+                        return
+                    yield message
+                    taken, size = taken + 1, size + len(message)
+                    if (taken >= _TAKEN or size >= _TAKEN_BYTES) and self._link is not None:
+                        self._link.send(Kind.TAKEN, one.number, (taken, size))
+                        taken = size = 0
+
+        return handle
+
+    @contextmanager
+    def _handed_on(self, method: str, request: bytes, call: Call) -> Iterator[_HandedOn]:
+        """Hand a call on, until it is answered. Raises: QueueFullError where it would be late."""
+        kind = method, _model_of(request), len(request).bit_length() // 2
+        call.model, outlooks = self._kinds.get(kind) or ("", Outlooks())
+        late = outlooks.late(call.deadline)
+        if late > 0:
+            self._metrics.rejected(Rejection.OVERLOAD, 1)
+            raise QueueFullError("so much is waiting that the answer would be late; try again later", retry_after=late)
+        if self._link is None:
+            raise _unavailable()
+        self._number += 1
+        one = self._calls[self._number] = _HandedOn(self._number, outlooks)
+        call.when_sent(partial(self._ended, one.number))
+        self.large += len(request) >= _LARGE
+        caller = None if call.caller is ANYBODY else _written(call.caller)
+        self._link.send(Kind.CALL, one.number, (method, call.identity, call.deadline, caller), request)
+        with outlooks.under_way():
+            yield one
+        self._kinds[kind] = call.model, outlooks  # only of what was answered: names that callers invent are not kept
+        self._kinds.move_to_end(kind)
+        if len(self._kinds) > _MOST_KINDS:
+            self._kinds.popitem(last=False)
+
+    def _ended(self, number: int) -> None:
+        del self._calls[number]
+        if self._link is not None:
+            self._link.send(Kind.ENDED, number)
+
+    def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
+        if kind is Kind.READY:
+            self._heed(said)
+        elif (one := self._calls.get(number)) is not None:
+            self.large += len(body) >= _LARGE
+            one.came.put_nowait((kind, said, body))
+
+
+def _unavailable() -> ModelUnavailableError:
+    return ModelUnavailableError("what answers calls is starting; try again soon", retry_after=_STARTS)
+
+
+def _model_of(request: bytes) -> bytes:
+    """Find what a request says of its model: its first field, where it is there and short."""
+    size = request[1] if len(request) > 1 and request[0] == 0x0A else 0
+    return request[2 : 2 + size] if size < 128 else b""
+
+
+_written = lru_cache(256)(pickle.dumps)
+
+
+def caller_of(written: bytes | None) -> Caller:
+    """Read who calls, as it is handed on."""
+    return ANYBODY if written is None else _read(written)
+
+
+@lru_cache(256)
+def _read(written: bytes) -> Caller:
+    caller: Caller = pickle.loads(written)
+    return caller

@@ -35,11 +35,11 @@ class Backend:
 
 @asynccontextmanager
 async def running_backend(
-    settings: Settings, metrics: Metrics, checks: Checks, quotas: Quotas
+    settings: Settings, metrics: Metrics, checks: Checks, quotas: Quotas, *, takes_calls: bool
 ) -> AsyncIterator[Backend]:
-    """Have a backend for the length of a block; nothing is loaded yet (`Repository.load_until_useful`).
+    """Have a backend for the length of a block; models are found, and not loaded (`Repository.load_until_useful`).
 
-    checks: what checks bundles. quotas: of callers' rows.
+    checks: what checks bundles. quotas: of callers' rows. takes_calls: whether this process does as well.
     Raises: LimelightError where the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
@@ -49,7 +49,8 @@ async def running_backend(
         )
         share_arena(runtime(), settings.run_bytes)
         repository = Repository(settings, provider, checks, observer=metrics)
-        engine = Engine(settings, provider, observer=metrics)
+        await repository.find()
+        engine = Engine(settings, provider, observer=metrics, takes_calls=takes_calls)
         await engine.start()
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         parsing = Parsing(settings.max_request_fields)

@@ -15,6 +15,7 @@ from service.configuration import SettingsError, load_settings
 from service.settings import Settings
 
 if TYPE_CHECKING:
+    from service.apart.serving import Apart
     from service.server import Server
     from service.workers import Announced
 
@@ -45,7 +46,7 @@ def serve(**flags: Any) -> None:
         run(settings)
 
 
-def print_address(server: "Server | Announced") -> None:
+def print_address(server: "Server | Announced | Apart") -> None:
     """Say in one line where calls are answered."""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
     print(f"limelight: serving on {server.address}{metrics}", flush=True)

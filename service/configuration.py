@@ -53,10 +53,6 @@ def load_settings(
             f"workers is {settings.workers} and provider is {settings.provider}: several workers are for the CPU; "
             "give --provider cpu as well"
         )
-    if settings.workers > 1 and settings.apart:
-        raise SettingsError(
-            f"apart is on and workers is {settings.workers}: several workers take calls themselves; give one of both"
-        )
     if bool(settings.tls_cert) is not bool(settings.tls_key):
         raise SettingsError("tls_cert and tls_key are needed together: a certificate and its key")
     if settings.tls_client_ca and not settings.tls_cert:

@@ -76,6 +76,7 @@ class Repository:
         self._provider = provider
         self._observer = observer or NullObserver()
         self._loader = Loader(settings, provider, checks, self._observer)
+        self._found: dict[tuple[str, int], Path] | None = None
         self._versions: dict[str, dict[int, VersionStatus]] = {}
         self._default: dict[str, VersionStatus] = {}  # what version 0 is
         self._users: dict[Model, _Users] = {}
@@ -89,16 +90,25 @@ class Repository:
         """True when some model can answer."""
         return any(status.state is State.READY for status in self._default.values())
 
+    async def find(self) -> None:
+        """Scan the folder: from then on calls for what is in it are told that it is being loaded.
+
+        Raises: LimelightError where the folder cannot be read.
+        """
+        self._found = await asyncio.to_thread(scan, Path(self._settings.repository))
+        for name, version in self._found:
+            self._keep(VersionStatus(name, version, State.LOADING))
+
     async def load(self) -> None:
-        """Scan the folder, then check and load every version, several at a time.
+        """Check and load every version that was found, several at a time; scan the folder first, where nobody has.
 
         What is refused is logged and keeps its reason; it does not stop the others. The event loop goes on meanwhile
         (ONNX Runtime makes a session without the interpreter's lock but for moments: 27 ms of work stopped another
         thread for 4). Raises: LimelightError where the folder cannot be read.
         """
-        folders = await asyncio.to_thread(scan, Path(self._settings.repository))
-        for name, version in folders:
-            self._keep(VersionStatus(name, version, State.LOADING))
+        if self._found is None:
+            await self.find()
+        folders, self._found = self._found or {}, None
         # Most threads only wait for a check: so many that bundles which are held up there hold up no others.
         pool = ThreadPoolExecutor(_LOADERS, "load")
         try:

@@ -99,7 +99,7 @@ async def running_server(
         if checks is None:
             checks = checks_for(settings)
             stack.callback(checks.close)
-        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas))
+        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas, takes_calls=True))
         repository, engine = backend.repository, backend.engine
         front = Front(settings, metrics, access, backend.methods, backend.parsing.message)
         late = member is not None and member.late

@@ -74,9 +74,9 @@ class Settings:
         maximum=256,
     )
     apart: bool = _setting(
-        False,
-        "Take calls with a process of its own, and answer them with another: more are answered, and under overload "
-        "each is told at once; 60 MB more.",
+        True,
+        "Take calls with one process and answer them with another, so that neither waits for the other. Without it one "
+        "does both, as each of several workers does.",
     )
     cores: int = _setting(
         0, "Cores to use, of all workers together; 0 for all that the process may use.", minimum=0, maximum=4096

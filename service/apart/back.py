@@ -119,7 +119,7 @@ async def running_back(settings: Settings, end: End, metrics: Metrics, checks: C
     async with AsyncExitStack() as stack:
         count_dropped(metrics.log_line_dropped)
         quotas = Quotas(metrics)
-        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas))
+        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas, takes_calls=False))
         back = Back(backend, quotas)
         await back.attach(end)
         loading = await backend.repository.load_until_useful()

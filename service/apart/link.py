@@ -18,6 +18,7 @@ _HEAD = struct.Struct("<BQIQq")  # kind, call, bytes of what is said about the b
 _HERE = -1
 _ALONE = 64 * 1024  # from here on a body is written by itself, and not copied together with others
 _SHARED = 256 * 1024  # and from here on to memory: a socket takes so much at a time, and has both ends wait
+_SELDOM = 1e-3  # seconds since the last was written
 _QUIET = 5.0  # seconds after which memory that nothing is in is given back
 _NOTHING = pickle.dumps(None)
 
@@ -99,6 +100,8 @@ class Link(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.WriteTransport | None = None
         self._waiting: list[bytes] = []
+        self._due = False
+        self._wrote = 0.0
         self._rest = b""
         self._head: tuple[Kind, int, Any, int, int] | None = None
         self._missing = 0
@@ -114,14 +117,20 @@ class Link(asyncio.Protocol):
         return link
 
     def send(self, kind: Kind, call: int = 0, said: Any = None, body: bytes = b"") -> None:
-        """Send a frame, with all others of this turn of the loop; without effect where the other end is gone."""
+        """Send a frame: at once where few are sent, or else with all others of this turn of the loop.
+
+        Without effect where the other end is gone.
+        """
         about = _NOTHING if said is None else pickle.dumps(said)
-        if not self._waiting:
-            self._loop.call_soon(self._write)
         place = self._put(body)
         self._waiting.append(_HEAD.pack(kind, call, len(about), len(body), place) + about)
         if place == _HERE and body:
             self._waiting.append(body)
+        if self._loop.time() - self._wrote > _SELDOM:
+            self._write()
+        elif not self._due:
+            self._due = True
+            self._loop.call_soon(self._write)
 
     def close(self) -> None:
         """Close this end; what was sent before arrives."""
@@ -178,6 +187,7 @@ class Link(asyncio.Protocol):
         return _HERE if place is None else place
 
     def _write(self) -> None:
+        self._due, self._wrote = False, self._loop.time()
         waiting, self._waiting = self._waiting, []
         if self._transport is None or self._transport.is_closing():
             return

@@ -6,9 +6,9 @@ is well waits for nobody that computes, nor the other way round (docs/decisions/
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import AsyncExitStack
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Self
 
 from google.protobuf.message import Message
 
@@ -24,48 +24,94 @@ from service.metrics_server import MetricsServer
 from service.server import settle_interpreter
 from service.settings import Settings
 from service.signals import leave, stop_signals
-from service.workers import Announced, Workers
+from service.workers import Workers
 
 logger = logging.getLogger(__name__)
 
 
-async def serve(settings: Settings, announce: Callable[[Announced], None]) -> None:
+class Apart:
+    """A server of two processes. For one event loop.
+
+    port, metrics_port: the real ones, once it runs; 0 for none. front: what takes calls, from then on.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Prepare it; nothing is started yet."""
+        self.settings = settings
+        self.port = self.metrics_port = 0
+        self._metrics = Metrics()
+        self._remote = Remote(self._metrics, self._heed)
+        self._workers = Workers(settings, self._metrics, self._remote)
+        self.front: Front | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as clients take it."""
+        return address_of(self.settings.host, self.port)
+
+    @property
+    def metrics_url(self) -> str:
+        """Where metrics are; empty where none are served."""
+        return metrics_url_of(self.settings.metrics_host, self.metrics_port)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Run it for the length of a block. Inside, its models are loaded; leaving finishes what is in flight.
+
+        Raises: LimelightError where a port is taken, or the other process cannot serve.
+        """
+        settings, metrics, remote = self.settings, self._metrics, self._remote
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(collected_between_turns())
+            count_dropped(metrics.log_line_dropped)
+            access = await asyncio.to_thread(Access, settings, metrics, remote.keep)
+            await stack.enter_async_context(access.kept_fresh())
+            if settings.metrics_port:
+                exposed = MetricsServer(self._workers.page, settings.metrics_host, settings.metrics_port)
+                stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page being written needs this loop
+                self.metrics_port = exposed.port
+            given_back = give_back_when_quiet(lambda: remote.large, lambda: None)
+            stack.callback(asyncio.create_task(given_back).cancel)
+            stack.push_async_callback(self._workers.stop)
+            self.front = Front(settings, metrics, access, remote.methods, _unparsed)
+            self.port = await self.front.listen(stack, shared=False, is_pressed=lambda: False)
+            await self._workers.start()
+            yield self
+
+    async def finish(self) -> None:
+        """Stop in order: first what takes calls (`Front.finish`), then what answers them."""
+        assert self.front is not None
+        await self.front.finish()
+        await self._workers.stop()
+
+    def kill(self) -> None:
+        """End what answers at once."""
+        self._workers.kill()
+
+    def _heed(self, ready: bool) -> None:
+        if self.front is not None:
+            self.front.health.set(ready)
+
+
+async def serve(settings: Settings, announce: Callable[[Apart], None]) -> None:
     """Serve until a signal, then stop in order, and end the process with status 0.
 
     A second signal ends it at once, and so does one before the models are loaded.
     announce: called once the models are loaded and calls are answered.
     Raises: LimelightError where a port is taken, or the other process cannot serve.
     """
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(collected_between_turns())
-        metrics = Metrics()
-        count_dropped(metrics.log_line_dropped)
-        remote = Remote(metrics, lambda ready: front.health.set(ready))
-        access = await asyncio.to_thread(Access, settings, metrics, remote.keep)
-        await stack.enter_async_context(access.kept_fresh())
-        front = Front(settings, metrics, access, remote.methods, _unparsed)
-        workers = Workers(settings, metrics, remote)
-        stop = stack.enter_context(stop_signals(at_once=workers.kill))
-        metrics_port = 0
-        if settings.metrics_port:
-            exposed = MetricsServer(workers.page, settings.metrics_host, settings.metrics_port)
-            stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page that is being written needs this loop
-            metrics_port = exposed.port
-        stack.push_async_callback(workers.stop)
-        port = await front.listen(stack, shared=False, is_pressed=lambda: False)
-        await workers.start()
-        given_back = give_back_when_quiet(lambda: remote.large, lambda: None)
-        stack.callback(asyncio.create_task(given_back).cancel)
-        settle_interpreter()
-        stop.serving()
-        announce(Announced(address_of(settings.host, port), metrics_url_of(settings.metrics_host, metrics_port)))
-        await stop.signalled.wait()
-        logger.info("stopping")
-        await front.finish()
-        await workers.stop()
-        leave()
+    apart = Apart(settings)
+    with stop_signals(at_once=apart.kill) as stop:
+        async with apart.running():
+            settle_interpreter()
+            stop.serving()
+            announce(apart)
+            await stop.signalled.wait()
+            logger.info("stopping")
+            await apart.finish()
+            leave()
 
 
-async def _unparsed(_: type[Message], data: bytes) -> Any:
+async def _unparsed(_: type[Message], data: bytes) -> bytes:
     """Leave a request as it is: whoever answers parses it."""
     return data

@@ -28,10 +28,12 @@ class Engine:
     """Answers queries on lanes (worker threads), with whatever models it is given.
 
     All methods are for the one event loop that `start` ran on. admitted: calls so far. chunks_ahead: how many chunks of
-    a call are computed before the one is taken that comes first.
+    a call are computed before the one is taken that comes first. takes_calls: as `Lanes` has it.
     """
 
-    def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
+    def __init__(
+        self, settings: Settings, provider: Provider, *, observer: Observer | None = None, takes_calls: bool = True
+    ) -> None:
         self._settings = settings
         self._provider = provider
         self._observer = observer or NullObserver()
@@ -40,7 +42,7 @@ class Engine:
             settings.queue_rows,
             self._observer,
             most_overruns=settings.max_overruns,
-            takes_calls=not settings.apart,
+            takes_calls=takes_calls,
         )
         self._tickets = itertools.count()
         self.admitted = 0

@@ -69,7 +69,7 @@ def locked(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     file = tmp_path_factory.mktemp("access") / "tokens.toml"
     tokens = {name: new_token() for name in RULES}
     write(file, tokens, RULES)
-    with serving(repository, tokens=str(file), metrics_port=free_port()) as running:
+    with serving(repository, tokens=str(file), metrics_port=free_port(), apart=True) as running:
         yield Locked(running, tokens, file)
 
 
@@ -232,7 +232,7 @@ def test_calls_and_rows_are_counted_by_the_tokens_name(locked: Locked) -> None:
 def test_what_a_changed_file_says_counts_and_a_bad_one_changes_nothing(repository: Path, tmp_path: Path) -> None:
     file, tokens = tmp_path / "tokens.toml", {name: new_token() for name in ("old", "new")}
     write(file, tokens, {"old": {}})
-    with serving(repository, tokens=str(file), metrics_port=free_port()) as running:
+    with serving(repository, tokens=str(file), metrics_port=free_port(), apart=True) as running:
         locked = Locked(running, tokens, file)
 
         def reloads(result: str) -> float:

@@ -14,6 +14,7 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
+from service.apart.serving import Apart
 from service.checking.checker import Checker
 from service.configuration import load_settings
 from service.server import Server, running_server
@@ -26,7 +27,7 @@ CHECKS = Checker(idle=60.0)
 class Running:
     """A server on a thread of its own, and a client."""
 
-    server: Server
+    server: Server | Apart
     loop: asyncio.AbstractEventLoop
     channel: grpc.Channel
     stub: Any
@@ -57,14 +58,21 @@ def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
 @contextmanager
 def serving(repository: Path, **settings: Any) -> Iterator[Running]:
     """Serve a repository on a free port of this machine."""
-    flags = {"repository": str(repository), "port": 0, "metrics_port": 0, "provider": "cpu", "grace_seconds": 5.0}
+    flags = {
+        "repository": str(repository),
+        "port": 0,
+        "metrics_port": 0,
+        "provider": "cpu",
+        "grace_seconds": 5.0,
+        "apart": False,
+    }
     loaded = load_settings(flags | settings, environment={})
-    started: list[tuple[Server, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    started: list[tuple[Server | Apart, asyncio.AbstractEventLoop, asyncio.Event]] = []
     ready = threading.Event()
     failure: list[BaseException] = []
 
     async def run() -> None:
-        async with running_server(loaded, checks=CHECKS) as server:
+        async with Apart(loaded).running() if loaded.apart else running_server(loaded, checks=CHECKS) as server:
             stop = asyncio.Event()
             started.append((server, asyncio.get_running_loop(), stop))
             ready.set()

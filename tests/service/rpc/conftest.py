@@ -26,7 +26,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def running(repository: Path) -> Iterator[Running]:
     """A server for a module's tests."""
-    with serving(repository, max_instances=64) as running:
+    with serving(repository, max_instances=64, apart=True) as running:
         yield running
 
 

@@ -39,14 +39,14 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(readers: Path) -> Iterator[Running]:
     """A server with chunks so small that every map takes several."""
-    with serving(readers, chunk_bytes=CHUNK) as running:
+    with serving(readers, chunk_bytes=CHUNK, apart=True) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def usual(readers: Path) -> Iterator[Running]:
     """A server as it is started."""
-    with serving(readers) as running:
+    with serving(readers, apart=True) as running:
         yield running
 
 

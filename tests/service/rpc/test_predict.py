@@ -70,7 +70,8 @@ def test_an_answer_says_what_made_it(running: Running) -> None:
     (prediction,) = running.stub.Predict(predict("tiny", text("the cat"))).predictions
     made = prediction.provenance
     assert (made.model.name, made.model.version) == ("tiny", 1)
-    assert made.bundle_digest == running.server.repository.resolve("tiny").digest
+    described = running.stub.GetModel(service_pb2.GetModelRequest(model=values_pb2.Model(name="tiny")))
+    assert made.bundle_digest == described.bundle_digest
     assert (made.provider, made.graph, made.batch_rows) == ("CPUExecutionProvider", "main", 1)
     assert not prediction.HasField("seed")
     for duration in (made.queue_nanoseconds, made.compute_nanoseconds):

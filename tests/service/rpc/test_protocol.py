@@ -143,6 +143,7 @@ def test_watchers_hear_of_a_change_and_one_that_leaves_takes_no_other_along(runn
     while not heard:
         pass
     leaving.cancel()
+    assert running.server.front is not None
     health = running.server.front.health
     running.on_loop(lambda: health.set(False))
     try:

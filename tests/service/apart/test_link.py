@@ -1,0 +1,142 @@
+"""What two processes say to each other arrives as it was said, however a socket cuts it."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from service.apart.link import End, Kind, Link
+from service.apart.region import Region
+
+Frame = tuple[Kind, int, Any, bytes]
+LARGE = 2**18
+sizes = st.one_of(st.integers(0, 100), st.integers(LARGE - 2, LARGE + 5000))
+frames = st.lists(
+    st.tuples(st.sampled_from(list(Kind)[:-1]), st.integers(0, 2**63), st.none() | st.text() | st.integers(), sizes),
+    max_size=8,
+)
+
+
+def bytes_of(size: int) -> bytes:
+    return (b"0123456789abcdef" * (size // 16 + 1))[:size]
+
+
+async def sent(wanted: list[Frame], change: Callable[[End], End] = lambda end: end) -> tuple[list[Frame], Link, Link]:
+    """Send frames from one end of a link to the other; what came, and both ends."""
+    came: list[Frame] = []
+    arrived = asyncio.Event()
+
+    def receive(*frame: Any) -> None:
+        came.append(frame)
+        if len(came) == len(wanted):
+            arrived.set()
+
+    one, other = End.pair()
+    begins, ends = await Link.over(change(one), receive), await Link.over(change(other), receive)
+    for frame in wanted:
+        begins.send(*frame)
+    if wanted:
+        await asyncio.wait_for(arrived.wait(), 60)
+    return came, begins, ends
+
+
+def without_regions(end: End) -> End:
+    end.close_regions()
+    return End(end.socket, None, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(frames, st.booleans())
+def test_frames_arrive_as_they_were_sent_and_in_order(drawn: list[tuple[Kind, int, Any, int]], shared: bool) -> None:
+    wanted = [(kind, call, said, bytes_of(size)) for kind, call, said, size in drawn]
+
+    async def both() -> list[Frame]:
+        came, begins, ends = await sent(wanted, (lambda end: end) if shared else without_regions)
+        begins.close()
+        ends.close()
+        return came
+
+    assert asyncio.run(both()) == wanted
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=6), st.data())
+def test_a_frame_may_be_cut_anywhere(lengths: list[int], data: st.DataObject) -> None:
+    wanted = [(Kind.MESSAGE, number, f"the {number}th", bytes_of(size)) for number, size in enumerate(lengths)]
+
+    class Written(list[bytes]):
+        def write(self, part: bytes) -> None:
+            self.append(part)
+
+        def is_closing(self) -> bool:
+            return False
+
+    async def cut() -> list[Frame]:
+        came: list[Frame] = []
+        written: Any = Written()
+        sender, receiver = (Link(lambda *frame: came.append(frame), None, None) for _ in range(2))
+        sender._transport = written
+        for frame in wanted:
+            sender.send(*frame)
+        await asyncio.sleep(0)
+        stream, place = b"".join(written), 0
+        while place < len(stream):
+            step = data.draw(st.integers(1, 700))
+            receiver.data_received(stream[place : place + step])
+            place += step
+        return came
+
+    assert asyncio.run(cut()) == wanted
+
+
+def test_what_has_no_room_in_memory_comes_over_the_socket_and_room_is_made_again() -> None:
+    wanted = [(Kind.ANSWER, number, None, bytes_of(50 * 2**20)) for number in range(5)]
+
+    async def both() -> tuple[list[Frame], Link]:
+        came, begins, ends = await sent(wanted)
+        await sent([])
+        for _ in range(100):  # until all that was read is known to be
+            if begins._written is not None and not begins._written._used:
+                break
+            await asyncio.sleep(0.05)
+        begins.close()
+        ends.close()
+        return came, begins
+
+    came, begins = asyncio.run(both())
+    assert came == wanted
+    assert begins._written is not None and not begins._written._used
+
+
+pieces = st.lists(st.tuples(st.booleans(), st.integers(0, 40_000)), max_size=40)
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system shares no memory by descriptor")
+@settings(max_examples=60, deadline=None)
+@given(pieces)
+def test_pieces_keep_what_is_in_them_until_they_are_freed(steps: list[tuple[bool, int]]) -> None:
+    descriptor = Region.create(2**17)
+    assert descriptor is not None
+    writer, reader = Region(descriptor, 2**17), Region(descriptor, 2**17)
+    os.close(descriptor)
+    kept: dict[int, bytes] = {}
+    for number, (frees, size) in enumerate(steps):
+        if frees and kept:
+            place = list(kept)[size % len(kept)]
+            writer.free(place)
+            del kept[place]
+        else:
+            data = bytes([number % 256]) * max(1, size)
+            place_or_none = writer.put(data)
+            if place_or_none is not None:
+                assert place_or_none not in kept
+                kept[place_or_none] = data
+        writer.trim()
+        assert all(reader.get(place, len(data)) == data for place, data in kept.items())
+    for place in kept:
+        writer.free(place)
+    assert writer.put(bytes(2**17)) == 0

@@ -83,7 +83,7 @@ def measure(
 @contextmanager
 def _served(repository: Path, way: Way) -> Iterator[ServerProcess]:
     """Start a server, on its first cores where it may not have all."""
-    flags = ("--workers", str(way.workers), "--provider", "cpu")
+    flags = ("--workers", str(way.workers), "--provider", "cpu", "--no-apart")
     every = os.sched_getaffinity(0)
     with ExitStack() as stack:
         os.sched_setaffinity(0, sorted(every)[: way.cores])

@@ -87,7 +87,7 @@ onnxruntime.InferenceSession.__init__ = load
 
 
 def test_a_signal_while_a_model_is_loaded_ends_the_process_and_nothing_is_announced(repository: Path) -> None:
-    with process("--repository", str(repository), *LOCAL, before=SLOW) as (running, logged):
+    with process("--repository", str(repository), *LOCAL, "--no-apart", before=SLOW) as (running, logged):
         assert eventually(lambda: any("loading" in line for line in list(logged)), 120)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=30) == 0
@@ -95,9 +95,10 @@ def test_a_signal_while_a_model_is_loaded_ends_the_process_and_nothing_is_announ
         assert running.stdout.read() == ""
 
 
-def test_a_signal_while_workers_start_ends_them_all_and_nothing_is_announced(repository: Path) -> None:
-    with process("--repository", str(repository), *LOCAL, "--workers", "2") as (running, _):
-        assert eventually(lambda: len(children(running.pid)) == 2, 120)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_signal_while_workers_start_ends_them_all_and_nothing_is_announced(repository: Path, count: int) -> None:
+    with process("--repository", str(repository), *LOCAL, "--workers", str(count)) as (running, _):
+        assert eventually(lambda: len(children(running.pid)) == count, 120)
         workers = children(running.pid)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=30) == 0
@@ -121,7 +122,7 @@ Session.run = stuck
 
 def test_a_lane_that_hangs_keeps_no_process_from_ending_in_order(repository: Path, tmp_path: Path) -> None:
     flag = tmp_path / "stuck"
-    flags = ("--repository", str(repository), *LOCAL, "--grace-seconds", "0.5")
+    flags = ("--repository", str(repository), *LOCAL, "--no-apart", "--grace-seconds", "0.5")
     with process(*flags, before=STUCK.format(flag=str(flag))) as (running, _):
         with grpc.insecure_channel(started(running)) as channel:
             stub = service_pb2_grpc.AttentionServiceStub(channel)

@@ -167,17 +167,17 @@ what closed loops reached before and after. Documents of 300 words, pictures of 
 demo models. Capacity and goodput are with the generator's processor time given
 back; its share, that of other programs, and how late it sent (*lag*, 99 %; *held* by
 the server's window for requests) are said. Memory is looked at again
-{after:g} s later. Cores are not kept awake here: to one that has a process of the lowest priority the kernel moves
-nothing, so that lanes on cores of their own win nothing by it.
+{after:g} s later. Cores are not kept awake here.
 
 """
 
 SHED = """### Where the time goes under overload
 
-`python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
-generator take. What is asked beyond what can be answered is received, looked at and refused by the event loop, or
-received and cancelled by gRPC. Cores are left over: threads wait for each other, for a core that another has and for
-the interpreter's lock (*What threads wait for*).
+`python -m benchmarks.shed --keep`, on {machine}: the same calls to a server that does everything in one process
+(`--no-apart`), and the cores that its threads and the generator take. What is asked beyond what can be answered is
+received, looked at and refused by the event loop, or received and cancelled by gRPC. Cores are left over: threads wait
+for each other, for a core that another has and for the interpreter's lock (*What threads wait for*). So calls are taken
+by a process of its own (`docs/decisions/0026-a-process-takes-calls.md`).
 
 """
 
@@ -236,16 +236,17 @@ What is missed above comes to this; what shows it is named.
 - **Python's part of a call** (bars of Predict and Attend at 32 tokens, of processor time, of one call at a time, of a
   model of 50 µs). The event loop, gRPC's own Python above all, takes two to four times what a server takes that only
   echoes (*What a call is made of*), and the echo alone is 3 to 4 % of a row of 32 tokens in the runtime: 0.95 of it
-  leaves next to nothing for anything else. What could be taken out was: messages are framed around the runtime's
-  buffers, and small requests are prepared where they arrive. Calls are taken in several
-  at a time (`docs/decisions/0025-calls-are-taken-in-together.md`).
-- **One lock, and cores that are not looked for** (bars of the model of 50 µs, of generations, and of goodput). A
-  process of Python runs one thread of its own code at a time; where calls are small, threads change 30 to 40 times a
-  call. And on a busy machine the kernel looks for no free core for a thread that is woken: one is idle while two
-  threads share another (*What threads wait for*). While time presses both are mended
-  (`docs/decisions/0024-lanes-come-first-while-time-presses.md`); otherwise that costs more than it wins. So did lower
-  priority for lanes, fewer lanes, a longer interval between changes, and what takes less than 2 ms on the event loop
-  itself: within noise, or good for one load and bad for another. `--workers` goes around it.
+  leaves next to nothing for anything else. To hand a call on to the process that answers, and its answer back, takes
+  0.4 ms of an idle server (`--no-apart` does without). What could be taken out was: messages are framed around the
+  runtime's buffers, small requests are prepared where they arrive, and calls are taken in several at a time
+  (`docs/decisions/0025-calls-are-taken-in-together.md`).
+- **One lock, and cores that are not looked for** (bars of the model of 50 µs, and of generations). A process of Python
+  runs one thread of its own code at a time; where calls are small, threads change 30 to 40 times a call. Two processes
+  have two locks (`docs/decisions/0026-a-process-takes-calls.md`), and what a call costs each of them is most of what is
+  left. On a busy machine the kernel looks for no free core for a thread that is woken: one is idle while two threads
+  share another (*What threads wait for*). Lower priority for lanes, fewer lanes, a longer interval between changes, and
+  what takes less than 2 ms on the event loop: within noise, or good for one load and bad for another. `--workers` goes
+  around it.
 - **Rows that come one by one** (bars of 8 at a time, of mixed lengths, of p99). *The best way* of the runtime has its
   next batch at hand when one is done: four of eight rows, eight of 32. A caller sends the next row once it has an
   answer, so that the server has two or three of eight to put together (*rows a batch*). Batches of fewer rows cost more
@@ -267,16 +268,14 @@ What is missed above comes to this; what shows it is named.
   passes over all that lives and was made since the models were loaded. While 256 documents of 18,000 characters are
   prepared that is one object of the tokenizer's for each line, and none of ours: 19 ms at most. With seven of ours a
   line it was 146.
-- **Refusals cost as well** (bars of goodput, and of refused calls). A server of gRPC's asyncio whose handlers do
-  nothing but refuse takes 0.2 to 0.4 ms a call (*What refusing costs at the least*), ours about 0.6: of ten times the
-  capacity, not all can be refused here, and what goodput that price leaves stands there. What comes faster than the
-  loop takes in waits in line, and gRPC's core cancels some of it, without a time to come back. To take calls in faster
-  and refuse them unread, for 0.18 ms, was tried: then everybody is told at twice the capacity, but less is answered and
-  health waits several times as long. The loop gets a third of a core then, whatever it is asked. With real-time
-  priority, so that it has a core whenever it wants one, everybody is told within 7 to 14 ms (99 %), and of the
-  capacity 0.67 (documents), 0.49 (pictures) and 0.76 (generations) are left, since lanes wait for the interpreter's
-  lock instead (`docs/decisions/0025-calls-are-taken-in-together.md`): one or the other, in one process of Python.
-  Whoever expects ten times the capacity has a proxy that counts, in front of it.
+- **Refusals cost as well** (bars of goodput, and of refused calls). The process that takes calls refuses what would be
+  late for 0.33 ms each, nine tenths of it gRPC's own; a server of gRPC's asyncio whose handlers do nothing but refuse
+  takes 0.2 to 0.4 ms (*What refusing costs at the least*). At twice the capacity that is what goodput lacks; from three
+  times on, calls come faster than they can be refused, wait in line, and gRPC's core cancels some of them, without a
+  time to come back. In one process (`--no-apart`) that is so from the start, for half of all calls at twice the
+  capacity, whatever was tried (`docs/decisions/0025-calls-are-taken-in-together.md`,
+  `docs/decisions/0026-a-process-takes-calls.md`). Whoever expects ten times the capacity has a proxy that counts, in
+  front of it.
 - **A step of a generation is short** (bars of generation). Of what generations cost, the event loop, which sends each
   token, takes more than the lanes do with the runtime's part in it (*Where the time goes under overload*), and that
   does not shrink where steps are shared. Loop and lanes together take one core: they wait for the interpreter's lock.

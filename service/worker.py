@@ -31,8 +31,8 @@ async def _work(end: socket.socket, link: End | None) -> None:
     begin = await channel.receive()
     if not isinstance(begin, Begin):
         return
-    number = begin.number if link is None else None  # one alone needs none
-    configure_logs(begin.settings.log_level, worker=number, limit=begin.settings.log_buffer_bytes)
+    worker = begin.number if link is None else None  # one alone needs no number
+    configure_logs(begin.settings.log_level, worker=worker, limit=begin.settings.log_buffer_bytes)
     metrics, stop = Metrics(), asyncio.Event()
     loaded: asyncio.Future[Server | Back] = asyncio.get_running_loop().create_future()
     for number in stopping_signals():

@@ -12,12 +12,15 @@ from service.apart.link import End, Kind, Link
 from service.apart.remote import caller_of
 from service.backend import Backend, running_backend
 from service.checking.checker import Checks
+from service.errors import StoppingError
 from service.logs import count_dropped, log_failure
 from service.metrics import Metrics
 from service.rpc.call import Call, StreamMethod, serialised
 from service.rpc.status import Status, status_of
 from service.settings import Settings
+from service.signals import INTERRUPTED, leave
 
+_RETRY_AFTER = 1.0
 _AHEAD, _AHEAD_BYTES = 16, 2**20  # of a stream, before its reader has taken any
 
 
@@ -48,7 +51,7 @@ class Back:
 
     async def attach(self, end: End) -> None:
         """Begin to answer."""
-        self._link = await Link.over(end, self._receive)
+        self._link = await Link.over(end, self._receive, lambda: leave(INTERRUPTED))  # then nobody hands anything on
 
     def open(self) -> None:
         """Report ready, if and as long as any model is."""
@@ -101,6 +104,10 @@ class Back:
                         link.send(Kind.MESSAGE, number, None, data)
             else:
                 answer = serialised(await method.handle(message, call))
+        except asyncio.CancelledError:
+            if number not in self._calls:
+                raise  # it has ended
+            status = status_of(StoppingError("the answer was given up", retry_after=_RETRY_AFTER), call.identity)
         except Exception as error:
             status = status_of(error, call.identity)
             if status.code is grpc.StatusCode.INTERNAL:

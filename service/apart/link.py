@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
 
-from service.apart.region import Region
+from service.apart.region import SIZE, Region
 
 _HEAD = struct.Struct("<BQIQq")  # kind, call, bytes of what is said about the body, of the body, its place (or _HERE)
 _HERE = -1
 _ALONE = 64 * 1024  # from here on a body is written by itself, and not copied together with others
 _SHARED = 256 * 1024  # and from here on to memory: a socket takes so much at a time, and has both ends wait
 _SELDOM = 1e-3  # seconds since the last was written
+_LONG = 1e-3  # seconds of a copy after which others have their turn
 _QUIET = 5.0  # seconds after which memory that nothing is in is given back
 _NOTHING = pickle.dumps(None)
 
@@ -55,9 +56,9 @@ class End:
     read: int | None
 
     @classmethod
-    def pair(cls) -> tuple["End", "End"]:
-        """Make both ends of a link."""
-        (one, other), there, back = socket.socketpair(), Region.create(), Region.create()
+    def pair(cls, size: int = SIZE) -> tuple["End", "End"]:
+        """Make both ends of a link. size: of each of its regions."""
+        (one, other), there, back = socket.socketpair(), Region.create(size), Region.create(size)
         return cls(one, there, back), cls(other, *(None if each is None else os.dup(each) for each in (back, there)))
 
     @classmethod
@@ -89,16 +90,18 @@ class End:
 class Link(asyncio.Protocol):
     """One end in use. For one event loop; both ends are this program, and nobody else has them.
 
-    receive: called with each frame: its kind, its call, what is said about the body, and that.
+    receive: called with each frame: its kind, its call, what is said about the body, and that. lost: called once there
+    is no other end.
     """
 
-    def __init__(self, receive: Receive, written: Region | None, read: Region | None) -> None:
+    def __init__(self, receive: Receive, lost: Callable[[], None], written: Region | None, read: Region | None) -> None:
         self._receive = receive
+        self._lost = lost
         self._written = written
         self._read = read
         self._quiet: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.WriteTransport | None = None
+        self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._due = False
         self._wrote = 0.0
@@ -108,12 +111,12 @@ class Link(asyncio.Protocol):
         self._parts: list[bytes] = []
 
     @classmethod
-    async def over(cls, end: End, receive: Receive) -> Self:
+    async def over(cls, end: End, receive: Receive, lost: Callable[[], None] = lambda: None) -> Self:
         """Use an end."""
         written, read = (None if each is None else Region(each) for each in (end.written, end.read))
         end.close_regions()
         loop = asyncio.get_running_loop()
-        _, link = await loop.connect_accepted_socket(lambda: cls(receive, written, read), end.socket)
+        _, link = await loop.connect_accepted_socket(lambda: cls(receive, lost, written, read), end.socket)
         return link
 
     def send(self, kind: Kind, call: int = 0, said: Any = None, body: bytes = b"") -> None:
@@ -140,8 +143,12 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; asyncio calls this."""
-        assert isinstance(transport, asyncio.WriteTransport)
+        assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End; asyncio calls this, also after what a frame was received with has failed."""
+        self._lost()
 
     def data_received(self, data: bytes) -> None:
         """Take frames apart; asyncio calls this."""
@@ -167,14 +174,28 @@ class Link(asyncio.Protocol):
             body = part if len(self._parts) == 1 else b"".join(self._parts)
             (kind, call, said, size, shared), self._head = self._head, None
             self._parts.clear()
+            took = 0.0
             if shared != _HERE and self._read is not None:
+                began = self._loop.time()
                 body = self._read.get(shared, size)
+                took = self._loop.time() - began
                 self.send(Kind.FREED, shared)
             if kind is not Kind.FREED:
                 self._receive(kind, call, said, body)
             elif self._written is not None:
                 self._written.free(call)
+            if took > _LONG and self._transport is not None:
+                self._transport.pause_reading()
+                self._loop.call_later(took, self._go_on)
+                break
         self._rest = data[place:]
+
+    def _go_on(self) -> None:
+        """Take apart what came meanwhile, after everything else on the loop has had as much time as a copy took."""
+        assert self._transport is not None
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+        self.data_received(b"")
 
     def _put(self, body: bytes) -> int:
         """Write a large body to memory, where there is room; gives where."""

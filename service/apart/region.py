@@ -5,7 +5,7 @@ import os
 from bisect import insort
 from contextlib import suppress
 
-SIZE = 128 * 2**20
+SIZE = 512 * 2**20  # addresses, and not memory
 _PAGE = mmap.PAGESIZE
 
 
@@ -15,15 +15,15 @@ class Region:
     Only what has been written to takes memory, until `trim`.
     """
 
-    def __init__(self, descriptor: int, size: int = SIZE) -> None:
+    def __init__(self, descriptor: int) -> None:
         """Map it. descriptor: of `create`; it may be closed afterwards."""
-        self._memory = mmap.mmap(descriptor, size)
-        self._size = size
+        self._size = os.fstat(descriptor).st_size
+        self._memory = mmap.mmap(descriptor, self._size)
         self._used: list[tuple[int, int]] = []  # where each piece begins and ends, in order
         self._touched = 0
 
     @staticmethod
-    def create(size: int = SIZE) -> int | None:
+    def create(size: int) -> int | None:
         """Make one; gives its descriptor, None where this system has none."""
         if not hasattr(os, "memfd_create"):
             return None

@@ -26,7 +26,6 @@ from service.rpc.status import StatusError
 
 _MOST_KINDS = 1024
 _TAKEN, _TAKEN_BYTES = 8, 512 * 1024  # of a stream, after which the other process is told
-_LARGE = 2**20
 _STARTS = 2.0  # seconds in which a process that ended has a successor, about
 
 
@@ -59,13 +58,13 @@ class _HandedOn:
 class Remote:
     """The process that answers, for the one that takes calls. For one event loop.
 
-    methods: of the service. heed: told whether any model answers, whenever that changes. large: so many large requests
-    and answers so far.
+    methods: of the service. heed: told whether any model answers, whenever that changes. asked: so many calls so far,
+    those that were refused among them.
     """
 
     def __init__(self, metrics: Metrics, heed: Callable[[bool], None]) -> None:
         self.methods = tuple(self._methods())
-        self.large = 0
+        self.asked = 0
         self._metrics = metrics
         self._heed = heed
         self._link: Link | None = None
@@ -132,6 +131,7 @@ class Remote:
     @contextmanager
     def _handed_on(self, method: str, request: bytes, call: Call) -> Iterator[_HandedOn]:
         """Hand a call on, until it is answered. Raises: QueueFullError where it would be late."""
+        self.asked += 1
         kind = method, _model_of(request), len(request).bit_length() // 2
         call.model, outlooks = self._kinds.get(kind) or ("", Outlooks())
         late = outlooks.late(call.deadline)
@@ -143,7 +143,6 @@ class Remote:
         self._number += 1
         one = self._calls[self._number] = _HandedOn(self._number, outlooks)
         call.when_sent(partial(self._ended, one.number))
-        self.large += len(request) >= _LARGE
         caller = None if call.caller is ANYBODY else _written(call.caller)
         self._link.send(Kind.CALL, one.number, (method, call.identity, call.deadline, caller), request)
         with outlooks.under_way():
@@ -162,7 +161,6 @@ class Remote:
         if kind is Kind.READY:
             self._heed(said)
         elif (one := self._calls.get(number)) is not None:
-            self.large += len(body) >= _LARGE
             one.came.put_nowait((kind, said, body))
 
 

@@ -70,7 +70,7 @@ class Apart:
                 exposed = MetricsServer(self._workers.page, settings.metrics_host, settings.metrics_port)
                 stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page being written needs this loop
                 self.metrics_port = exposed.port
-            given_back = give_back_when_quiet(lambda: remote.large, lambda: None)
+            given_back = give_back_when_quiet(lambda: remote.asked, lambda: None)
             stack.callback(asyncio.create_task(given_back).cancel)
             stack.push_async_callback(self._workers.stop)
             self.front = Front(settings, metrics, access, remote.methods, _unparsed)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.apart.link import End, Kind, Link
-from service.apart.region import Region
+from service.apart.region import SIZE, Region
 
 Frame = tuple[Kind, int, Any, bytes]
 LARGE = 2**18
@@ -25,7 +25,9 @@ def bytes_of(size: int) -> bytes:
     return (b"0123456789abcdef" * (size // 16 + 1))[:size]
 
 
-async def sent(wanted: list[Frame], change: Callable[[End], End] = lambda end: end) -> tuple[list[Frame], Link, Link]:
+async def sent(
+    wanted: list[Frame], change: Callable[[End], End] = lambda end: end, *, size: int = SIZE
+) -> tuple[list[Frame], Link, Link]:
     """Send frames from one end of a link to the other; what came, and both ends."""
     came: list[Frame] = []
     arrived = asyncio.Event()
@@ -35,7 +37,7 @@ async def sent(wanted: list[Frame], change: Callable[[End], End] = lambda end: e
         if len(came) == len(wanted):
             arrived.set()
 
-    one, other = End.pair()
+    one, other = End.pair(size)
     begins, ends = await Link.over(change(one), receive), await Link.over(change(other), receive)
     for frame in wanted:
         begins.send(*frame)
@@ -78,7 +80,7 @@ def test_a_frame_may_be_cut_anywhere(lengths: list[int], data: st.DataObject) ->
     async def cut() -> list[Frame]:
         came: list[Frame] = []
         written: Any = Written()
-        sender, receiver = (Link(lambda *frame: came.append(frame), None, None) for _ in range(2))
+        sender, receiver = (Link(lambda *frame: came.append(frame), lambda: None, None, None) for _ in range(2))
         sender._transport = written
         for frame in wanted:
             sender.send(*frame)
@@ -94,11 +96,10 @@ def test_a_frame_may_be_cut_anywhere(lengths: list[int], data: st.DataObject) ->
 
 
 def test_what_has_no_room_in_memory_comes_over_the_socket_and_room_is_made_again() -> None:
-    wanted = [(Kind.ANSWER, number, None, bytes_of(50 * 2**20)) for number in range(5)]
+    wanted = [(Kind.ANSWER, number, None, bytes_of(LARGE)) for number in range(8)]
 
     async def both() -> tuple[list[Frame], Link]:
-        came, begins, ends = await sent(wanted)
-        await sent([])
+        came, begins, ends = await sent(wanted, size=3 * LARGE)
         for _ in range(100):  # until all that was read is known to be
             if begins._written is not None and not begins._written._used:
                 break
@@ -121,7 +122,7 @@ pieces = st.lists(st.tuples(st.booleans(), st.integers(0, 40_000)), max_size=40)
 def test_pieces_keep_what_is_in_them_until_they_are_freed(steps: list[tuple[bool, int]]) -> None:
     descriptor = Region.create(2**17)
     assert descriptor is not None
-    writer, reader = Region(descriptor, 2**17), Region(descriptor, 2**17)
+    writer, reader = Region(descriptor), Region(descriptor)
     os.close(descriptor)
     kept: dict[int, bytes] = {}
     for number, (frees, size) in enumerate(steps):

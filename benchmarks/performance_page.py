@@ -268,14 +268,14 @@ What is missed above comes to this; what shows it is named.
   passes over all that lives and was made since the models were loaded. While 256 documents of 18,000 characters are
   prepared that is one object of the tokenizer's for each line, and none of ours: 19 ms at most. With seven of ours a
   line it was 146.
-- **Refusals cost as well** (bars of goodput, and of refused calls). The process that takes calls refuses what would be
-  late for 0.33 ms each, nine tenths of it gRPC's own; a server of gRPC's asyncio whose handlers do nothing but refuse
-  takes 0.2 to 0.4 ms (*What refusing costs at the least*). At twice the capacity that is what goodput lacks; from three
-  times on, calls come faster than they can be refused, wait in line, and gRPC's core cancels some of them, without a
-  time to come back. In one process (`--no-apart`) that is so from the start, for half of all calls at twice the
-  capacity, whatever was tried (`docs/decisions/0025-calls-are-taken-in-together.md`,
-  `docs/decisions/0026-a-process-takes-calls.md`). Whoever expects ten times the capacity has a proxy that counts, in
-  front of it.
+- **Refusals cost as well** (bars of goodput, and of refused calls). A call that is refused as it would be late takes
+  the process that takes calls about 0.33 ms, most of it in gRPC's compiled part; a server of gRPC's asyncio whose
+  handlers do nothing but refuse takes 0.2 to 0.4 ms (*What refusing costs at the least*). At twice the capacity that is
+  what goodput lacks; from three times on, calls come faster than they can be refused, wait in line, and gRPC's core
+  cancels some of them, without a time to come back. In one process (`--no-apart`) that is so from the start, for half
+  to two thirds of all calls at twice the capacity, whatever was tried
+  (`docs/decisions/0025-calls-are-taken-in-together.md`, `docs/decisions/0026-a-process-takes-calls.md`). Whoever
+  expects ten times the capacity has a proxy that counts, in front of it.
 - **A step of a generation is short** (bars of generation). Of what generations cost, the event loop, which sends each
   token, takes more than the lanes do with the runtime's part in it (*Where the time goes under overload*), and that
   does not shrink where steps are shared. Loop and lanes together take one core: they wait for the interpreter's lock.

@@ -15,9 +15,8 @@ from service.configuration import SettingsError, load_settings
 from service.settings import Settings
 
 if TYPE_CHECKING:
-    from service.apart.serving import Apart
+    from service.listening import Reachable
     from service.server import Server
-    from service.workers import Announced
 
 
 def serve(**flags: Any) -> None:
@@ -46,7 +45,7 @@ def serve(**flags: Any) -> None:
         run(settings)
 
 
-def print_address(server: "Server | Announced | Apart") -> None:
+def print_address(server: "Reachable") -> None:
     """Say in one line where calls are answered."""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
     print(f"limelight: serving on {server.address}{metrics}", flush=True)

@@ -100,6 +100,22 @@ def address_of(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def metrics_url_of(host: str, port: int) -> str:
-    """Write where metrics are; empty where none are served."""
-    return f"http://{address_of(host, port)}/metrics" if port else ""
+class Reachable:
+    """What is served. port, metrics_port: the real ones, 0 for none."""
+
+    def __init__(self, settings: Settings, port: int = 0, metrics_port: int = 0) -> None:
+        self.settings = settings
+        self.port = port
+        self.metrics_port = metrics_port
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as clients take it."""
+        return address_of(self.settings.host, self.port)
+
+    @property
+    def metrics_url(self) -> str:
+        """Where metrics are; empty where none are served."""
+        return (
+            f"http://{address_of(self.settings.metrics_host, self.metrics_port)}/metrics" if self.metrics_port else ""
+        )

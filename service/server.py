@@ -5,8 +5,9 @@ import gc
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from service.access.access import Access
 from service.access.quotas import Quotas
@@ -14,7 +15,7 @@ from service.backend import running_backend
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
 from service.front import Front
-from service.listening import address_of, metrics_url_of
+from service.listening import Reachable
 from service.logs import count_dropped
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -27,6 +28,16 @@ logger = logging.getLogger(__name__)
 _SWITCH_SECONDS = 0.0005
 
 
+class Stopping(Protocol):
+    """A server that can be stopped in order."""
+
+    async def finish(self) -> None:
+        """Finish what is in flight."""
+
+
+_Stopped = TypeVar("_Stopped", bound=Stopping)
+
+
 @dataclass(frozen=True)
 class Member:
     """A server that is one of several processes on one port. late: others answer already, so it listens once its models
@@ -36,25 +47,13 @@ class Member:
     late: bool
 
 
-class Server:
-    """A server that accepts calls. port: the real one. metrics_port: 0 where none are served."""
+class Server(Reachable):
+    """A server that accepts calls, in one process."""
 
     def __init__(self, settings: Settings, port: int, metrics_port: int, repository: Repository, front: Front) -> None:
-        self.settings = settings
-        self.port = port
-        self.metrics_port = metrics_port
+        super().__init__(settings, port, metrics_port)
         self.repository = repository
         self.front = front
-
-    @property
-    def address(self) -> str:
-        """Where it listens, as clients take it."""
-        return address_of(self.settings.host, self.port)
-
-    @property
-    def metrics_url(self) -> str:
-        """Where metrics are; empty where none are served."""
-        return metrics_url_of(self.settings.metrics_host, self.metrics_port)
 
     def open(self) -> None:
         """Report ready, if and as long as any model is."""
@@ -122,15 +121,26 @@ async def serve(settings: Settings, announce: Callable[[Server], None]) -> None:
     announce: called once the models are loaded and calls are answered.
     """
     checks = checks_for(settings)
-    with stop_signals(at_once=checks.close) as stop:
-        async with running_server(settings, checks=checks) as server:
+    await serve_until_stopped(running_server(settings, checks=checks), announce, checks.close)
+
+
+async def serve_until_stopped(
+    running: AbstractAsyncContextManager[_Stopped], announce: Callable[[_Stopped], None], end: Callable[[], None]
+) -> None:
+    """Run a server until a signal, then have it finish, and end the process with status 0.
+
+    A second signal ends it at once, and so does one before the models are loaded. announce: called once they are.
+    end: ends what the process has started.
+    """
+    with stop_signals(at_once=end) as stop:
+        async with running as server:
             settle_interpreter()
             stop.serving()
             announce(server)
             await stop.signalled.wait()
             logger.info("stopping")
             await server.finish()
-            checks.close()
+            end()
             leave()
 
 

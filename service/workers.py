@@ -24,7 +24,7 @@ from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
 from service.exposition import Snapshot
-from service.listening import address_of, check_free, metrics_url_of
+from service.listening import Reachable, address_of, check_free
 from service.logs import count_dropped
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
@@ -40,15 +40,7 @@ _MARGIN = 10.0  # what a worker gets beyond drain and grace
 _COUNTING = 1.0  # what a worker gets to tell what it counted; after that, what it told last is taken
 
 
-@dataclass(frozen=True)
-class Announced:
-    """Where calls are answered, and where metrics are (empty: nowhere)."""
-
-    address: str
-    metrics_url: str
-
-
-async def serve(settings: Settings, announce: Callable[[Announced], None]) -> None:
+async def serve(settings: Settings, announce: Callable[[Reachable], None]) -> None:
     """Serve with several workers until a signal, then have each stop in order, and end the process with status 0.
 
     A second signal ends all at once, and so does one before they have their models.
@@ -61,15 +53,11 @@ async def serve(settings: Settings, announce: Callable[[Announced], None]) -> No
         count_dropped(metrics.log_line_dropped)
         workers = Workers(replace(settings, port=port), metrics)
         stop = stack.enter_context(stop_signals(at_once=workers.kill))
-        metrics_port = 0
-        if settings.metrics_port:
-            exposed = MetricsServer(workers.page, settings.metrics_host, settings.metrics_port)
-            stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page that is being written needs this loop
-            metrics_port = exposed.port
+        metrics_port = workers.expose(stack)
         stack.push_async_callback(workers.stop)
         await workers.start()
         stop.serving()
-        announce(Announced(address_of(settings.host, port), metrics_url_of(settings.metrics_host, metrics_port)))
+        announce(Reachable(settings, port, metrics_port))
         await stop.signalled.wait()
         logger.info("stopping")
         await workers.stop()
@@ -107,6 +95,7 @@ class Workers:
             workers=1,
         )
         self._count_of_workers = settings.workers
+        self._metrics_port = settings.metrics_port
         self._metrics = metrics
         self._remote = remote
         self._loop = asyncio.get_running_loop()
@@ -118,6 +107,16 @@ class Workers:
         self._keeping: list[asyncio.Task[None]] = []
         self._checks = Once(checks_for(settings))
         self._checking = ThreadPoolExecutor(_CHECKS, "check")
+
+    def expose(self, stack: AsyncExitStack) -> int:
+        """Serve the metrics of all together until the stack is left, where the settings ask for it; gives the port, 0
+        for none.
+        """
+        if not self._metrics_port:
+            return 0
+        exposed = MetricsServer(self.page, self._settings.metrics_host, self._metrics_port)
+        stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page that is being written needs this loop
+        return exposed.port
 
     async def start(self) -> None:
         """Start all workers and wait until all have loaded their models, then open them.

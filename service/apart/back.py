@@ -5,17 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, aclosing, asynccontextmanager
 from typing import Any
 
-import grpc
-
 from service.access.quotas import Quotas
 from service.apart.link import End, Kind, Link
 from service.apart.remote import caller_of
 from service.backend import Backend, running_backend
 from service.checking.checker import Checks
 from service.errors import StoppingError
-from service.logs import count_dropped, log_failure
+from service.logs import count_dropped
 from service.metrics import Metrics
-from service.rpc.call import Call, StreamMethod, serialised
+from service.rpc.call import Call, StreamMethod, serialised, told_of
 from service.rpc.status import Status, status_of
 from service.settings import Settings
 from service.signals import INTERRUPTED, leave
@@ -109,9 +107,7 @@ class Back:
                 raise  # it has ended
             status = status_of(StoppingError("the answer was given up", retry_after=_RETRY_AFTER), call.identity)
         except Exception as error:
-            status = status_of(error, call.identity)
-            if status.code is grpc.StatusCode.INTERNAL:
-                log_failure(error, call.identity, name)
+            status = told_of(error, call.identity, name)
         outlook = None if call.outlook is None else call.outlook()
         said = call.model, call.version, call.rows, call.durations, outlook, status
         link.send(Kind.ANSWER if status is None else Kind.FAILED, number, said, answer)

@@ -5,7 +5,6 @@ is well waits for nobody that computes, nor the other way round (docs/decisions/
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self
@@ -16,43 +15,28 @@ from service.access.access import Access
 from service.apart.remote import Remote
 from service.collector import collected_between_turns
 from service.front import Front
-from service.listening import address_of, metrics_url_of
+from service.listening import Reachable
 from service.logs import count_dropped
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
-from service.metrics_server import MetricsServer
-from service.server import settle_interpreter
+from service.server import serve_until_stopped
 from service.settings import Settings
-from service.signals import leave, stop_signals
 from service.workers import Workers
 
-logger = logging.getLogger(__name__)
 
+class Apart(Reachable):
+    """A server of two processes, which is reached once it runs. For one event loop.
 
-class Apart:
-    """A server of two processes. For one event loop.
-
-    port, metrics_port: the real ones, once it runs; 0 for none. front: what takes calls, from then on.
+    front: what takes calls, from then on.
     """
 
     def __init__(self, settings: Settings) -> None:
         """Prepare it; nothing is started yet."""
-        self.settings = settings
-        self.port = self.metrics_port = 0
+        super().__init__(settings)
         self._metrics = Metrics()
         self._remote = Remote(self._metrics, self._heed)
         self._workers = Workers(settings, self._metrics, self._remote)
         self.front: Front | None = None
-
-    @property
-    def address(self) -> str:
-        """Where it listens, as clients take it."""
-        return address_of(self.settings.host, self.port)
-
-    @property
-    def metrics_url(self) -> str:
-        """Where metrics are; empty where none are served."""
-        return metrics_url_of(self.settings.metrics_host, self.metrics_port)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -66,10 +50,7 @@ class Apart:
             count_dropped(metrics.log_line_dropped)
             access = await asyncio.to_thread(Access, settings, metrics, remote.keep)
             await stack.enter_async_context(access.kept_fresh())
-            if settings.metrics_port:
-                exposed = MetricsServer(self._workers.page, settings.metrics_host, settings.metrics_port)
-                stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page being written needs this loop
-                self.metrics_port = exposed.port
+            self.metrics_port = self._workers.expose(stack)
             given_back = give_back_when_quiet(lambda: remote.asked, lambda: None)
             stack.callback(asyncio.create_task(given_back).cancel)
             stack.push_async_callback(self._workers.stop)
@@ -101,15 +82,7 @@ async def serve(settings: Settings, announce: Callable[[Apart], None]) -> None:
     Raises: LimelightError where a port is taken, or the other process cannot serve.
     """
     apart = Apart(settings)
-    with stop_signals(at_once=apart.kill) as stop:
-        async with apart.running():
-            settle_interpreter()
-            stop.serving()
-            announce(apart)
-            await stop.signalled.wait()
-            logger.info("stopping")
-            await apart.finish()
-            leave()
+    await serve_until_stopped(apart.running(), announce, apart.kill)
 
 
 async def _unparsed(_: type[Message], data: bytes) -> bytes:

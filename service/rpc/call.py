@@ -194,6 +194,14 @@ def serialised(response: Message | bytes) -> bytes:
     return response if isinstance(response, bytes) else response.SerializeToString()
 
 
+def told_of(error: Exception, identity: str, method: str) -> Status:
+    """Give what a call is told of an error, and log one that nobody foresaw, unless that has been done elsewhere."""
+    status = status_of(error, identity)
+    if status.code is grpc.StatusCode.INTERNAL and not isinstance(error, StatusError):
+        log_failure(error, identity, method)
+    return status
+
+
 def _identity(context: Any) -> str:
     """Give a call's own name, which is its caller's where that fits."""
     return request_id(
@@ -256,9 +264,7 @@ class _Running:
         if not isinstance(error, Exception):
             self.end(grpc.StatusCode.INTERNAL)
             return
-        status = status_of(error, self.call.identity)
-        if status.code is grpc.StatusCode.INTERNAL and not isinstance(error, StatusError):
-            log_failure(error, self.call.identity, self._method)
+        status = told_of(error, self.call.identity, self._method)
         self.end(status.code)
         if self._is_late():
             await asyncio.sleep(_CANCELLED_BY_THEN)

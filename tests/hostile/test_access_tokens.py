@@ -18,7 +18,7 @@ from limelight.v1 import service_pb2, values_pb2
 from service.access.tokens import entry, new_token
 from tests.service import bundles
 from tests.service.processes import process, scrape, started
-from tests.service.serving import Running, eventually, free_port, predict, refusal, serving, text
+from tests.service.serving import Running, eventually, free_port, generate, predict, refusal, serving, text
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 MODELS = service_pb2.ListModelsRequest()
@@ -177,11 +177,12 @@ def test_a_token_for_some_models_does_not_learn_that_there_are_others(locked: Lo
     def get(name: str) -> service_pb2.GetModelRequest:
         return service_pb2.GetModelRequest(model=values_pb2.Model(name=name))
 
-    def generate(name: str) -> service_pb2.GenerateRequest:
-        return service_pb2.GenerateRequest(model=values_pb2.Model(name=name), instance=text("the cat"))
-
     hidden, none = "echo", "ehco"
-    for method, ask in (("GetModel", get), ("Predict", lambda name: predict(name, text("a"))), ("Generate", generate)):
+    for method, ask in (
+        ("GetModel", get),
+        ("Predict", lambda name: predict(name, text("a"))),
+        ("Generate", lambda name: generate(name, text("the cat"))),
+    ):
         assert told(method, ask(hidden)) == ("NOT_FOUND", "there is no model 'echo'; there are: tiny")
         assert told(method, ask(none)) == ("NOT_FOUND", "there is no model 'ehco'; there are: tiny")
 
@@ -197,7 +198,7 @@ def test_a_rate_is_kept_and_says_when_to_come_back(locked: Locked) -> None:
 
 
 def test_rows_in_flight_are_bounded_until_they_have_ended(locked: Locked) -> None:
-    request = service_pb2.GenerateRequest(model=values_pb2.Model(name="endless"), instance=text("the cat"))
+    request = generate("endless", text("the cat"))
     streams = [locked.call("Generate", request, "narrow") for _ in range(2)]
     for stream in streams:
         next(stream)

@@ -12,10 +12,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from benchmarks.stops import Work, described, measure
-from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
+from limelight.v1 import service_pb2_grpc
 from tests.service import bundles
 from tests.service.processes import alive, children, process, started
-from tests.service.serving import Running, eventually, predict, refusal, serving, text
+from tests.service.serving import Running, eventually, generate, predict, refusal, serving, text
 
 LOCAL = ("--port", "0", "--metrics-port", "0", "--provider", "cpu")
 
@@ -29,16 +29,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def generate(model: str, **options: Any) -> service_pb2.GenerateRequest:
-    return service_pb2.GenerateRequest(
-        model=values_pb2.Model(name=model),
-        instance=text("the cat"),
-        generation=service_pb2.GenerationOptions(**options),
-    )
-
-
 def test_callers_who_try_again_notice_no_stop(repository: Path) -> None:
-    work = Work(predict("tiny", text("the cat")).SerializeToString(), generate("echo").SerializeToString())
+    work = Work(
+        predict("tiny", text("the cat")).SerializeToString(), generate("echo", text("the cat")).SerializeToString()
+    )
     outcome = asyncio.run(measure(repository, work, stops=3, servers=2, callers=4, streams=1))
     assert not outcome.failed, described(outcome)
     assert outcome.statuses == {0: 3}
@@ -47,7 +41,7 @@ def test_callers_who_try_again_notice_no_stop(repository: Path) -> None:
 
 def test_while_calls_finish_others_are_answered_and_streams_are_sent_elsewhere(repository: Path) -> None:
     with serving(repository, grace_seconds=3.0) as running, ThreadPoolExecutor() as threads:
-        begun = running.stub.Generate(generate("endless"))
+        begun = running.stub.Generate(generate("endless", text("the cat")))
         next(begun), next(begun)
         finishing = asyncio.run_coroutine_threadsafe(running.server.finish(), running.loop)
         assert eventually(lambda: _status(running) != health_pb2.HealthCheckResponse.SERVING)
@@ -72,7 +66,7 @@ def _status(running: Running) -> Any:
 
 def _refused_stream(running: Running) -> grpc.RpcError:
     with pytest.raises(grpc.RpcError) as caught:
-        next(running.stub.Generate(generate("echo"), timeout=30))
+        next(running.stub.Generate(generate("echo", text("the cat")), timeout=30))
     return caught.value
 
 

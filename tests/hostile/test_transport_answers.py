@@ -11,7 +11,7 @@ from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.hostile.capped import CAP, Capped, capped, health_of
 from tests.hostile.wire import HEALTH, SERVICE, Wire, prefix
 from tests.service import bundles
-from tests.service.serving import attend, eventually, predict, text
+from tests.service.serving import attend, eventually, generate, predict, text
 
 LONGEST = " ".join(["cat"] * 30)
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -48,7 +48,7 @@ def refused(server: Capped, request: service_pb2.AttendRequest) -> bool:
     return False
 
 
-ENDLESS = service_pb2.GenerateRequest(model=values_pb2.Model(name="endless"), instance=text("the cat"))
+ENDLESS = generate("endless", text("the cat"))
 
 
 @pytest.mark.parametrize(

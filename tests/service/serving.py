@@ -114,6 +114,11 @@ def predict(model: str, *instances: values_pb2.Instance, **fields: Any) -> servi
     return service_pb2.PredictRequest(model=values_pb2.Model(name=model), instances=instances, **fields)
 
 
+def generate(model: str, instance: values_pb2.Instance, **fields: Any) -> service_pb2.GenerateRequest:
+    """Make a request to Generate."""
+    return service_pb2.GenerateRequest(model=values_pb2.Model(name=model), instance=instance, **fields)
+
+
 def attend(model: str, *instances: values_pb2.Instance, outputs: tuple[str, ...] = (), **options: Any) -> Any:
     """Make a request to Attend; `options` are those of its attention."""
     return service_pb2.AttendRequest(

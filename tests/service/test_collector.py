@@ -16,13 +16,12 @@ from types import FrameType
 import grpc
 import pytest
 
-from limelight.v1 import service_pb2, values_pb2
 from service import collector
 from service.collector import collected_between_turns
 from service.rpc.budget import Held
 from service.rpc.call import Call
 from tests.service import bundles
-from tests.service.serving import attend, eventually, predict, serving, text
+from tests.service.serving import attend, eventually, generate, predict, serving, text
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_nothing_of_ours_in_a_call_waits_to_be_collected(tmp_path: Path, monkeyp
     bundles.echo(tmp_path)
     good, bad = predict("tiny", text("the cat sat")), predict("nobody", text("the cat sat"))
     many = [text("the cat " * 12)] * 32  # prepared elsewhere than on the loop
-    stream = service_pb2.GenerateRequest(model=values_pb2.Model(name="echo"), instance=text("the cat"))
+    stream = generate("echo", text("the cat"))
     with serving(tmp_path) as running:
         stub = running.stub
 

@@ -20,7 +20,7 @@ from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.engine.sessions import Session
 from tests.service import bundles
 from tests.service.processes import process, scrape, started
-from tests.service.serving import Running, attend, eventually, free_port, predict, refusal, serving, text
+from tests.service.serving import Running, attend, eventually, free_port, generate, predict, refusal, serving, text
 
 ROOT = Path(__file__).parents[2]
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -66,7 +66,7 @@ def test_calls_show_in_the_metrics(repository: Path) -> None:
 
 def hold(running: Running) -> Any:
     """Begin a sequence that does not end by itself."""
-    request = service_pb2.GenerateRequest(model=values_pb2.Model(name="endless"), instance=text("the cat"))
+    request = generate("endless", text("the cat"))
     stream = running.stub.Generate(request)
     next(stream), next(stream)
     return stream

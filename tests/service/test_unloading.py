@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 import grpc
 import pytest
 
-from limelight.v1 import service_pb2, values_pb2
+from limelight.v1 import service_pb2
 from service.engine.model import Model
 from service.engine.sessions import Session
 from service.errors import ModelNotFoundError, ModelUnavailableError
 from tests.service import bundles
-from tests.service.serving import Running, attend, eventually, free_port, predict, refusal, serving, text
+from tests.service.serving import Running, attend, eventually, free_port, generate, predict, refusal, serving, text
 
 Result = TypeVar("Result")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -110,7 +110,7 @@ def test_a_call_that_uses_a_model_finishes_and_no_other_finds_it(running: Runnin
     bundles.echo(tmp_path, "endless", max_new_tokens=100_000, endless=True)
     repository = running.server.repository
     on_loop(running, repository.load_version("endless", 1))
-    request = service_pb2.GenerateRequest(model=values_pb2.Model(name="endless"), instance=text("the cat"))
+    request = generate("endless", text("the cat"))
     stream = running.stub.Generate(request)
     next(stream), next(stream)
     unloading = asyncio.run_coroutine_threadsafe(repository.unload("endless", 1), running.loop)

@@ -20,11 +20,11 @@ from limelight.v1 import service_pb2, values_pb2
 from tests.export import tiny
 from tests.service import bundles
 from tests.service.processes import alive, children, process, scrape, started
-from tests.service.serving import Running, attend, eventually, free_port, predict, refusal, serving, text
+from tests.service.serving import Running, attend, eventually, free_port, generate, predict, refusal, serving, text
 from tests.service.streams import attend_stream, read
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
-SENTENCE = text("the cat sat")
+SENTENCE, TWO_WORDS = text("the cat sat"), text("the cat")
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,6 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def apart(repository: Path) -> Iterator[Running]:
     with serving(repository, apart=True, metrics_port=free_port(), lanes=1) as running:
         yield running
-
-
-def generate(model: str) -> service_pb2.GenerateRequest:
-    return service_pb2.GenerateRequest(model=values_pb2.Model(name=model), instance=text("the cat"))
 
 
 def status(running: Running) -> int:
@@ -72,7 +68,9 @@ def test_answers_are_those_of_one_process(apart: Running, repository: Path) -> N
             lambda stub: without_times(stub.Predict(predict("tiny", SENTENCE, outputs=["logits"]))),
             lambda stub: without_times(stub.Attend(whole)),
             lambda stub: stub.GetModel(service_pb2.GetModelRequest(model=values_pb2.Model(name="echo"))),
-            lambda stub: [each.token.text for each in stub.Generate(generate("echo")) if each.HasField("token")],
+            lambda stub: [
+                each.token.text for each in stub.Generate(generate("echo", TWO_WORDS)) if each.HasField("token")
+            ],
         ):
             assert ask(apart.stub) == ask(alone.stub)
 
@@ -93,7 +91,7 @@ def test_an_answer_that_goes_through_memory_is_whole(apart: Running) -> None:
 
 
 def test_a_reader_who_takes_nothing_holds_up_no_other_and_is_not_written_for_without_end(apart: Running) -> None:
-    stream = apart.stub.Generate(generate("endless"))
+    stream = apart.stub.Generate(generate("endless", TWO_WORDS))
     next(stream)
     for _ in range(20):
         assert apart.stub.Predict(predict("tiny", SENTENCE), timeout=30).predictions
@@ -111,7 +109,7 @@ def _same(seen: list[float], now: float) -> bool:
 
 
 def test_a_call_that_is_given_up_frees_what_answers(apart: Running) -> None:
-    streams = [apart.stub.Generate(generate("endless")) for _ in range(3)]
+    streams = [apart.stub.Generate(generate("endless", TWO_WORDS)) for _ in range(3)]
     for each in streams:
         next(each), next(each)
     in_flight = 'limelight_inflight_requests{model="endless"}'
@@ -124,7 +122,7 @@ def test_a_call_that_is_given_up_frees_what_answers(apart: Running) -> None:
 
 def test_a_deadline_passes_on_both_sides(apart: Running) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        list(apart.stub.Generate(generate("endless"), timeout=0.5))
+        list(apart.stub.Generate(generate("endless", TWO_WORDS), timeout=0.5))
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # type: ignore[attr-defined]
     in_flight = 'limelight_inflight_requests{model="endless"}'
     assert eventually(lambda: scrape(apart.server.metrics_port)[in_flight] == 0)
@@ -176,7 +174,7 @@ def test_what_answers_is_replaced_when_it_dies_and_calls_are_told_so(repository:
     with serving(repository, apart=True, metrics_port=free_port()) as running:
         for _ in range(3):
             running.stub.Predict(predict("tiny", SENTENCE))
-        stream = running.stub.Generate(generate("endless"))
+        stream = running.stub.Generate(generate("endless", TWO_WORDS))
         next(stream)
         before = rows(running, "tiny")
         answering = children(os.getpid())[-1]
@@ -213,7 +211,7 @@ def test_it_stops_in_order_and_each_call_has_one_line_in_the_log(repository: Pat
             stub = channel.unary_unary("/limelight.v1.AttentionService/Predict")
             asked = predict("tiny", SENTENCE).SerializeToString()
             stub(asked, metadata=[("x-request-id", "the-one")], timeout=60)
-            request = generate("echo").SerializeToString()
+            request = generate("echo", TWO_WORDS).SerializeToString()
             stream = channel.unary_stream("/limelight.v1.AttentionService/Generate")(request)
             next(stream)
             running.send_signal(signal.SIGTERM)

@@ -13,7 +13,7 @@ from bundle.wire import instance_to_wire, to_array
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from tests.service import bundles
 from tests.service.rpc.test_predict import by_hand
-from tests.service.serving import Running, attend, predict, refusal, text
+from tests.service.serving import Running, attend, generate, predict, refusal, text
 
 SENTENCE = "the cat sat on a mat"
 
@@ -338,7 +338,7 @@ def test_generate_streams_a_start_a_message_a_token_and_an_end(running: Running)
 
 
 def test_generate_without_attention_sends_none(running: Running) -> None:
-    request = service_pb2.GenerateRequest(model=values_pb2.Model(name="echo"), instance=text("the cat sat"))
+    request = generate("echo", text("the cat sat"))
     start, *tokens, _ = running.stub.Generate(request)
     assert not start.start.label_sets
     assert tokens and not any(each.token.maps for each in tokens)

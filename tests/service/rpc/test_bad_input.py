@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
-from tests.service.serving import Running, attend, predict, refusal, text
+from tests.service.serving import Running, attend, generate, predict, refusal, text
 
 Value = values_pb2.Value
 
@@ -490,10 +490,6 @@ def test_a_bad_request_gets_a_precise_error_and_changes_nothing_else(running: Ru
     check_still_serves(running)
 
 
-def generate(model: str, **fields: Any) -> service_pb2.GenerateRequest:
-    return service_pb2.GenerateRequest(model=values_pb2.Model(name=model), instance=GOOD, **fields)
-
-
 OF_GROWING_KEYS = attention_pb2.AttentionOptions(
     selections=[attention_pb2.MapSelection(names=["decoder.0.self"], keys=[0])]
 )
@@ -502,28 +498,34 @@ OF_GROWING_KEYS = attention_pb2.AttentionOptions(
 @pytest.mark.parametrize(
     ("request_", "code", "field_"),
     [
-        (generate("tiny"), "FAILED_PRECONDITION", ""),
-        (generate("nothing"), "NOT_FOUND", ""),
+        (generate("tiny", GOOD), "FAILED_PRECONDITION", ""),
+        (generate("nothing", GOOD), "NOT_FOUND", ""),
         (
-            generate("echo", attention=attention_pb2.AttentionOptions(rollout=True)),
+            generate("echo", GOOD, attention=attention_pb2.AttentionOptions(rollout=True)),
             "INVALID_ARGUMENT",
             "attention.rollout",
         ),
         (
             generate(
-                "echo", attention=attention_pb2.AttentionOptions(selections=[attention_pb2.MapSelection(queries=[0])])
+                "echo",
+                GOOD,
+                attention=attention_pb2.AttentionOptions(selections=[attention_pb2.MapSelection(queries=[0])]),
             ),
             "INVALID_ARGUMENT",
             "attention.selections[0].queries",
         ),
         (
-            generate("echo", attention=OF_GROWING_KEYS),
+            generate("echo", GOOD, attention=OF_GROWING_KEYS),
             "INVALID_ARGUMENT",
             "attention.selections[0].keys",
         ),
-        (generate("echo", generation=service_pb2.GenerationOptions(beams=17)), "INVALID_ARGUMENT", "generation.beams"),
+        (
+            generate("echo", GOOD, generation=service_pb2.GenerationOptions(beams=17)),
+            "INVALID_ARGUMENT",
+            "generation.beams",
+        ),
         *(
-            (generate("echo", attention=attention_pb2.AttentionOptions(**options)), "INVALID_ARGUMENT", field_)
+            (generate("echo", GOOD, attention=attention_pb2.AttentionOptions(**options)), "INVALID_ARGUMENT", field_)
             for options, field_ in (
                 ({"pool": {"size": 2}}, "attention.pool"),
                 ({"query_groups": [{"groups": [{"indices": [0]}], "label_set": "output"}]}, "attention.query_groups"),
@@ -538,7 +540,7 @@ def test_a_bad_stream_gets_a_precise_error_too(running: Running, request_: Any, 
         list(running.stub.Generate(request_))
     assert (refusal(caught.value).code, refusal(caught.value).field) == (code, field_)
     check_still_serves(running)
-    assert len(list(running.stub.Generate(generate("echo")))) > 2
+    assert len(list(running.stub.Generate(generate("echo", GOOD)))) > 2
 
 
 def test_an_output_step_that_was_never_put_out_is_named(running: Running) -> None:

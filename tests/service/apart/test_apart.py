@@ -157,16 +157,24 @@ def test_what_is_no_message_is_refused_and_the_next_call_is_answered(apart: Runn
 
 
 def test_more_than_can_be_answered_in_time_is_refused_with_a_time_to_come_back(apart: Running) -> None:
-    words = text(" ".join(["the cat sat"] * 200))
-    request = attend("long_reader", words)
-    for _ in range(5):
-        apart.stub.Attend(request, timeout=60)  # what a row costs is learned
-    calls = [apart.stub.Attend.future(request, timeout=0.4) for _ in range(60)]
-    codes = [each.code() for each in calls]
+    request = attend("long_reader", text(" ".join(["the cat sat"] * 200)))
+    took = []
+    for _ in range(5):  # what a row costs is learned
+        begun = time.monotonic()
+        apart.stub.Attend(request, timeout=60)
+        took.append(time.monotonic() - begun)
+    calls: list[Any] = []
+
+    def some_are_refused() -> bool:
+        calls.extend([apart.stub.Attend.future(request, timeout=20 * min(took)) for _ in range(60)])
+        return any(each.code() is grpc.StatusCode.RESOURCE_EXHAUSTED for each in calls)
+
+    assert eventually(some_are_refused, 60)  # a machine may be so busy that all are given up before they are looked at
+    codes = {each.code() for each in calls}
     refused = [refusal(each.exception()) for each in calls if each.code() is grpc.StatusCode.RESOURCE_EXHAUSTED]
-    assert refused and {each.reason for each in refused} == {"QUEUE_FULL"}
+    assert {each.reason for each in refused} == {"QUEUE_FULL"}
     assert all(each.retry is not None and each.retry > 0 for each in refused)
-    assert grpc.StatusCode.INTERNAL not in codes and grpc.StatusCode.UNAVAILABLE not in codes
+    assert not codes & {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN}
     assert apart.stub.Predict(predict("tiny", SENTENCE), timeout=60).predictions
 
 

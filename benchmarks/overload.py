@@ -38,8 +38,8 @@ class Overloaded:
     """What came of one kind of call at one load. Rates a second, times in ms, memory in MiB.
 
     capacity and goodput are both with the generator's processor time given back. statuses: share of the calls by gRPC
-    status. refused: RESOURCE_EXHAUSTED; times of their answers. generator: its share of the machine. held: share of the
-    calls that the server's window for requests kept back.
+    status. answered, refused: times until then; refused is RESOURCE_EXHAUSTED. generator: its share of the machine.
+    held: share of the calls that the server's window for requests kept back.
     """
 
     kind: str
@@ -48,6 +48,8 @@ class Overloaded:
     offered: float
     goodput: float
     statuses: dict[str, float]
+    answered_p50: float
+    answered_p99: float
     refused_p50: float
     refused_p99: float
     with_retry: float
@@ -126,7 +128,7 @@ def overload(server: ServerProcess, plan: Plan, kind: str, factor: float, most: 
     statuses = {str(status): len(times) / total for status, times in sorted(outcome.latencies.items())}
     if outcome.unanswered:
         statuses["none"] = outcome.unanswered / total
-    refused = outcome.latencies.get(RESOURCE_EXHAUSTED, [])
+    answered, refused = (outcome.latencies.get(status, []) for status in (OK, RESOURCE_EXHAUSTED))
     probed = [time for times in found[0].latencies.values() for time in times]
     return Overloaded(
         kind=kind,
@@ -135,6 +137,8 @@ def overload(server: ServerProcess, plan: Plan, kind: str, factor: float, most: 
         offered=total / outcome.seconds,
         goodput=spared(outcome.goodput(DEADLINE), outcome),
         statuses=statuses,
+        answered_p50=percentile(answered, 0.5) * 1e3,
+        answered_p99=percentile(answered, 0.99) * 1e3,
         refused_p50=percentile(refused, 0.5) * 1e3,
         refused_p99=percentile(refused, 0.99) * 1e3,
         with_retry=outcome.retry / len(refused) if refused else float("nan"),
@@ -194,6 +198,7 @@ def tables(results: Results) -> list[str]:
         "goodput/s",
         "÷ capacity",
         "statuses",
+        "answered p50 / p99 ms",
         "refused p50 / p99 ms",
         "with RetryInfo",
     ]
@@ -209,6 +214,7 @@ def tables(results: Results) -> list[str]:
                 number(each.goodput),
                 number(each.goodput / each.capacity, ".2f"),
                 statuses,
+                f"{number(each.answered_p50)} / {number(each.answered_p99)}",
                 f"{number(each.refused_p50, '.1f')} / {number(each.refused_p99, '.1f')}",
                 number(each.with_retry, ".0%"),
                 f"{each.health_p50:.1f} / {each.health_p99:.1f} / {each.health_worst:.1f}",

@@ -8,7 +8,7 @@ from bundle.errors import LimelightError
 from service.apart.back import Back, running_back
 from service.apart.link import End
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
-from service.checking.shared import Remote
+from service.checking.shared import RemoteChecks
 from service.logs import configure_logs, flush_logs
 from service.metrics import Metrics
 from service.server import Member, Server, running_server, settle_interpreter
@@ -37,7 +37,7 @@ async def _work(end: socket.socket, link: End | None) -> None:
     loaded: asyncio.Future[Server | Back] = asyncio.get_running_loop().create_future()
     for number in stopping_signals():
         asyncio.get_running_loop().add_signal_handler(number, _stop, stop, loaded)
-    checks = Remote(lambda question, request: channel.send(Check(question, request)))
+    checks = RemoteChecks(lambda question, request: channel.send(Check(question, request)))
     listening = asyncio.create_task(_listen(channel, metrics, checks, stop, loaded))
     serving: AbstractAsyncContextManager[Server | Back]
     if link is None:
@@ -61,7 +61,11 @@ async def _work(end: socket.socket, link: End | None) -> None:
 
 
 async def _listen(
-    channel: Channel, metrics: Metrics, checks: Remote, stop: asyncio.Event, loaded: "asyncio.Future[Server | Back]"
+    channel: Channel,
+    metrics: Metrics,
+    checks: RemoteChecks,
+    stop: asyncio.Event,
+    loaded: "asyncio.Future[Server | Back]",
 ) -> None:
     """Do what is told; a channel that ends tells to stop."""
     while (message := await channel.receive()) is not None and not isinstance(message, Stop):

@@ -7,6 +7,12 @@ from math import inf
 
 from service.engine.types import Outlook
 
+# Where more comes than can be answered, a queue as long as deadlines allow makes every answer late by nearly as much
+# and no more of them: for so many seconds after a call had to be refused, others like it may take this part of the time
+# until their deadlines. Then the queue may grow again: callers who wait for their answers fill one that goes no
+# further, and are to be refused nothing.
+_SHORT, _STAYS_SHORT = 0.25, 5.0
+
 
 class Outlooks:
     """The outlook of calls of one kind: of a method, to a model, of about one size. For one event loop."""
@@ -16,6 +22,8 @@ class Outlooks:
         self._last = Outlook(0.0, 0)
         self._since = 0.0
         self._under_way = 0
+        self._short_until = 0.0
+        self._refused_left = 0.0  # seconds that a call had until its deadline, for which the queue is kept short
 
     def learn(self, outlook: Outlook) -> None:
         """Take account of what was said last."""
@@ -31,8 +39,18 @@ class Outlooks:
             return -inf
         further = max(0, self._under_way - self._last.ahead) / (self._last.ahead + 1)
         now = self._clock()
-        needed = self._last.seconds * (1 + further) - (now - self._since)
-        return now + needed - deadline
+        needed, left = self._last.seconds * (1 + further) - (now - self._since), deadline - now
+        return needed - left * self._part(needed, left, now)
+
+    def _part(self, needed: float, left: float, now: float) -> float:
+        """Give the part of the time until its deadline that a call may take."""
+        if self._last.beside:
+            return 1.0
+        is_short = now < self._short_until
+        if needed > left and not (is_short and left < self._refused_left / 2):
+            self._refused_left, self._short_until, is_short = left, now + _STAYS_SHORT, True
+        # One who has far less time than others says nothing of what they have to wait for.
+        return _SHORT if is_short and left <= 2 * self._refused_left else 1.0
 
     @contextmanager
     def under_way(self) -> Iterator[None]:

@@ -49,7 +49,7 @@ class Once:
         self._checks.close()
 
 
-class Remote:
+class RemoteChecks:
     """Has another process check; `send` carries a request, and `receive` is called with what comes back.
 
     send: called on the event loop that this was made on, with a number and a request.

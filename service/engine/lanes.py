@@ -115,7 +115,7 @@ class Lanes:
         with self._changed:
             expected = self._queue.expected_seconds(model, ahead + 1, None, self._token_seconds)
             ahead += self._queue.rows_of(model)
-        return Outlook((expected + before) * _margin(model), ahead)
+        return Outlook((expected + before) * _margin(model), ahead, beside=model.pool is not None)
 
     @contextlib.contextmanager
     def unfinished(self) -> Iterator[None]:

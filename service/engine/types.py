@@ -133,11 +133,13 @@ class Answer:
 @dataclass(frozen=True)
 class Outlook:
     """What a call would find if it came now. seconds: that it would have to have until its deadline, to be admitted; 0
-    while nothing waits. ahead: rows of its model that are there before it.
+    while nothing waits. ahead: rows of its model that are there before it. beside: whether it takes turns with those,
+    as generations do, and not the place behind them.
     """
 
     seconds: float
     ahead: int
+    beside: bool = False
 
 
 @dataclass(frozen=True)

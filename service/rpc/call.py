@@ -169,19 +169,9 @@ class Calls:
         counted = self._counted.get(path.removeprefix(f"/{SERVICE}/"))
         if counted is not None:
             counted.begin()
-            counted.end(status.code, 0.0)
             self._metrics.rejected(Rejection.OVERLOAD, 1)
-            log_request(
-                identity=identity,
-                token="",
-                method=path.rpartition("/")[2],
-                model="",
-                version=0,
-                rows=0,
-                code=status.code.name,
-                seconds=0.0,
-                durations={},
-            )
+            name = path.rpartition("/")[2]
+            _record(self._metrics, counted, name, Call(identity, None, ExitStack()), status.code, 0.0)
         return replace(status, trailing=((REQUEST_ID_KEY, identity), *status.trailing))
 
     def _counters(self, kind: str, name: str) -> MethodMetrics:
@@ -206,6 +196,27 @@ def _identity(context: Any) -> str:
     """Give a call's own name, which is its caller's where that fits."""
     return request_id(
         next((value for key, value in context.invocation_metadata() or () if key == REQUEST_ID_KEY), None)
+    )
+
+
+def _record(
+    metrics: Metrics, counted: MethodMetrics, method: str, call: Call, code: grpc.StatusCode, seconds: float
+) -> None:
+    """Count a call that is over, and write its line."""
+    counted.end(code, seconds)
+    token = call.caller.name
+    if token:
+        metrics.token_call(token, code)
+    log_request(
+        identity=call.identity,
+        token=token,
+        method=method,
+        model=call.model,
+        version=call.version,
+        rows=call.rows,
+        code=code.name,
+        seconds=seconds,
+        durations=call.durations,
     )
 
 
@@ -274,22 +285,8 @@ class _Running:
     def end(self, code: grpc.StatusCode) -> None:
         """Count the call and write its line."""
         self._over = True
-        call, seconds = self.call, time.monotonic() - self._started
-        self._counted.end(code, seconds)
-        token = call.caller.name
-        if token:
-            self._metrics.token_call(token, code)
-        log_request(
-            identity=call.identity,
-            token=token,
-            method=self._method,
-            model=call.model,
-            version=call.version,
-            rows=call.rows,
-            code=code.name,
-            seconds=seconds,
-            durations=call.durations,
-        )
+        seconds = time.monotonic() - self._started
+        _record(self._metrics, self._counted, self._method, self.call, code, seconds)
 
     def _is_late(self) -> bool:
         return self.call.deadline is not None and self.call.deadline <= time.monotonic()

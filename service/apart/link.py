@@ -7,7 +7,9 @@ import os
 import pickle
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
@@ -20,6 +22,7 @@ _ALONE = 64 * 1024  # from here on a body is written by itself, and not copied t
 _SHARED = 256 * 1024  # and from here on to memory: a socket takes so much at a time, and has both ends wait
 _SELDOM = 1e-3  # seconds since the last was written
 _LONG = 1e-3  # seconds of a copy after which others have their turn
+_ASIDE = 8 * 2**20  # and from here on a thread copies: pages that were never used take most of the time
 _QUIET = 5.0  # seconds after which memory that nothing is in is given back
 _NOTHING = pickle.dumps(None)
 
@@ -45,6 +48,7 @@ class Kind(IntEnum):
 
 
 Receive = Callable[[Kind, int, Any, bytes], None]
+_Frame = tuple[Kind, Any, bytes, int, int]  # what is said, the body, and its size and place where it is in memory
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,10 @@ class Link(asyncio.Protocol):
         self._head: tuple[Kind, int, Any, int, int] | None = None
         self._missing = 0
         self._parts: list[bytes] = []
+        # Of each call with a body that a thread copies: that frame and those that came after it, and who sees to them.
+        self._aside: dict[int, deque[_Frame]] = {}
+        self._asides: set[asyncio.Task[None]] = set()
+        self._copier = ThreadPoolExecutor(1, "link")
 
     @classmethod
     async def over(cls, end: End, receive: Receive, lost: Callable[[], None] = lambda: None) -> Self:
@@ -148,6 +156,9 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End; asyncio calls this, also after what a frame was received with has failed."""
+        for each in self._asides:
+            each.cancel()
+        self._copier.shutdown(wait=False)
         self._lost()
 
     def data_received(self, data: bytes) -> None:
@@ -175,15 +186,16 @@ class Link(asyncio.Protocol):
             (kind, call, said, size, shared), self._head = self._head, None
             self._parts.clear()
             took = 0.0
-            if shared != _HERE and self._read is not None:
+            if kind is Kind.FREED:
+                if self._written is not None:
+                    self._written.free(call)
+            elif call in self._aside or (size >= _ASIDE and shared != _HERE):
+                self._put_aside(call, (kind, said, body, size, shared))
+            else:
                 began = self._loop.time()
-                body = self._read.get(shared, size)
+                body = self._taken(body, size, shared)
                 took = self._loop.time() - began
-                self.send(Kind.FREED, shared)
-            if kind is not Kind.FREED:
                 self._receive(kind, call, said, body)
-            elif self._written is not None:
-                self._written.free(call)
             if took > _LONG and self._transport is not None:
                 self._transport.pause_reading()
                 self._loop.call_later(took, self._go_on)
@@ -196,6 +208,41 @@ class Link(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.resume_reading()
         self.data_received(b"")
+
+    def _taken(self, body: bytes, size: int, shared: int) -> bytes:
+        """Give a body, from memory where it is there."""
+        if shared == _HERE or self._read is None:
+            return body
+        body = self._read.get(shared, size)
+        self.send(Kind.FREED, shared)
+        return body
+
+    def _put_aside(self, call: int, frame: _Frame) -> None:
+        """Receive a frame once a thread has copied its body, and those of its call that come before."""
+        if call in self._aside:
+            self._aside[call].append(frame)
+            return
+        self._aside[call] = deque([frame])
+        task = self._loop.create_task(self._see_to(call))
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
+
+    async def _see_to(self, call: int) -> None:
+        frames = self._aside[call]
+        try:
+            while frames:
+                kind, said, body, size, shared = frames[0]
+                if shared != _HERE and self._read is not None:
+                    body = await self._loop.run_in_executor(self._copier, self._read.get, shared, size)
+                    self.send(Kind.FREED, shared)
+                del frames[0]
+                self._receive(kind, call, said, body)
+        except BaseException:  # as where it fails at once
+            if self._transport is not None:
+                self._transport.abort()
+            raise
+        finally:
+            del self._aside[call]
 
     def _put(self, body: bytes) -> int:
         """Write a large body to memory, where there is room; gives where."""

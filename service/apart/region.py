@@ -1,5 +1,6 @@
 """Memory that two processes share, for what is too large to be written to a socket piece by piece."""
 
+import ctypes
 import mmap
 import os
 from bisect import insort
@@ -7,6 +8,12 @@ from contextlib import suppress
 
 SIZE = 512 * 2**20  # addresses, and not memory
 _PAGE = mmap.PAGESIZE
+
+# Python's own way to make bytes that are filled afterwards, by whoever has made them and before anybody else has them.
+_new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
+_address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", ctypes.pythonapi))
 
 
 class Region:
@@ -19,6 +26,7 @@ class Region:
         """Map it. descriptor: of `create`; it may be closed afterwards."""
         self._size = os.fstat(descriptor).st_size
         self._memory = mmap.mmap(descriptor, self._size)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._used: list[tuple[int, int]] = []  # where each piece begins and ends, in order
         self._touched = 0
 
@@ -46,8 +54,15 @@ class Region:
         return place
 
     def get(self, place: int, size: int) -> bytes:
-        """Read what the other process has written."""
-        return self._memory[place : place + size]
+        """Read what the other process has written. Other threads go on meanwhile.
+
+        Raises: ValueError for what is not within it.
+        """
+        if not 0 <= place <= place + size <= self._size:
+            raise ValueError(f"{size} bytes at {place} are not within {self._size}")
+        data: bytes = _new_bytes(None, size)
+        ctypes.memmove(_address_of(data), self._address + place, size)
+        return data
 
     def free(self, place: int) -> None:
         """Forget what is at a place: it has been read."""

@@ -113,6 +113,57 @@ def test_what_has_no_room_in_memory_comes_over_the_socket_and_room_is_made_again
     assert begins._written is not None and not begins._written._used
 
 
+HUGE = 2**23 + 5  # is copied by a thread
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from([0, 7, LARGE, HUGE])), max_size=6))
+def test_the_frames_of_a_call_arrive_in_order_whoever_copies_them(drawn: list[tuple[int, int]]) -> None:
+    wanted = [(Kind.MESSAGE, call, place, bytes_of(size)) for place, (call, size) in enumerate(drawn)]
+
+    async def both() -> list[Frame]:
+        came, begins, ends = await sent(wanted)
+        begins.close()
+        ends.close()
+        return came
+
+    came = asyncio.run(both())
+    for call in (1, 2):
+        assert [each for each in came if each[1] == call] == [each for each in wanted if each[1] == call]
+    assert len(came) == len(wanted)
+
+
+def test_a_huge_frame_holds_up_no_other_call() -> None:
+    wanted = [(Kind.ANSWER, 1, None, bytes_of(HUGE)), (Kind.ANSWER, 2, None, b"small")]
+
+    async def both() -> list[Frame]:
+        came, begins, ends = await sent(wanted)
+        begins.close()
+        ends.close()
+        return came
+
+    assert [each[1] for each in asyncio.run(both())] == [2, 1]
+
+
+@pytest.mark.parametrize("size", [5, HUGE])
+def test_where_a_frame_cannot_be_received_the_link_ends(size: int) -> None:
+    async def both() -> None:
+        lost = asyncio.Event()
+
+        def fail(*_: Any) -> None:
+            raise RuntimeError("what receives it is broken")
+
+        one, other = End.pair()
+        begins = await Link.over(one, lambda *_: None)
+        await Link.over(other, fail, lost.set)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        begins.send(Kind.ANSWER, 1, None, bytes_of(size))
+        await asyncio.wait_for(lost.wait(), 60)
+        begins.close()
+
+    asyncio.run(both())
+
+
 pieces = st.lists(st.tuples(st.booleans(), st.integers(0, 40_000)), max_size=40)
 
 

@@ -14,6 +14,7 @@ def _running():
 def server(_running):
     """A running server that has seen no request yet."""
     _running.servicer.requests.clear()
+    _running.servicer.metadata = {}
     _running.servicer.unavailable = 0
     return _running
 

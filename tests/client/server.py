@@ -33,21 +33,24 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         self.cancelled = 0
         self.leaving = threading.Event()  # ends what sleeps
 
-    def ListModels(self, request, context):
+    def note(self, request, context):
         self.requests.append(request)
+        self.metadata = dict(context.invocation_metadata())
+
+    def ListModels(self, request, context):
+        self.note(request, context)
         models = [GetModel(name).status for name in MODELS]
         broken = service.ModelStatus(model=values_pb2.Model(name="broken", version=1), state="MODEL_STATE_FAILED")
         broken.reason = "model.onnx is not the file that bundle.json names"
         return service.ListModelsResponse(models=[broken, *models])
 
     def GetModel(self, request, context):
-        self.requests.append(request)
+        self.note(request, context)
         self.check(request.model, context)
         return GetModel(request.model.name)
 
     def Predict(self, request, context):
-        self.requests.append(request)
-        self.metadata = dict(context.invocation_metadata())
+        self.note(request, context)
         self.check(request.model, context)
         answers = [answer(request.model.name, instance, request.generation) for instance in request.instances]
         for each in answers:
@@ -55,7 +58,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         return service.PredictResponse(predictions=[each.prediction for each in answers])
 
     def Attend(self, request, context):
-        self.requests.append(request)
+        self.note(request, context)
         self.check(request.model, context)
         answers = [answer(request.model.name, instance, request.generation) for instance in request.instances]
         for each in answers:
@@ -64,7 +67,7 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
         return service.AttendResponse(results=answers)
 
     def Generate(self, request, context):
-        self.requests.append(request)
+        self.note(request, context)
         self.check(request.model, context)
         finished = []
         # Runs when the call is over: before its end was sent, if the caller left.

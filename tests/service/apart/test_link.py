@@ -46,6 +46,18 @@ async def sent(
     return came, begins, ends
 
 
+def exchanged(wanted: list[Frame], change: Callable[[End], End] = lambda end: end) -> list[Frame]:
+    """Send frames over a link of their own; what came."""
+
+    async def both() -> list[Frame]:
+        came, begins, ends = await sent(wanted, change)
+        begins.close()
+        ends.close()
+        return came
+
+    return asyncio.run(both())
+
+
 def without_regions(end: End) -> End:
     end.close_regions()
     return End(end.socket, None, None)
@@ -55,14 +67,7 @@ def without_regions(end: End) -> End:
 @given(frames, st.booleans())
 def test_frames_arrive_as_they_were_sent_and_in_order(drawn: list[tuple[Kind, int, Any, int]], shared: bool) -> None:
     wanted = [(kind, call, said, bytes_of(size)) for kind, call, said, size in drawn]
-
-    async def both() -> list[Frame]:
-        came, begins, ends = await sent(wanted, (lambda end: end) if shared else without_regions)
-        begins.close()
-        ends.close()
-        return came
-
-    assert asyncio.run(both()) == wanted
+    assert exchanged(wanted, (lambda end: end) if shared else without_regions) == wanted
 
 
 @settings(max_examples=40, deadline=None)
@@ -120,14 +125,7 @@ HUGE = 2**23 + 5  # is copied by a thread
 @given(st.lists(st.tuples(st.integers(1, 2), st.sampled_from([0, 7, LARGE, HUGE])), max_size=6))
 def test_the_frames_of_a_call_arrive_in_order_whoever_copies_them(drawn: list[tuple[int, int]]) -> None:
     wanted = [(Kind.MESSAGE, call, place, bytes_of(size)) for place, (call, size) in enumerate(drawn)]
-
-    async def both() -> list[Frame]:
-        came, begins, ends = await sent(wanted)
-        begins.close()
-        ends.close()
-        return came
-
-    came = asyncio.run(both())
+    came = exchanged(wanted)
     for call in (1, 2):
         assert [each for each in came if each[1] == call] == [each for each in wanted if each[1] == call]
     assert len(came) == len(wanted)
@@ -135,14 +133,7 @@ def test_the_frames_of_a_call_arrive_in_order_whoever_copies_them(drawn: list[tu
 
 def test_a_huge_frame_holds_up_no_other_call() -> None:
     wanted = [(Kind.ANSWER, 1, None, bytes_of(HUGE)), (Kind.ANSWER, 2, None, b"small")]
-
-    async def both() -> list[Frame]:
-        came, begins, ends = await sent(wanted)
-        begins.close()
-        ends.close()
-        return came
-
-    assert [each[1] for each in asyncio.run(both())] == [2, 1]
+    assert [each[1] for each in exchanged(wanted)] == [2, 1]
 
 
 @pytest.mark.parametrize("size", [5, HUGE])

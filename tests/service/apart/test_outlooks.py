@@ -17,11 +17,12 @@ def test_a_call_is_late_by_what_was_said_last() -> None:
     clock = Clock()
     outlooks = Outlooks(clock)
     assert outlooks.late(100.0) == -inf  # nothing is known
-    outlooks.learn(Outlook(0.5, 9))
-    assert outlooks.late(100.6) < 0 < outlooks.late(100.4)
+    outlooks.learn(Outlook(0.5, 9, beside=True))
+    assert abs(outlooks.late(100.2) - 0.3) < 1e-9
+    assert outlooks.late(100.6) < 0
     assert outlooks.late(None) == -inf
-    clock.now += 0.45  # what waited has been answered since
-    assert outlooks.late(100.8) < 0
+    clock.now += 0.4  # what waited has been answered since
+    assert outlooks.late(100.6) < 0
     outlooks.learn(Outlook(0.0, 0))
     assert outlooks.late(clock.now) == -inf
 

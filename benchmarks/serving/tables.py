@@ -3,7 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from benchmarks.serving.contest import ATTEND_CALLERS, BARE_ECHO, CALLERS, LIMELIGHT, MLSERVER, RAW, SHARES, TRITON
+from benchmarks.serving.contest import (
+    AT_TRITONS,
+    ATTEND_CALLERS,
+    BARE_ECHO,
+    CALLERS,
+    LIMELIGHT,
+    MLSERVER,
+    RAW,
+    SHARES,
+    TRITON,
+)
 from benchmarks.serving.figures import Figure, Medians, Results
 from benchmarks.serving.inputs import (
     ALL_MAPS,
@@ -127,7 +137,7 @@ def _attend(medians: Medians) -> list[str]:
 def _open(medians: Medians) -> list[str]:
     rows = []
     for lengths in LENGTHS:
-        for who in (LIMELIGHT, TRITON):
+        for who in (LIMELIGHT, TRITON, AT_TRITONS):
             found = [medians.get("open", lengths, PREDICT_IT.name, who, f"{share} %") for share in SHARES]
             if any(found):
                 cells = [

@@ -30,10 +30,13 @@ _STARTS = 2.0  # seconds in which a process that ended has a successor, about
 
 
 class _HandedOn:
-    """A call that is handed on. came: what has come back of it, as the link gives it."""
+    """A call that is handed on. link: by which, for a process that takes another's place knows nothing of it. came:
+    what has come back of it, as the link gives it.
+    """
 
-    def __init__(self, number: int, outlooks: Outlooks) -> None:
+    def __init__(self, number: int, link: Link, outlooks: Outlooks) -> None:
         self.number = number
+        self.link = link
         self._outlooks = outlooks
         self.came: asyncio.Queue[tuple[Kind, Any, bytes]] = asyncio.Queue()
 
@@ -122,8 +125,8 @@ class Remote:
                         return
                     yield message
                     taken, size = taken + 1, size + len(message)
-                    if (taken >= _TAKEN or size >= _TAKEN_BYTES) and self._link is not None:
-                        self._link.send(Kind.TAKEN, one.number, (taken, size))
+                    if taken >= _TAKEN or size >= _TAKEN_BYTES:
+                        one.link.send(Kind.TAKEN, one.number, (taken, size))
                         taken = size = 0
 
         return handle
@@ -141,10 +144,10 @@ class Remote:
         if self._link is None:
             raise _unavailable()
         self._number += 1
-        one = self._calls[self._number] = _HandedOn(self._number, outlooks)
-        call.when_sent(partial(self._ended, one.number))
+        one = self._calls[self._number] = _HandedOn(self._number, self._link, outlooks)
+        call.when_sent(partial(self._ended, one))
         caller = None if call.caller is ANYBODY else _written(call.caller)
-        self._link.send(Kind.CALL, one.number, (method, call.identity, call.deadline, caller), request)
+        one.link.send(Kind.CALL, one.number, (method, call.identity, call.deadline, caller), request)
         with outlooks.under_way():
             yield one
         self._kinds[kind] = call.model, outlooks  # only of what was answered: names that callers invent are not kept
@@ -152,10 +155,9 @@ class Remote:
         if len(self._kinds) > _MOST_KINDS:
             self._kinds.popitem(last=False)
 
-    def _ended(self, number: int) -> None:
-        del self._calls[number]
-        if self._link is not None:
-            self._link.send(Kind.ENDED, number)
+    def _ended(self, one: _HandedOn) -> None:
+        del self._calls[one.number]
+        one.link.send(Kind.ENDED, one.number)
 
     def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
         if kind is Kind.READY:

@@ -16,7 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bundle.wire import to_array
 from export.pipeline import export_model
-from limelight.v1 import service_pb2, values_pb2
+from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from tests.export import tiny
 from tests.service import bundles
 from tests.service.processes import alive, children, process, scrape, started
@@ -205,6 +205,23 @@ def test_what_answers_is_replaced_when_it_dies_and_calls_are_told_so(repository:
         replacing = children(os.getpid())[-1]
         assert replacing != answering
     assert eventually(lambda: not alive(replacing))
+
+
+def test_a_call_that_outlives_what_answered_it_does_not_end_what_takes_its_place(repository: Path) -> None:
+    words = text(" ".join(["the cat sat"] * 190))
+    with serving(repository, apart=True, metrics_port=free_port()) as running:
+        with grpc.insecure_channel(running.server.address, [("grpc.http2.lookahead_bytes", 0)]) as channel:
+            stub = service_pb2_grpc.AttentionServiceStub(channel)
+            stalled = stub.AttendStream(attend_stream(attend("long_reader", words)))
+            next(stalled)
+            time.sleep(0.5)  # what its reader does not take holds it up
+            os.kill(children(os.getpid())[-1], signal.SIGKILL)
+            assert eventually(lambda: status(running) == NOT_SERVING)
+            assert eventually(lambda: status(running) == SERVING, 60)
+            replacing = children(os.getpid())[-1]
+        assert not eventually(lambda: not alive(replacing), 1)
+        assert running.stub.Predict(predict("tiny", SENTENCE), timeout=60).predictions
+        assert scrape(running.server.metrics_port)["limelight_worker_ends_total"] == 1
 
 
 def flags(repository: Path, *more: str) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class Back:
         self._quotas = quotas
         self._methods = {each.name: each for each in backend.methods}
         self._calls: dict[int, _Answering] = {}
+        self._is_ready = False  # as it was told
 
     async def attach(self, end: End) -> None:
         """Begin to answer."""
@@ -60,11 +61,17 @@ class Back:
         """Stop: whoever takes calls has finished them by then."""
 
     def _heed(self) -> None:
-        self._link.send(Kind.READY, said=self._backend.repository.is_ready)
+        self._is_ready = self._backend.repository.is_ready
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        self._link.send(Kind.READY, said=self._is_ready)
 
     def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
         if kind is Kind.TOKENS:
             self._quotas.keep(said)
+        elif kind is Kind.ASKED:
+            self._tell_ready()
         elif kind is Kind.CALL:
             method, identity, deadline, caller = said
             one = self._calls[number] = _Answering(Call(identity, deadline, ExitStack(), caller_of(caller)))

@@ -28,12 +28,12 @@ _NOTHING = pickle.dumps(None)
 
 
 class Kind(IntEnum):
-    """What a frame is. From the one that takes calls: CALL, TAKEN, ENDED, TOKENS; from the other: the rest.
+    """What a frame is. From the one that takes calls: CALL, TAKEN, ENDED, TOKENS, ASKED; from the other: the rest.
 
     CALL: a call comes, with its request. TAKEN: so many messages of its stream, and bytes, have been taken. ENDED: it
     has ended, whatever became of it: its answer is sent, or nobody wants it. TOKENS: the names of those there are.
-    MESSAGE: one of a stream. ANSWER: the answer, or the end of a stream. FAILED: a status instead. READY: whether any
-    model answers.
+    ASKED: whether it is there. MESSAGE: one of a stream. ANSWER: the answer, or the end of a stream. FAILED: a status
+    instead. READY: whether any model answers; told again to who asks.
     """
 
     CALL = 0
@@ -44,7 +44,8 @@ class Kind(IntEnum):
     ANSWER = 5
     FAILED = 6
     READY = 7
-    FREED = 8  # what was at a place in memory has been read; of the link's own, in both directions
+    ASKED = 8
+    FREED = 9  # what was at a place in memory has been read; of the link's own, in both directions
 
 
 Receive = Callable[[Kind, int, Any, bytes], None]

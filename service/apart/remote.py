@@ -5,6 +5,7 @@ answer of what a call of the kind would find (`Outlook`).
 """
 
 import asyncio
+import logging
 import pickle
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
@@ -24,8 +25,11 @@ from service.metrics import Metrics
 from service.rpc.call import Call, Method, StreamHandler, StreamMethod, UnaryHandler, UnaryMethod
 from service.rpc.status import StatusError
 
+logger = logging.getLogger(__name__)
+
 _MOST_KINDS = 1024
 _TAKEN, _TAKEN_BYTES = 8, 512 * 1024  # of a stream, after which the other process is told
+_ASKED_AGAIN, _MOST_UNANSWERED = 1.0, 5  # seconds, and how often: then a process that is there answers no calls either
 _STARTS = 2.0  # seconds in which a process that ended has a successor, about
 
 
@@ -74,6 +78,8 @@ class Remote:
         self._tokens: frozenset[str] = frozenset()
         self._calls: dict[int, _HandedOn] = {}
         self._number = 0
+        self._is_ready = False
+        self._unanswered = 0
         # Of each kind of calls: a method, a model as requests write it, and how large they are about; its model's name.
         self._kinds: OrderedDict[tuple[str, bytes, int], tuple[str, Outlooks]] = OrderedDict()
 
@@ -88,6 +94,8 @@ class Remote:
         ours, theirs = End.pair()
         self._link = await Link.over(ours, self._receive)
         self._link.send(Kind.TOKENS, said=self._tokens)
+        self._unanswered = 0
+        self._ask(self._link)
         return theirs
 
     def end(self) -> None:
@@ -95,9 +103,24 @@ class Remote:
         if self._link is not None:
             self._link.close()
             self._link = None
-        self._heed(False)
+        self._tell(False)
         for each in self._calls.values():
             each.came.put_nowait((Kind.FAILED, None, b""))
+
+    def _tell(self, ready: bool) -> None:
+        self._is_ready = ready
+        self._heed(ready)
+
+    def _ask(self, link: Link) -> None:
+        """Ask again and again whether the process is there: where its event loop does not go on, nothing else tells."""
+        if link is not self._link:
+            return
+        if self._is_ready and self._unanswered >= _MOST_UNANSWERED:
+            logger.error("what answers calls has not said for %g s that it is there", _MOST_UNANSWERED * _ASKED_AGAIN)
+            self._tell(False)
+        self._unanswered += 1
+        link.send(Kind.ASKED)
+        asyncio.get_running_loop().call_later(_ASKED_AGAIN, self._ask, link)
 
     def _methods(self) -> Iterator[Method]:
         for each in service_pb2.DESCRIPTOR.services_by_name["AttentionService"].methods:
@@ -161,7 +184,8 @@ class Remote:
 
     def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
         if kind is Kind.READY:
-            self._heed(said)
+            self._unanswered = 0
+            self._tell(said)
         elif (one := self._calls.get(number)) is not None:
             one.came.put_nowait((kind, said, body))
 

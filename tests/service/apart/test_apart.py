@@ -224,6 +224,17 @@ def test_a_call_that_outlives_what_answered_it_does_not_end_what_takes_its_place
         assert scrape(running.server.metrics_port)["limelight_worker_ends_total"] == 1
 
 
+def test_health_says_so_while_what_answers_is_there_and_does_nothing(apart: Running) -> None:
+    answering = children(os.getpid())[-1]
+    os.kill(answering, signal.SIGSTOP)
+    try:
+        assert eventually(lambda: status(apart) == NOT_SERVING)
+    finally:
+        os.kill(answering, signal.SIGCONT)
+    assert eventually(lambda: status(apart) == SERVING)
+    assert apart.stub.Predict(predict("tiny", SENTENCE), timeout=60).predictions
+
+
 def flags(repository: Path, *more: str) -> tuple[str, ...]:
     return ("--repository", str(repository), "--port", "0", "--metrics-port", "0", "--provider", "cpu", *more)
 

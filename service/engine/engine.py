@@ -27,8 +27,8 @@ _LATE = "the deadline passed before the answer was there"
 class Engine:
     """Answers queries on lanes (worker threads), with whatever models it is given.
 
-    All methods are for the one event loop that `start` ran on. admitted: calls so far. chunks_ahead: how many chunks of
-    a call are computed before the one is taken that comes first. takes_calls: as `Lanes` has it.
+    All methods but `errand` are for the one event loop that `start` ran on. admitted: calls so far. chunks_ahead: how
+    many chunks of a call are computed before the one is taken that comes first. takes_calls: as `Lanes` has it.
     """
 
     def __init__(
@@ -61,6 +61,14 @@ class Engine:
     def lend(self, chores: Chores) -> None:
         """Have lanes do something else between batches, which waits for no more than a batch of each."""
         self._lanes.lend(chores)
+
+    def errand(self, function: Callable[[], None]) -> None:
+        """Have a lane do something between two batches, and wait until it is done.
+
+        For any thread but a lane or the event loop. Raises: what the function raises; ModelUnavailableError where the
+        engine stops before it begins.
+        """
+        self._lanes.errand(function)
 
     def wake(self) -> None:
         """Have a lane look at what else there is to do."""

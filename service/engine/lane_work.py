@@ -8,7 +8,9 @@ else is to be done, where it is lent for that.
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Protocol
 from weakref import WeakSet
 
@@ -20,7 +22,7 @@ from service.engine.queue import RowQueue, Work
 from service.engine.telling import Telling, taken_out
 from service.engine.together import CutError
 from service.engine.types import Answer
-from service.errors import DeadlineError, OverrunError
+from service.errors import DeadlineError, ModelUnavailableError, OverrunError
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,22 @@ class Chores(Protocol):
 
     def take(self) -> Callable[[], None] | None:
         """Give something to do, which raises nothing; None where there is nothing."""
+
+
+class _Errand:
+    """Something that is done once, for somebody who waits for it."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self.done: Future[None] = Future()
+
+    def __call__(self) -> None:
+        try:
+            self._function()
+        except BaseException as error:  # whatever a library throws
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(None)
 
 
 class LaneWork:
@@ -63,6 +81,7 @@ class LaneWork:
         self._most_overruns = most_overruns
         self._stuck: WeakSet[Model] = WeakSet()
         self._owed = 0.0  # seconds that chores are behind rows
+        self._errands: deque[_Errand] = deque()
         self.chores: Chores | None = None
         self.ended = False
         self.on_stuck: Callable[[Model], None] = lambda model: None
@@ -72,6 +91,22 @@ class LaneWork:
         with self._changed:
             self.ended = True
             self._changed.notify_all()
+            while self._errands:
+                self._errands.popleft().done.set_exception(_ended())
+
+    def errand(self, function: Callable[[], None]) -> None:
+        """Have a lane do something, in turns with rows as chores are, and wait until it is done.
+
+        For any thread but a lane or the event loop. Raises: what the function raises; ModelUnavailableError where the
+        lanes end before it begins.
+        """
+        errand = _Errand(function)
+        with self._changed:
+            if self.ended:
+                raise _ended()
+            self._errands.append(errand)
+            self._changed.notify()
+        errand.done.result()
 
     def take_out(self, model: Model) -> None:
         """Run nothing of a model any more."""
@@ -166,9 +201,11 @@ class LaneWork:
         return (self._queue.running > 0 and not self._queue.holds(_MANY)) or self._owed > 0
 
     def _has_chores(self) -> bool:
-        return self.chores is not None and self.chores.is_ready()
+        return bool(self._errands) or (self.chores is not None and self.chores.is_ready())
 
     def _chore(self) -> Callable[[], None] | None:
+        if self._errands:
+            return self._errands.popleft()
         return None if self.chores is None else self.chores.take()
 
     def _do(self, chore: Callable[[], None]) -> None:
@@ -217,6 +254,10 @@ class LaneWork:
             rows, middle = list(left.values()), len(left) // 2
             self._batch(model, rows[:middle], wide=wide)
             self._batch(model, rows[middle:], wide=wide)
+
+
+def _ended() -> ModelUnavailableError:
+    return ModelUnavailableError("the server is stopping")
 
 
 def _steps(answer: Answer) -> int:

@@ -33,7 +33,7 @@ _PRESSING = 0.25
 
 
 class Lanes:
-    """The lanes and their queue. All methods but `lost` are for the event loop that `start` got.
+    """The lanes and their queue. All methods but `lost` and `errand` are for the event loop that `start` got.
 
     most_overruns: a model of which so many runs in a row took too long is run no more; 0 for as often as it likes.
     takes_calls: whether the process does, beside its lanes; only then they come first while time presses.
@@ -70,6 +70,10 @@ class Lanes:
         """Have lanes do something else between batches."""
         with self._changed:
             self._work.chores = chores
+
+    def errand(self, function: Callable[[], None]) -> None:
+        """Have a lane do something; as `LaneWork` has it."""
+        self._work.errand(function)
 
     def wake(self) -> None:
         """Have a lane look at the chores."""

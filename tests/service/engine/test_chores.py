@@ -8,9 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from bundle.reader import BundleFolder
 from service.engine.model import Model
 from service.engine.types import Query
+from service.errors import ModelUnavailableError
 from tests.service.engine.conftest import FakeRunner
 from tests.service.engine.test_engine import answered, busy, on_loop, row_of, running
 
@@ -178,3 +181,50 @@ async def test_a_stop_waits_for_no_chores_that_have_not_begun() -> None:
         engine.wake()
         assert await asyncio.to_thread(ran.wait, _SECONDS)
     assert len(chores.waiting) == 1
+
+
+@on_loop
+async def test_an_errand_takes_turns_with_rows_and_whoever_sent_it_learns_what_became_of_it(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    order: list[str] = []
+
+    def errand() -> None:
+        order.append(threading.current_thread().name)
+
+    async with running(lanes=1) as engine:
+        call = asyncio.create_task(answered(engine, fake, Query((row_of(folders, 1),))))
+        await busy(runner, 1)
+        sent = asyncio.create_task(asyncio.to_thread(engine.errand, errand))
+        await asyncio.sleep(0.05)
+        assert not order  # the lane computes
+        runner.gate.set()
+        await asyncio.gather(call, sent)
+        assert order == ["lane-0"]
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(engine.errand, lambda: 1 // 0)
+        assert await answered(engine, fake, Query((row_of(folders, 1),)))  # the lane goes on
+
+
+@on_loop
+async def test_an_errand_that_has_not_begun_ends_with_the_lanes() -> None:
+    chores, began, gate = Chores(), threading.Event(), threading.Event()
+
+    def first() -> None:
+        began.set()
+        assert gate.wait(_SECONDS)
+
+    async with running(lanes=1) as engine:
+        engine.lend(chores)
+        chores.waiting.append(first)
+        engine.wake()
+        assert await asyncio.to_thread(began.wait, _SECONDS)
+        sent = asyncio.create_task(asyncio.to_thread(engine.errand, lambda: None))
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(engine.stop(0.0))
+        with pytest.raises(ModelUnavailableError, match="stopping"):
+            await sent
+        gate.set()
+        await stopping
+        with pytest.raises(ModelUnavailableError, match="stopping"):
+            await asyncio.to_thread(engine.errand, lambda: None)

@@ -11,6 +11,7 @@ from service.collector import collected_between_turns
 from service.engine.arena import share_arena
 from service.engine.engine import Engine
 from service.engine.providers import choose_provider, cuda_of, runtime
+from service.folders import Folders
 from service.memory import give_back_when_quiet
 from service.metrics import Metrics
 from service.repository import Repository
@@ -35,11 +36,18 @@ class Backend:
 
 @asynccontextmanager
 async def running_backend(
-    settings: Settings, metrics: Metrics, checks: Checks, quotas: Quotas, *, takes_calls: bool
+    settings: Settings,
+    metrics: Metrics,
+    checks: Checks,
+    quotas: Quotas,
+    *,
+    takes_calls: bool,
+    folders: Folders | None = None,
 ) -> AsyncIterator[Backend]:
     """Have a backend for the length of a block; models are found, and not loaded (`Repository.load_until_useful`).
 
     checks: what checks bundles. quotas: of callers' rows. takes_calls: whether this process does as well.
+    folders: as `Repository` has it.
     Raises: LimelightError where the repository cannot be read, or the provider cannot be had.
     """
     async with AsyncExitStack() as stack:
@@ -48,9 +56,9 @@ async def running_backend(
             choose_provider, settings.provider, lanes=settings.lanes, cores=settings.core_count, cuda=cuda_of(settings)
         )
         share_arena(runtime(), settings.run_bytes)
-        repository = Repository(settings, provider, checks, observer=metrics)
-        await repository.find()
         engine = Engine(settings, provider, observer=metrics, takes_calls=takes_calls)
+        repository = Repository(settings, provider, checks, observer=metrics, folders=folders, on_lane=engine.errand)
+        await repository.find()
         await engine.start()
         stack.push_async_callback(engine.stop, 0.0)  # by then the calls are finished, or have had their grace
         parsing = Parsing(settings.max_request_fields)

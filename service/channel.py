@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from service.checking.verdict import Request, Verdict
 from service.exposition import Snapshot
+from service.folders import Folders
 from service.settings import Settings
 
 _LENGTH_BYTES = 4
@@ -14,11 +15,16 @@ _LENGTH_BYTES = 4
 
 @dataclass(frozen=True)
 class Begin:
-    """To a worker, first of all: what it serves. late: others answer already; it listens once it has its models."""
+    """To a worker, first of all: what it serves.
+
+    late: others answer already; it listens once it has its models. folders: of the versions that there were when the
+    server started, so that all workers have the same ones, whenever they start.
+    """
 
     number: int
     settings: Settings
     late: bool
+    folders: Folders
 
 
 @dataclass(frozen=True)

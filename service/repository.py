@@ -15,7 +15,8 @@ from service.engine.model import Model
 from service.engine.observer import NullObserver, Observer
 from service.engine.providers import Provider
 from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
-from service.loading import Loader, scan
+from service.folders import Folders, scan
+from service.loading import Loader
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -70,13 +71,24 @@ class Repository:
     """
 
     def __init__(
-        self, settings: Settings, provider: Provider, checks: Checks, *, observer: Observer | None = None
+        self,
+        settings: Settings,
+        provider: Provider,
+        checks: Checks,
+        *,
+        observer: Observer | None = None,
+        folders: Folders | None = None,
+        on_lane: Callable[[Callable[[], None]], None] = lambda function: function(),
     ) -> None:
+        """Prepare it; nothing is loaded. folders: of the versions there are; None to look for them. on_lane: as
+        `Loader` has it.
+        """
         self._settings = settings
         self._provider = provider
         self._observer = observer or NullObserver()
-        self._loader = Loader(settings, provider, checks, self._observer)
-        self._found: dict[tuple[str, int], Path] | None = None
+        self._loader = Loader(settings, provider, checks, self._observer, on_lane)
+        self._folders = folders
+        self._found: Folders | None = None
         self._versions: dict[str, dict[int, VersionStatus]] = {}
         self._default: dict[str, VersionStatus] = {}  # what version 0 is
         self._users: dict[Model, _Users] = {}
@@ -91,11 +103,12 @@ class Repository:
         return any(status.state is State.READY for status in self._default.values())
 
     async def find(self) -> None:
-        """Scan the folder: from then on calls for what is in it are told that it is being loaded.
+        """Scan the folder, where nobody has: from then on calls for what is in it are told that it is being loaded.
 
         Raises: LimelightError where the folder cannot be read.
         """
-        self._found = await asyncio.to_thread(scan, Path(self._settings.repository))
+        found = self._folders
+        self._found = await asyncio.to_thread(scan, Path(self._settings.repository)) if found is None else found
         for name, version in self._found:
             self._keep(VersionStatus(name, version, State.LOADING))
 

@@ -14,6 +14,7 @@ from service.access.quotas import Quotas
 from service.backend import running_backend
 from service.checking.cache import checks_for
 from service.checking.checker import Checks
+from service.folders import Folders
 from service.front import Front
 from service.listening import Reachable
 from service.logs import count_dropped
@@ -41,10 +42,11 @@ _Stopped = TypeVar("_Stopped", bound=Stopping)
 @dataclass(frozen=True)
 class Member:
     """A server that is one of several processes on one port. late: others answer already, so it listens once its models
-    are loaded, and not before.
+    are loaded, and not before. folders: of the versions there are.
     """
 
     late: bool
+    folders: Folders
 
 
 class Server(Reachable):
@@ -98,7 +100,10 @@ async def running_server(
         if checks is None:
             checks = checks_for(settings)
             stack.callback(checks.close)
-        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas, takes_calls=True))
+        folders = None if member is None else member.folders
+        backend = await stack.enter_async_context(
+            running_backend(settings, metrics, checks, quotas, takes_calls=True, folders=folders)
+        )
         repository, engine = backend.repository, backend.engine
         front = Front(settings, metrics, access, backend.methods, backend.parsing.message)
         late = member is not None and member.late

@@ -41,9 +41,10 @@ async def _work(end: socket.socket, link: End | None) -> None:
     listening = asyncio.create_task(_listen(channel, metrics, checks, stop, loaded))
     serving: AbstractAsyncContextManager[Server | Back]
     if link is None:
-        serving = running_server(begin.settings, metrics=metrics, member=Member(late=begin.late), checks=checks)
+        member = Member(begin.late, begin.folders)
+        serving = running_server(begin.settings, metrics=metrics, member=member, checks=checks)
     else:
-        serving = running_back(begin.settings, link, metrics, checks)
+        serving = running_back(begin.settings, link, metrics, checks, begin.folders)
     try:
         async with serving as server:
             settle_interpreter()

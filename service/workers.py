@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from bundle.errors import LimelightError
 from service.apart.remote import Remote
@@ -24,6 +25,7 @@ from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
 from service.exposition import Snapshot
+from service.folders import Folders, scan
 from service.listening import Reachable, address_of, check_free
 from service.logs import count_dropped
 from service.metrics import Metrics
@@ -98,6 +100,7 @@ class Workers:
         self._metrics_port = settings.metrics_port
         self._metrics = metrics
         self._remote = remote
+        self._folders: Folders = {}
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, _Worker] = {}
         self._ended: list[Snapshot] = []
@@ -121,8 +124,9 @@ class Workers:
     async def start(self) -> None:
         """Start all workers and wait until all have loaded their models, then open them.
 
-        Raises: LimelightError where one of them cannot serve.
+        Raises: LimelightError where the repository cannot be read, or one of them cannot serve.
         """
+        self._folders = await asyncio.to_thread(scan, Path(self._settings.repository))
         self._keeping = [asyncio.create_task(self._keep(number)) for number in range(self._count_of_workers)]
         await self._started
 
@@ -179,6 +183,8 @@ class Workers:
                 return
             logger.error("%s; another takes its place", ended)
             pause = _SHORTEST_PAUSE if time.monotonic() - began > _STEADY else min(2 * pause, _LONGEST_PAUSE)
+            if self._remote is not None:
+                self._remote.starts_in(pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause)
 
@@ -189,7 +195,7 @@ class Workers:
         except OSError as error:
             return f"worker {number} cannot be started: {error.strerror}"
         self._running[number] = worker
-        worker.channel.send(Begin(number, self._settings, late=self._opened))
+        worker.channel.send(Begin(number, self._settings, late=self._opened, folders=self._folders))
         if self._stopping.is_set():
             worker.channel.send(Stop())
         while (message := await worker.channel.receive()) is not None:

@@ -11,6 +11,7 @@ from service.apart.remote import caller_of
 from service.backend import Backend, running_backend
 from service.checking.checker import Checks
 from service.errors import StoppingError
+from service.folders import Folders
 from service.logs import count_dropped
 from service.metrics import Metrics
 from service.rpc.call import Call, StreamMethod, serialised, told_of
@@ -121,15 +122,20 @@ class Back:
 
 
 @asynccontextmanager
-async def running_back(settings: Settings, end: End, metrics: Metrics, checks: Checks) -> AsyncIterator[Back]:
+async def running_back(
+    settings: Settings, end: End, metrics: Metrics, checks: Checks, folders: Folders
+) -> AsyncIterator[Back]:
     """Answer what is handed on for the length of a block. Inside, models are loaded.
 
-    end: of the link, which `Remote.begin` has made. Raises: LimelightError as `running_backend`.
+    end: of the link, which `Remote.begin` has made. folders: of the versions there are.
+    Raises: LimelightError as `running_backend`.
     """
     async with AsyncExitStack() as stack:
         count_dropped(metrics.log_line_dropped)
         quotas = Quotas(metrics)
-        backend = await stack.enter_async_context(running_backend(settings, metrics, checks, quotas, takes_calls=False))
+        backend = await stack.enter_async_context(
+            running_backend(settings, metrics, checks, quotas, takes_calls=False, folders=folders)
+        )
         back = Back(backend, quotas)
         await back.attach(end)
         loading = await backend.repository.load_until_useful()

@@ -7,6 +7,7 @@ answer of what a call of the kind would find (`Outlook`).
 import asyncio
 import logging
 import pickle
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -80,6 +81,7 @@ class Remote:
         self._number = 0
         self._is_ready = False
         self._unanswered = 0
+        self._starts = 0.0  # when a process is started in the place of one that has ended, on `time.monotonic`'s clock
         # Of each kind of calls: a method, a model as requests write it, and how large they are about; its model's name.
         self._kinds: OrderedDict[tuple[str, bytes, int], tuple[str, Outlooks]] = OrderedDict()
 
@@ -106,6 +108,10 @@ class Remote:
         self._tell(False)
         for each in self._calls.values():
             each.came.put_nowait((Kind.FAILED, None, b""))
+
+    def starts_in(self, seconds: float) -> None:
+        """Have calls come back so much later, where there is no process until then."""
+        self._starts = time.monotonic() + seconds
 
     def _tell(self, ready: bool) -> None:
         self._is_ready = ready
@@ -165,7 +171,7 @@ class Remote:
             self._metrics.rejected(Rejection.OVERLOAD, 1)
             raise QueueFullError("so much is waiting that the answer would be late; try again later", retry_after=late)
         if self._link is None:
-            raise _unavailable()
+            raise _unavailable(max(0.0, self._starts - time.monotonic()))
         self._number += 1
         one = self._calls[self._number] = _HandedOn(self._number, self._link, outlooks)
         call.when_sent(partial(self._ended, one))
@@ -190,8 +196,8 @@ class Remote:
             one.came.put_nowait((kind, said, body))
 
 
-def _unavailable() -> ModelUnavailableError:
-    return ModelUnavailableError("what answers calls is starting; try again soon", retry_after=_STARTS)
+def _unavailable(starts_in: float = 0.0) -> ModelUnavailableError:
+    return ModelUnavailableError("what answers calls is starting; try again soon", retry_after=starts_in + _STARTS)
 
 
 def _model_of(request: bytes) -> bytes:

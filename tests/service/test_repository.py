@@ -17,7 +17,7 @@ from service import repository as repository_module
 from service.engine.observer import NullObserver
 from service.engine.providers import choose_provider
 from service.errors import ModelNotFoundError, ModelRefusedError
-from service.loading import scan
+from service.folders import scan
 from service.repository import Repository, State
 from service.settings import Settings
 from tests.service import bundles

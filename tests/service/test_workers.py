@@ -128,6 +128,21 @@ def test_a_worker_that_is_killed_is_replaced_and_calls_go_on(together: Together)
     assert eventually(lambda: set(together.answered_by()[-CONNECTIONS:]) == {0, 1})
 
 
+def test_a_worker_that_takes_anothers_place_has_the_models_that_the_others_have(tmp_path: Path) -> None:
+    bundles.tiny(tmp_path)
+    metrics = free_port()
+    with process(*flags(tmp_path, metrics=metrics)) as (running, _):
+        address = started(running)
+        bundles.echo(tmp_path, "later", max_new_tokens=1)
+        os.kill(children(running.pid)[0], signal.SIGKILL)
+        assert eventually(lambda: scrape(metrics)[ENDS] == 1, 60)
+        assert eventually(lambda: scrape(metrics)[WORKERS] == 2, 60)
+        with connected(address) as channels:
+            stubs = [service_pb2_grpc.AttentionServiceStub(each) for each in channels]
+            lists = [stub.ListModels(service_pb2.ListModelsRequest(), timeout=60) for stub in stubs]
+    assert {tuple(each.model.name for each in found.models) for found in lists} == {("tiny",)}
+
+
 def test_nobody_is_told_that_it_serves_until_every_worker_has_its_models(repository: Path) -> None:
     port, metrics = free_port(), free_port()
     with process(*flags(repository, port=port, metrics=metrics)) as (running, _):

@@ -1,10 +1,12 @@
 """One process that takes calls and one that answers them are one server, to whoever calls, scrapes, starts or stops."""
 
+import asyncio
 import json
 import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from bundle.wire import to_array
 from export.pipeline import export_model
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
+from service.apart.remote import Remote
+from service.errors import ModelUnavailableError
+from service.metrics import Metrics
+from service.rpc.call import Call, UnaryMethod
 from tests.export import tiny
 from tests.service import bundles
 from tests.service.processes import alive, children, process, scrape, started
@@ -205,6 +211,19 @@ def test_what_answers_is_replaced_when_it_dies_and_calls_are_told_so(repository:
         replacing = children(os.getpid())[-1]
         assert replacing != answering
     assert eventually(lambda: not alive(replacing))
+
+
+def test_calls_are_told_to_come_back_once_something_answers_them_again() -> None:
+    async def asked() -> ModelUnavailableError:
+        remote = Remote(Metrics(), lambda ready: None)
+        remote.starts_in(16.0)
+        (method,) = (each for each in remote.methods if isinstance(each, UnaryMethod) and each.name == "Predict")
+        with pytest.raises(ModelUnavailableError) as caught:
+            await method.handle(b"", Call("", None, ExitStack()))
+        return caught.value
+
+    found = asyncio.run(asked())
+    assert found.retry_after is not None and 17 < found.retry_after < 19
 
 
 def test_a_call_that_outlives_what_answered_it_does_not_end_what_takes_its_place(repository: Path) -> None:

@@ -19,7 +19,8 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.arena import use_arena
 from service.engine.exhausted import is_exhausted, short_of_memory
-from service.engine.placement import Cut, DeviceValues, Placement, placement_of
+from service.engine.mirror import Mirror
+from service.engine.placement import Cut, DeviceValues, Fed, Placement, placement_of
 from service.engine.prepacked import SMALLEST, prepacked
 from service.engine.providers import Provider, runtime
 from service.engine.recorded import Recorder
@@ -95,6 +96,10 @@ class Session:
         """True where a map is better cut before it is brought back."""
         return self._placement.cuts
 
+    def mirror(self) -> Mirror | None:
+        """Make a mirror of what is fed in run after run; None where arrays are as near."""
+        return self._placement.mirror()
+
     def declared(self, name: str) -> tuple[int | str | None, ...]:
         """Give the shape of an input as the graph states it: sizes, and names of axes that vary."""
         return next(tuple(each.shape) for each in self._session.get_inputs() if each.name == name)
@@ -106,7 +111,7 @@ class Session:
     def run(
         self,
         outputs: Sequence[str],
-        feeds: Mapping[str, Array],
+        feeds: Mapping[str, Fed],
         *,
         wide: bool = False,
         cuts: Mapping[str, Cut] = MappingProxyType({}),
@@ -129,7 +134,7 @@ class Session:
                 self.limit.broken()
                 logger.error("the graph %s was ended: it ran for more than %g s", self.name, self.limit.seconds)
                 raise OverrunError(f"the model took longer than the {self.limit.seconds:g} s that it may") from error
-            shapes = {name: list(array.shape) for name, array in feeds.items()}
+            shapes = {name: _shape(each) for name, each in feeds.items()}
             logger.error("the graph %s failed on inputs of shapes %s: %s", self.name, shapes, error)
             if is_exhausted(error):
                 self._short.set()
@@ -159,6 +164,10 @@ class Session:
             options.terminate = True
             with contextlib.suppress(Exception), self._turn:  # that it was ended
                 session.run(self.outputs[:1], _zeros(session), options)
+
+
+def _shape(fed: Fed) -> list[int]:
+    return list(fed.shape if isinstance(fed, np.ndarray) else fed.shape())
 
 
 def _zeros(session: Any) -> dict[str, Array]:

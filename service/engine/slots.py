@@ -16,6 +16,7 @@ from bundle.rows import BoundTensor
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from bundle.wire import DTYPES
+from service.engine.mirror import Mirror
 from service.errors import InferenceError
 
 # The axis of a cache's entries. Its size is a multiple of the block, so that it changes seldom.
@@ -46,11 +47,13 @@ class Kept:
 class Slots:
     """The arrays of all slots, by the names of the step graph's inputs.
 
-    count: of live slots. lengths: how many entries of the caches are each slot's own, INT64 [slot].
+    mirror: has those that a step leaves as they are, but for one entry, on a device. count: of live slots. lengths:
+    how many entries of the caches are each slot's own, INT64 [slot].
     """
 
-    def __init__(self, kept: Iterable[Kept]) -> None:
+    def __init__(self, kept: Iterable[Kept], mirror: Mirror | None = None) -> None:
         self._kept = tuple(kept)
+        self._mirror = mirror
         self._there: list[Kept] = []
         self._arrays: dict[str, Array] = {}
         self._lengths = np.zeros(0, np.int64)
@@ -62,11 +65,16 @@ class Slots:
         """Of the live slots; a view."""
         return self._lengths[: self.count]
 
-    def feeds(self) -> dict[str, Array]:
-        """Give what the graph takes; views wherever the slots are its first axis."""
-        return {
-            each.name: np.moveaxis(self._arrays[each.name][: self.count], 0, each.slot_axis) for each in self._there
-        }
+    def feeds(self) -> dict[str, Any]:
+        """Give what the graph takes; views wherever the slots are its first axis, or what the mirror has of them."""
+        feeds: dict[str, Any] = {}
+        for each in self._there:
+            live = self._arrays[each.name][: self.count]
+            if self._mirror is not None and each.slot_axis == 0 and (not each.output or GROWN in each.axes):
+                feeds[each.name] = self._mirror.feed(each.name, live)
+            else:
+                feeds[each.name] = np.moveaxis(live, 0, each.slot_axis)
+        return feeds
 
     def add(self, arrays: Mapping[str, Array], lengths: Sequence[int], needed: Mapping[str, int]) -> None:
         """Add slots behind the others.
@@ -82,6 +90,7 @@ class Slots:
             self.count = first
             raise
         self._lengths[first : self.count] = lengths
+        self._forget()
         for each in self._there:
             own = self._arrays[each.name][first : self.count]
             own[:] = each.fill
@@ -106,17 +115,23 @@ class Slots:
                     raise InferenceError("the model's state did not grow by one")
                 places = np.moveaxis(array, axis, 1)
                 places[np.arange(self.count), self.lengths] = np.moveaxis(new, axis, 1)[:, 0]
+                if self._mirror is not None:
+                    self._mirror.write(each.name, self._newest(array.shape[1:axis]), np.squeeze(new, axis))
             else:
                 array[: self.count] = new
         self.lengths[:] += 1
 
     def rearrange(self, copies: Sequence[tuple[int, int]], count: int) -> None:
         """Copy slots, (from, to) each, all at once; then so many are live."""
+        sources, targets = (list(each) for each in zip(*copies, strict=True)) if copies else ([], [])
+        if self._mirror is not None:
+            slots = np.arange(count)
+            slots[targets] = sources
+            self._mirror.rearrange(slots)
         self.count = count
         self._make_room()
         if not copies:
             return
-        sources, targets = (list(each) for each in zip(*copies, strict=True))
         self._lengths[targets] = self._lengths[sources]
         for array in self._arrays.values():
             array[targets] = array[sources]
@@ -125,13 +140,25 @@ class Slots:
         """Let every axis that varies have the sizes needed: grow it at once, shrink it where half of it is spare."""
         if not self.count:
             self._there, self._arrays, self._lengths, self.sizes = [], {}, self._lengths[:0], {}
+            self._forget()
             return
         for name, size in needed.items():
             wanted = -(-size // BLOCK) * BLOCK if name == GROWN else size
             now = self.sizes.get(name, 0)
             if wanted > now or 2 * wanted <= now:
                 self.sizes[name] = wanted
+                self._forget()
         self._make_room()
+
+    def _forget(self) -> None:
+        if self._mirror is not None:
+            self._mirror.clear()
+
+    def _newest(self, before: tuple[int, ...]) -> Array:
+        """Give where each slot's next entry is, INT64 [slot, …, axis]. before: the sizes between slots and entries."""
+        places = np.indices((self.count, *before))
+        lengths = self.lengths.reshape(-1, *(1 for _ in before))
+        return np.stack([*places, np.broadcast_to(lengths, places.shape[1:])], axis=-1)
 
     def _make(self, arrays: Mapping[str, Array]) -> None:
         """Begin arrays that are not there yet, without a place."""

@@ -63,7 +63,7 @@ class Together:
         """Forget every row."""
         self.rows: list[Generated] = []
         self._began = 0
-        self._slots = Slots(self._decoder.kept)
+        self._slots = Slots(self._decoder.kept, self._decoder.step.mirror())
         self._fetched: tuple[str, ...] = ()
 
     def join(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:

@@ -12,6 +12,7 @@ from bundle.maps import MapPart, map_quantities
 from bundle.reader import BundleFolder
 from bundle.wire import instance_from_wire
 from service.engine import placement
+from service.engine.device_graphs import TAKE, TAKE_HALF
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.placement import Cut
@@ -132,7 +133,7 @@ def test_a_cut_on_a_device_is_the_same_cut_of_an_array(
     np.testing.assert_array_equal(found, expected.astype(np.float16) if half else expected)
 
 
-@pytest.mark.parametrize("graph", [placement.TAKE, placement.TAKE_HALF])
+@pytest.mark.parametrize("graph", [TAKE, TAKE_HALF])
 def test_what_cuts_on_a_device_is_a_valid_graph(graph: bytes) -> None:
     onnx.checker.check_model(onnx.load_from_string(graph), full_check=True)
 

@@ -16,6 +16,7 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.generation import Generating
 from service.engine.jobs import Job
+from service.engine.mirror import Mirror
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.pool import PATIENCE, Pool
@@ -40,10 +41,14 @@ WAYS = (
 )
 
 
-@pytest.fixture(scope="session")
-def model(models: dict[str, Model]) -> Model:
-    """The model that generates."""
-    return models["echo"]
+@pytest.fixture(scope="session", params=["arrays", "device"])
+def model(
+    request: pytest.FixtureRequest, models: dict[str, Model], folders: dict[str, BundleFolder], provider: Provider
+) -> Model:
+    """The model that generates; with its caches in arrays, or mirrored on the CPU as on a device."""
+    if request.param == "arrays":
+        return models["echo"]
+    return open_model(folders["echo"], replace(provider, device=("cpu", 0)), Settings(), NullObserver())
 
 
 def pool_of(model: Model) -> Pool:
@@ -357,6 +362,35 @@ def test_a_cache_grows_past_its_block(folders: dict[str, BundleFolder], models: 
         (sequence,) = driver.answer(job).sequences
         assert sequence.token_ids == tuple(target[:length])
         assert_sequence(driver.answer(job), [4, 5], sequence)
+
+
+def test_a_step_brings_a_device_nothing_of_a_cache_but_the_newest_entry(
+    folders: dict[str, BundleFolder], provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = open_model(folders["echo"], replace(provider, device=("cpu", 0)), Settings(), NullObserver())
+    brought: list[Array] = []
+    put = Mirror._put
+
+    def spy(self: Mirror, array: Array) -> object:
+        brought.append(array)
+        return put(self, array)
+
+    monkeypatch.setattr(Mirror, "_put", spy)
+    driver = Driver(pool_of(model))
+    rows = [bundles.row(folders["echo"], ids=each, target_ids=[4, 5, 6, 7, 8]) for each in ([4, 5], [6, 7, 8])]
+    first, second = (jobs_of(model, Query((row,), MAPS))[0] for row in rows)
+    sizes = []
+    for joining in ([first], [], [second], []):
+        driver.join(joining)
+        driver.step()
+        sizes.append(max(each.size for each in brought if each.dtype == np.float32))
+        brought.clear()
+    assert (
+        sizes[0] >= BLOCK * sizes[1] and sizes[2] >= BLOCK * sizes[3]
+    )  # whole caches where rows came, and then no more
+    driver.finish()
+    for job in (first, second):
+        assert driver.answer(job).sequences[0].token_ids == (4, 5, 6, 7, 8)
 
 
 def test_noise_is_of_a_rows_own_seed_and_step_whenever_it_joined(

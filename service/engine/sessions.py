@@ -260,7 +260,10 @@ def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | No
     if not provider.is_cuda and (beside or (twice and size >= SMALLEST)):
         with prepacked(ort, file, _options(ort, 1), folder) as saved:
             if saved is not None:
-                return _open_both(ort, saved, provider, twice=twice, optimise=False)
+                try:
+                    return _open_both(ort, saved, provider, twice=twice, optimise=False)
+                except Exception as error:  # of float16 around an If, the runtime saves what it does not read
+                    logger.warning("%s has one session, since what was saved of it cannot be opened: %s", file, error)
         twice = False
     return _open_both(ort, file, provider, twice=twice)
 

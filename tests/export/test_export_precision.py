@@ -33,9 +33,10 @@ from models.attention import Attention
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
 from models.cards.card import Metric, TrainedModel
+from service.engine import sessions
 from service.engine.model import open_model
 from service.engine.observer import NullObserver
-from service.engine.providers import choose_provider
+from service.engine.providers import Provider, choose_provider
 from service.engine.selftest import check_samples
 from service.settings import Settings
 from tests.export import tiny
@@ -190,6 +191,17 @@ def test_every_kind_of_model_is_exported_in_float16(make: Callable[[], TrainedMo
     torch.manual_seed(0)
     folder = export_model(replace(make(), metrics=()), tmp_path, precision="float16")
     assert read_bundle(folder.path).bundle.description.precision == model_pb2.PRECISION_FLOAT16
+
+
+def test_float16_with_gates_is_served_where_the_runtime_cannot_read_what_it_saved_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
+    monkeypatch.setattr(sessions, "SMALLEST", 0)
+    torch.manual_seed(0)
+    folder = export_model(replace(MODELS["long_reader"](), metrics=()), tmp_path, precision="float16")
+    provider = Provider("CPUExecutionProvider", 2, 2, cores=2)
+    check_samples(open_model(folder, provider, Settings(), NullObserver()), folder)
 
 
 def test_a_value_that_is_read_twice_by_what_stays_in_float32_is_cast_once() -> None:

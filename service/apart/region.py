@@ -40,7 +40,7 @@ class Region:
         return descriptor
 
     def put(self, data: bytes) -> int | None:
-        """Write something where there is room; gives where, None where there is none."""
+        """Write something where there is room; gives where, None where there is none. Other threads go on meanwhile."""
         place, need = 0, -(-len(data) // _PAGE) * _PAGE
         for begin, end in self._used:
             if begin - place >= need:
@@ -50,7 +50,7 @@ class Region:
             return None
         insort(self._used, (place, place + need))
         self._touched = max(self._touched, place + need)
-        self._memory[place : place + len(data)] = data
+        ctypes.memmove(self._address + place, data, len(data))
         return place
 
     def get(self, place: int, size: int) -> bytes:

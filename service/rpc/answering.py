@@ -28,6 +28,7 @@ from service.rpc.prepare import (
     CallOptions,
     PreparedInstance,
     check_by_rows,
+    check_computed,
     check_count,
     check_sequences,
     check_streamed,
@@ -259,6 +260,8 @@ class Answering:
             prepared = prepare(view, instances, options, field)
         else:
             prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)
+        if options.plan is not None:
+            check_computed(prepared[0], self._settings.held_bytes)
         self._took(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
         return prepared
 

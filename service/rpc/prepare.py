@@ -182,6 +182,19 @@ def _checked_stream(
     return largest
 
 
+def check_computed(prepared: Sequence[PreparedInstance], most: int) -> None:
+    """Check what is held while the maps of one instance are computed, by what all calls together may hold.
+
+    Raises: TooLargeError.
+    """
+    largest = max((each.computing for each in prepared), default=0)
+    if largest > most:
+        advice = "name fewer maps, heads or queries, or use AttendStream"
+        raise TooLargeError(
+            "attention", f"takes {largest} bytes while it is computed; at most {most} are allowed: {advice}"
+        )
+
+
 def check_by_rows(options: CallOptions) -> None:
     """Check that what a stream asks for can be had row by row. Raises: InputError."""
     attention = options.attention

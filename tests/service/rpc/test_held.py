@@ -21,7 +21,7 @@ from service.rpc.budget import Budget, Passing
 from service.rpc.prepare import CallOptions, prepare
 from service.rpc.view import ModelView
 from tests.service.engine.conftest import run_together
-from tests.service.serving import attend, refusal, serving, text
+from tests.service.serving import attend, predict, refusal, serving, text
 
 SENTENCE = "the cat sat on a mat"
 LONGEST = " ".join(["cat"] * 30)
@@ -169,6 +169,17 @@ def test_an_answer_counts_until_it_is_sent(repository: Path, end: str) -> None:
             call.cancel()
         assert eventually(lambda: not refused(small))
         assert eventually(lambda: not refused(large))  # alone it gets its share
+
+
+def test_maps_that_are_more_than_all_calls_may_hold_are_refused_before_they_are_computed(repository: Path) -> None:
+    with serving(repository, max_held_bytes=10_000) as running:
+        with pytest.raises(grpc.RpcError) as error:
+            running.stub.Attend(attend("tiny", text("cat"), text(LONGEST), top_k=1))
+        told = refusal(error.value)
+        assert (told.code, told.retry) == ("RESOURCE_EXHAUSTED", None)
+        assert "while it is computed; at most 10000 are allowed" in told.message
+        assert running.stub.Attend(attend("tiny", text("cat"), top_k=1)).results
+        assert running.stub.Predict(predict("tiny", text(LONGEST))).predictions
 
 
 def test_a_small_answer_of_large_maps_counts_as_the_maps_while_they_are_computed(repository: Path) -> None:

@@ -15,6 +15,7 @@ from service.folders import Folders
 from service.logs import count_dropped
 from service.metrics import Metrics
 from service.rpc.call import Call, StreamMethod, serialised, told_of
+from service.rpc.room import Written
 from service.rpc.status import Status, status_of
 from service.settings import Settings
 from service.signals import INTERRUPTED, leave
@@ -75,7 +76,8 @@ class Back:
             self._tell_ready()
         elif kind is Kind.CALL:
             method, identity, deadline, caller = said
-            one = self._calls[number] = _Answering(Call(identity, deadline, ExitStack(), caller_of(caller)))
+            call = Call(identity, deadline, ExitStack(), caller_of(caller), room=self._link.room)
+            one = self._calls[number] = _Answering(call)
             one.task = asyncio.create_task(self._answer(number, one, method, body))
         elif kind is Kind.ENDED:
             self._end(self._calls.pop(number))
@@ -97,7 +99,7 @@ class Back:
     async def _answer(self, number: int, one: _Answering, name: str, request: bytes) -> None:
         method, call, link = self._methods[name], one.call, self._link
         status: Status | None = None
-        answer = b""
+        answer: Written = b""
         try:
             message = await self._backend.parsing.message(method.request, request)
             del request

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Self
 
-from service.apart.region import SIZE, Region
+from service.apart.region import SIZE, Piece, Region
+from service.rpc.room import Placed, Written
 
 _HEAD = struct.Struct("<BQIQq")  # kind, call, bytes of what is said about the body, of the body, its place (or _HERE)
 _HERE = -1
@@ -128,15 +129,19 @@ class Link(asyncio.Protocol):
         _, link = await loop.connect_accepted_socket(lambda: cls(receive, lost, written, read), end.socket)
         return link
 
-    def send(self, kind: Kind, call: int = 0, said: Any = None, body: bytes = b"") -> None:
+    def room(self, size: int) -> Placed | None:
+        """Give a place for the body of a frame, from any thread; None where there is none."""
+        return None if self._written is None else self._written.take(size)
+
+    def send(self, kind: Kind, call: int = 0, said: Any = None, body: Written = b"") -> None:
         """Send a frame: at once where few are sent, or else with all others of this turn of the loop.
 
-        Without effect where the other end is gone.
+        body: bytes, or what was written at a place of `room`. Without effect where the other end is gone.
         """
         about = _NOTHING if said is None else pickle.dumps(said)
         place = self._put(body)
         self._waiting.append(_HEAD.pack(kind, call, len(about), len(body), place) + about)
-        if place == _HERE and body:
+        if place == _HERE and isinstance(body, bytes) and body:
             self._waiting.append(body)
         if self._loop.time() - self._wrote > _SELDOM:
             self._write()
@@ -190,6 +195,8 @@ class Link(asyncio.Protocol):
             if kind is Kind.FREED:
                 if self._written is not None:
                     self._written.free(call)
+                    if self._quiet is None:
+                        self._trim_when_quiet(self._written)
             elif call in self._aside or (size >= _ASIDE and shared != _HERE):
                 self._put_aside(call, (kind, said, body, size, shared))
             else:
@@ -245,15 +252,25 @@ class Link(asyncio.Protocol):
         finally:
             del self._aside[call]
 
-    def _put(self, body: bytes) -> int:
-        """Write a large body to memory, where there is room; gives where."""
-        if len(body) < _SHARED or self._written is None:
+    def _put(self, body: Written) -> int:
+        """Have a large body in memory, where there is room; gives where."""
+        if self._written is None:
             return _HERE
+        piece = body if isinstance(body, Piece) else None
+        if isinstance(body, bytes) and len(body) >= _SHARED:
+            piece = self._written.put(body)
+        if self._written.is_touched and (piece is not None or self._quiet is None):
+            self._trim_when_quiet(self._written)
+        return _HERE if piece is None else piece.hand_on()
+
+    def _trim_when_quiet(self, region: Region) -> None:
+        def trim() -> None:
+            self._quiet = None
+            region.trim()
+
         if self._quiet is not None:
             self._quiet.cancel()
-        self._quiet = self._loop.call_later(_QUIET, self._written.trim)
-        place = self._written.put(body)
-        return _HERE if place is None else place
+        self._quiet = self._loop.call_later(_QUIET, trim)
 
     def _write(self) -> None:
         self._due, self._wrote = False, self._loop.time()

@@ -5,6 +5,7 @@ import mmap
 import os
 from bisect import insort
 from contextlib import suppress
+from threading import Lock
 
 SIZE = 512 * 2**20  # addresses, and not memory
 _PAGE = mmap.PAGESIZE
@@ -19,7 +20,7 @@ _address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsS
 class Region:
     """A piece of memory that one process writes to and the other reads from; the writer says what is where.
 
-    Only what has been written to takes memory, until `trim`.
+    Only what has been written to takes memory, until `trim`. Thread-safe.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -27,6 +28,7 @@ class Region:
         self._size = os.fstat(descriptor).st_size
         self._memory = mmap.mmap(descriptor, self._size)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._lock = Lock()
         self._used: list[tuple[int, int]] = []  # where each piece begins and ends, in order
         self._touched = 0
 
@@ -39,19 +41,31 @@ class Region:
         os.ftruncate(descriptor, size)
         return descriptor
 
-    def put(self, data: bytes) -> int | None:
-        """Write something where there is room; gives where, None where there is none. Other threads go on meanwhile."""
-        place, need = 0, -(-len(data) // _PAGE) * _PAGE
-        for begin, end in self._used:
-            if begin - place >= need:
-                break
-            place = end
-        if place + need > self._size:
-            return None
-        insort(self._used, (place, place + need))
-        self._touched = max(self._touched, place + need)
-        ctypes.memmove(self._address + place, data, len(data))
-        return place
+    @property
+    def is_touched(self) -> bool:
+        """True where it has been written to since it was trimmed."""
+        return self._touched > 0
+
+    def take(self, size: int) -> "Piece | None":
+        """Take a place for so many bytes, where there is room."""
+        with self._lock:
+            place, need = 0, -(-size // _PAGE) * _PAGE
+            for begin, end in self._used:
+                if begin - place >= need:
+                    break
+                place = end
+            if place + need > self._size:
+                return None
+            insort(self._used, (place, place + need))
+            self._touched = max(self._touched, place + need)
+        return Piece(self, memoryview(self._memory)[place : place + size], place)
+
+    def put(self, data: bytes) -> "Piece | None":
+        """Write something where there is room. Other threads go on meanwhile."""
+        piece = self.take(len(data))
+        if piece is not None:
+            ctypes.memmove(self._address + piece.place, data, len(data))
+        return piece
 
     def get(self, place: int, size: int) -> bytes:
         """Read what the other process has written. Other threads go on meanwhile.
@@ -66,11 +80,36 @@ class Region:
 
     def free(self, place: int) -> None:
         """Forget what is at a place: it has been read."""
-        self._used = [each for each in self._used if each[0] != place]
+        with self._lock:
+            self._used = [each for each in self._used if each[0] != place]
 
     def trim(self) -> None:
         """Give back the memory of what was written, where nothing waits to be read."""
-        if self._touched and not self._used:
-            with suppress(OSError):  # a system that cannot
-                self._memory.madvise(mmap.MADV_REMOVE, 0, self._touched)
-            self._touched = 0
+        with self._lock:
+            if self._touched and not self._used:
+                with suppress(OSError):  # a system that cannot
+                    self._memory.madvise(mmap.MADV_REMOVE, 0, self._touched)
+                self._touched = 0
+
+
+class Piece:
+    """A part of a region, from when it is taken until it is free again: once nobody has this any more, or once the
+    reader says so of one that was handed on. view: its bytes, to be written. place: where the reader finds it.
+    """
+
+    def __init__(self, region: Region, view: memoryview, place: int) -> None:
+        self._region: Region | None = region
+        self.view = view
+        self.place = place
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def hand_on(self) -> int:
+        """Leave it to the reader; gives its place."""
+        self._region = None
+        return self.place
+
+    def __del__(self) -> None:
+        if self._region is not None:
+            self._region.free(self.place)

@@ -37,6 +37,7 @@ from service.rpc.prepare import (
     prepare_one,
 )
 from service.rpc.requests import attention_options, class_count, generation_settings, output_names
+from service.rpc.room import Written
 from service.rpc.streaming import CHUNK_FRAME, InstanceStream
 from service.rpc.view import ModelView
 from service.settings import Settings
@@ -89,7 +90,7 @@ class Answering:
         """Let go of a model that nobody asks any more."""
         self._views.pop(model, None)
 
-    async def predict(self, request: service_pb2.PredictRequest, call: Call) -> bytes:
+    async def predict(self, request: service_pb2.PredictRequest, call: Call) -> Written:
         """Answer without attention."""
         view = self._view(request.model, call)
         options = await self._options(view, request, call, request.outputs, request.max_classes)
@@ -97,7 +98,7 @@ class Answering:
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         return await self._answer(view, prepared, size, options, call)
 
-    async def attend(self, request: service_pb2.AttendRequest, call: Call) -> bytes:
+    async def attend(self, request: service_pb2.AttendRequest, call: Call) -> Written:
         """Answer with the attention behind it."""
         view = self._view(request.model, call)
         options = await self._options(view, request, call, request.outputs, request.max_classes, request.attention)
@@ -106,7 +107,9 @@ class Answering:
         prepared, size = await self._prepared(view, request.instances, options, "instances[{}]", call)
         return await self._answer(view, prepared, size, options, call)
 
-    async def attend_stream(self, request: service_pb2.AttendStreamRequest, call: Call) -> AsyncGenerator[bytes, None]:
+    async def attend_stream(
+        self, request: service_pb2.AttendStreamRequest, call: Call
+    ) -> AsyncGenerator[Written, None]:
         """Answer with the attention behind it, chunk by chunk, one instance after the other."""
         view, settings = self._view(request.model, call), self._settings
         options = await self._options(view, request, call, request.outputs, request.max_classes, request.attention)
@@ -119,7 +122,7 @@ class Answering:
         ahead = 2 * (self._engine.chunks_ahead + 1) * chunk_bytes
         with self._held.hold(2 * size + ahead + max(each.computing for each in prepared)):
             for place, one in enumerate(prepared):
-                stream = InstanceStream(view, one, place, options, chunk_bytes)
+                stream = InstanceStream(view, one, place, options, chunk_bytes, call.room)
                 (start,) = await self._engine.answer(view.model, _query([one], options, call), stream.begin)
                 yield start
                 async with aclosing(self._engine.chunks(view.model, stream.chunks(), call.deadline)) as chunks:
@@ -212,14 +215,14 @@ class Answering:
 
     async def _answer(
         self, view: ModelView, prepared: Sequence[PreparedInstance], size: int, options: CallOptions, call: Call
-    ) -> bytes:
+    ) -> Written:
         """Have the engine answer, and each row framed on the lane that computed it.
 
         size: bound of the answer's bytes.
         """
         held = self._take(view, prepared, size)
         try:
-            gathering = build.Gathering(view, prepared, options)
+            gathering = build.Gathering(view, prepared, options, call.room)
             timings = await self._engine.answer(view.model, _query(prepared, options, call), gathering.finish)
             data = gathering.take()
         except BaseException:

@@ -30,6 +30,7 @@ from service.rpc.framing import Frame
 from service.rpc.maps import frame_map
 from service.rpc.prepare import CallOptions, PreparedInstance
 from service.rpc.results import sequence_to_wire
+from service.rpc.room import Room, Written
 from service.rpc.view import ModelView
 
 _ENTRY_KEY, _ENTRY_VALUE = 1, 2  # of an entry of a map field
@@ -38,16 +39,18 @@ _ENTRY_KEY, _ENTRY_VALUE = 1, 2  # of an entry of a map field
 class Gathering:
     """The answer of one call of Predict or Attend, gathered row by row from whatever threads the rows are computed on.
 
-    weights: bytes of the weights framed so far. nanoseconds: that framing has taken so far.
+    room: for the answer, where it is large. weights: bytes of the weights framed so far. nanoseconds: that framing has
+    taken so far.
     """
 
-    def __init__(self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions) -> None:
+    def __init__(self, view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, room: Room) -> None:
         self._view = view
         self._prepared = prepared
         self._options = options
+        self._room = room
         self._lock = Lock()
         self._rows: list[bytes | None] = [None] * len(prepared)
-        self._data = b""
+        self._data: Written = b""
         self.weights = 0
         self.nanoseconds = 0
 
@@ -66,25 +69,33 @@ class Gathering:
             attended, weights = frame_attended(self._view, self._prepared[index], answer, options, options.plan)
             frame.put(AttendResponse.RESULTS_FIELD_NUMBER, attended)
         self._check(frame.size)
-        data = frame.joined()
+        if len(self._rows) == 1:
+            self._data = frame.written(self._room)
+        else:
+            self._gather(index, frame.joined())
         with self._lock:
-            self._rows[index] = data
             self.weights += weights
-            rows = [each for each in self._rows if each is not None]
-            is_last = len(rows) == len(self._rows)
-        if is_last:
-            size = sum(map(len, rows))
-            self._check(size)
-            self._data = b"".join(rows)
-            self._rows.clear()
-        with self._lock:
             self.nanoseconds += time.perf_counter_ns() - started
         return answer.timing
 
-    def take(self) -> bytes:
+    def take(self) -> Written:
         """Give the serialised answer, once every row has been framed, and keep nothing of it."""
         data, self._data = self._data, b""
         return data
+
+    def _gather(self, index: int, data: bytes) -> None:
+        """Keep a row's bytes, and put them together with the others' once all are there."""
+        with self._lock:
+            self._rows[index] = data
+            rows = [each for each in self._rows if each is not None]
+            if len(rows) < len(self._rows):
+                return
+            self._rows = []
+        whole = Frame()
+        for each in rows:
+            whole.extend(Frame(each))
+        self._check(whole.size)
+        self._data = whole.written(self._room)
 
     def _check(self, size: int) -> None:
         limit = self._options.limit

@@ -21,6 +21,7 @@ from service.rpc.aborting import abort
 from service.rpc.delivery import Delivery
 from service.rpc.door import Door
 from service.rpc.reading import Reading
+from service.rpc.room import Room, Written, no_room
 from service.rpc.status import REQUEST_ID_KEY, Status, StatusError, status_of
 
 SERVICE = "limelight.v1.AttentionService"
@@ -36,7 +37,7 @@ class Call:
 
     deadline: on `time.monotonic`'s clock, None without one. durations: milliseconds by stage.
     at_end: closed once gRPC has no more to do with the call. outlook: tells what another call like this one would find
-    now; None where that is not known.
+    now; None where that is not known. room: for large messages that another process sends.
     """
 
     identity: str
@@ -48,6 +49,7 @@ class Call:
     rows: int = 0
     durations: dict[str, float] = field(default_factory=dict)
     outlook: Callable[[], Outlook] | None = None
+    room: Room = no_room
 
     def when_sent(self, act: Callable[[], object]) -> None:
         """Have something done once gRPC has taken the whole answer, or the call has ended otherwise."""
@@ -59,8 +61,8 @@ class Call:
 
 
 # Handlers answer a message, or its bytes where it was built away from the event loop.
-UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]
-StreamHandler = Callable[[Any, Call], AsyncGenerator[Message | bytes, None]]
+UnaryHandler = Callable[[Any, Call], Awaitable[Message | Written]]
+StreamHandler = Callable[[Any, Call], AsyncGenerator[Message | Written, None]]
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Calls:
         """Make the handler of a method that answers once."""
         counted = self._counters("unary", name)
 
-        async def answer(_: Any, context: Any) -> Message | bytes:
+        async def answer(_: Any, context: Any) -> Message | Written:
             one = _Running(name, counted, context, self._metrics)
             try:
                 one.check_deadline()
@@ -179,9 +181,9 @@ class Calls:
         return self._counted[name]
 
 
-def serialised(response: Message | bytes) -> bytes:
-    """Give the bytes of what a handler answers."""
-    return response if isinstance(response, bytes) else response.SerializeToString()
+def serialised(response: Message | Written) -> Written:
+    """Give the bytes of what a handler answers, or where they are."""
+    return response.SerializeToString() if isinstance(response, Message) else response
 
 
 def told_of(error: Exception, identity: str, method: str) -> Status:

@@ -13,6 +13,7 @@ import numpy as np
 from bundle.values import Array
 from bundle.wire import data_type_of
 from limelight.v1 import values_pb2
+from service.rpc.room import Room, Written
 
 _LENGTH_DELIMITED = 2
 _LARGE = 2**18
@@ -58,23 +59,34 @@ class Frame:
     def joined(self) -> bytes:
         """Put the message's bytes together: the one copy.
 
-        An array that is a slice is written into its place, and so is all that is large: NumPy lets other threads go on
-        meanwhile.
+        An array that is a slice is written into its place, and so is all that is large.
         """
         small = self.size < _LARGE
         if small and all(type(each) is bytes or each.flags.c_contiguous for each in self._parts):  # type: ignore[union-attr]
             return b"".join(self._parts)  # type: ignore[arg-type]  # arrays are buffers
         whole = BytesIO(bytes(self.size))  # whose bytes are handed over as they are, once nobody writes any more
-        place = 0
         with whole.getbuffer() as view:
-            for each in self._parts:
-                if isinstance(each, bytes):
-                    view[place : place + len(each)] = each
-                    place += len(each)
-                else:
-                    _write(each, np.frombuffer(view, np.uint8, each.nbytes, place))
-                    place += each.nbytes
+            self._write(view)
         return whole.getvalue()
+
+    def written(self, room: Room) -> Written:
+        """Write the message, if it is large, where there is room for it; or else put its bytes together."""
+        placed = room(self.size) if self.size >= _LARGE else None
+        if placed is None:
+            return self.joined()
+        self._write(placed.view)
+        return placed
+
+    def _write(self, view: memoryview) -> None:
+        """Write the message's bytes; NumPy lets other threads go on meanwhile."""
+        place = 0
+        for each in self._parts:
+            if isinstance(each, bytes):
+                view[place : place + len(each)] = each
+                place += len(each)
+            else:
+                _write(each, np.frombuffer(view, np.uint8, each.nbytes, place))
+                place += each.nbytes
 
 
 @lru_cache(maxsize=_HEADS)

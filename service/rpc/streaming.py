@@ -32,11 +32,12 @@ from service.rpc.build import frame_prediction
 from service.rpc.framing import Frame
 from service.rpc.maps import map_header, put_arrays
 from service.rpc.prepare import CallOptions, PreparedInstance
+from service.rpc.room import Room, Written
 from service.rpc.view import ModelView
 
 # Tags, shapes and small fields of a chunk.
 CHUNK_FRAME = 256
-Finish = Callable[[Answer], bytes]
+Finish = Callable[[Answer], Written]
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,18 @@ class _Whole:
 class InstanceStream:
     """One instance's part of a stream. Its methods run on whatever threads compute it.
 
-    chunk_bytes: that a chunk may have, and what is computed for it. weights: bytes of weights sent so far.
+    chunk_bytes: that a chunk may have, and what is computed for it. room: for large messages. weights: bytes of weights
+    sent so far.
     """
 
     def __init__(
-        self, view: ModelView, prepared: PreparedInstance, place: int, options: CallOptions, chunk_bytes: int
+        self,
+        view: ModelView,
+        prepared: PreparedInstance,
+        place: int,
+        options: CallOptions,
+        chunk_bytes: int,
+        room: Room,
     ) -> None:
         assert options.plan is not None
         self._view = view
@@ -69,6 +77,7 @@ class InstanceStream:
         self._options = options
         self._plan: AttentionPlan = options.plan
         self._chunk_bytes = chunk_bytes
+        self._room = room
         self._maps: list[_Whole] = []
         self._labels: dict[str, Labels] = {}
         self._lock = Lock()
@@ -84,7 +93,7 @@ class InstanceStream:
         """What framing chunks has taken so far."""
         return self._end.encode_nanoseconds
 
-    def begin(self, _: int, answer: Answer) -> bytes:
+    def begin(self, _: int, answer: Answer) -> Written:
         """Frame the first message, and keep of the answer what the chunks are made of.
 
         Raises: TooLargeError; InputError where the answer lacks an index that was asked for.
@@ -116,7 +125,7 @@ class InstanceStream:
                 )
                 yield row, partial(self._chunk, whole.place, whole.selected, row, heads[0], queries[0])
 
-    def end(self) -> bytes:
+    def end(self) -> Written:
         """Frame the last message."""
         return self._event(AttendStreamResponse.END_FIELD_NUMBER, Frame(self._end.SerializeToString()))
 
@@ -196,7 +205,9 @@ class InstanceStream:
             return of_all[whole.queries]
         return np.full(len(whole.queries), whole.keys)
 
-    def _chunk(self, place: int, selected: SelectedMap, row: ChunkRow, head: int, query: int, answer: Answer) -> bytes:
+    def _chunk(
+        self, place: int, selected: SelectedMap, row: ChunkRow, head: int, query: int, answer: Answer
+    ) -> Written:
         """Frame a chunk, on the lane that computed it."""
         started = time.perf_counter_ns()
         queries = IndexUnion((IndexList("", tuple(row.queries.tolist())),))
@@ -216,10 +227,10 @@ class InstanceStream:
             end.encode_nanoseconds += time.perf_counter_ns() - started
         return data
 
-    def _event(self, number: int, message: Frame) -> bytes:
+    def _event(self, number: int, message: Frame) -> Written:
         whole = Frame(AttendStreamResponse(instance=self._place).SerializeToString())
         whole.put(number, message)
-        return whole.joined()
+        return whole.written(self._room)
 
 
 def _has_edges(source: MapWeights | Projected) -> bool:

@@ -174,12 +174,15 @@ def test_pieces_keep_what_is_in_them_until_they_are_freed(steps: list[tuple[bool
             del kept[place]
         else:
             data = bytes([number % 256]) * max(1, size)
-            place_or_none = writer.put(data)
-            if place_or_none is not None:
-                assert place_or_none not in kept
-                kept[place_or_none] = data
+            piece = writer.put(data)
+            if piece is not None:
+                assert piece.place not in kept
+                kept[piece.hand_on()] = data
         writer.trim()
         assert all(reader.get(place, len(data)) == data for place, data in kept.items())
     for place in kept:
         writer.free(place)
-    assert writer.put(bytes(2**17)) == 0
+    whole = writer.take(2**17)
+    assert whole is not None and whole.place == 0 and writer.take(1) is None
+    del whole  # nobody was told of it
+    assert writer.take(2**17) is not None

@@ -22,6 +22,7 @@ from service.rpc.build import Gathering
 from service.rpc.framing import Frame
 from service.rpc.maps import frame_map
 from service.rpc.prepare import CallOptions, PreparedInstance, prepare
+from service.rpc.room import no_room
 from service.rpc.view import ModelView
 from tests.service.attention.descriptions import keyed, labels_of, map_of
 from tests.service.engine.conftest import run_together
@@ -184,7 +185,7 @@ def test_an_answer_is_framed_as_protobuf_writes_it(
         if attention is not None and attention.pool is not None and beams:
             continue
         prepared, answers, options = answered(view, sentences, attention, outputs, beams and name == "echo")
-        gathering = Gathering(view, prepared, options)
+        gathering = Gathering(view, prepared, options, no_room)
         for row in rows:
             assert gathering.finish(row, answers[row]) is answers[row].timing
         data = gathering.take()
@@ -207,13 +208,13 @@ def test_an_answer_is_framed_as_protobuf_writes_it(
 
 def test_an_answer_that_is_larger_than_allowed_is_refused(views: dict[str, ModelView]) -> None:
     prepared, answers, options = answered(views["tiny"], ["the cat", "a dog"], Options(), (), False)
-    whole = Gathering(views["tiny"], prepared, options)
+    whole = Gathering(views["tiny"], prepared, options, no_room)
     for row, answer in enumerate(answers):
         whole.finish(row, answer)
     size = len(whole.take())
     # Of one instance already, and of both together. Times in it are numbers of varying length.
     for limit in (size // 4, size - 16):
-        small = Gathering(views["tiny"], prepared, replace(options, limit=limit))
+        small = Gathering(views["tiny"], prepared, replace(options, limit=limit), no_room)
         with pytest.raises(TooLargeError, match=f"at most {limit}") as raised:
             for row, answer in enumerate(answers):
                 small.finish(row, answer)

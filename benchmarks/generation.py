@@ -1,6 +1,6 @@
 """Generations at the same time against one after another, and the first token of one while others run.
 
-    python -m benchmarks.generation                                       # the demo's model, a quarter of a minute
+    python -m benchmarks.generation                  # a model of the demo and those of benchmarks/decoders.py, a minute
     python -m benchmarks.generation --repository DIR --model NAME --text TEXT TEXT
 
 By turns: `--callers` sequences one after another, the same all at once, one alone and one in the midst of the others;
@@ -17,10 +17,11 @@ from pathlib import Path
 
 import grpc
 
+from benchmarks import decoders
 from benchmarks.demo_calls import DEMO, GENERATE, date_instance
 from benchmarks.kept import save
 from benchmarks.peers.echo import AGAIN, Echo
-from benchmarks.process import ServerProcess
+from benchmarks.process import ROOT, ServerProcess
 from benchmarks.tables import Bar, bar_table, table
 from limelight.v1 import service_pb2, values_pb2
 
@@ -157,19 +158,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--repository", type=Path, default=DEMO)
-    parser.add_argument("--model", default="dates")
-    parser.add_argument("--text", nargs="+", help="what is sent, in turn, as the input `text`; dates for the demo")
+    parser.add_argument("--repository", type=Path, default=DEMO, help="where --model is")
+    parser.add_argument("--model", help="this one alone")
+    parser.add_argument("--text", nargs="+", help="what is sent, in turn, as the input `text`; dates if not said")
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()
     instances = [date_instance(number) for number in range(options.callers)]
     if options.text:
         texts = [options.text[number % len(options.text)] for number in range(options.callers)]
         instances = [values_pb2.Instance(inputs={"text": values_pb2.Value(text=each)}) for each in texts]
-    model = values_pb2.Model(name=options.model)
-    requests = [service_pb2.GenerateRequest(model=model, instance=each).SerializeToString() for each in instances]
-    with ServerProcess(options.repository) as server, Echo() as bare:
-        rows = [measure(server.target, bare.target, options.model, requests, options.rounds)]
+    models = {options.model: options.repository}
+    if not options.model:
+        ours = decoders.make_repository(ROOT / "build" / "benchmarks-decoders")
+        models = {"dates": DEMO, **dict.fromkeys(decoders.MODELS, ours)}
+    rows = []
+    for name, repository in models.items():
+        model = values_pb2.Model(name=name)
+        requests = [service_pb2.GenerateRequest(model=model, instance=each).SerializeToString() for each in instances]
+        with ServerProcess(repository) as server, Echo() as bare:
+            rows.append(measure(server.target, bare.target, name, requests, options.rounds))
     print("\n".join([*tables(rows), "", *bars(rows)]))
     save("generation", rows, keep=options.keep)
 

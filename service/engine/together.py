@@ -14,7 +14,7 @@ from service.engine.observer import Observer, Stage
 from service.engine.search import Floats, ForcedSearch, Hypothesis, Search, log_softmax
 from service.engine.slots import GROWN, Slots
 from service.engine.trace import Trace
-from service.engine.types import Answer, FinishReason, MapKey, SequenceMaps, Step, Timing
+from service.engine.types import Answer, FinishReason, SequenceMaps, Step, Timing
 from service.errors import DeadlineError, InferenceError
 
 
@@ -78,7 +78,7 @@ class Together:
                 each,
                 decoder.search(each.job),
                 decoder.writer.stream(),
-                decoder.tracer.start(each.job.row, each.job.call.query.maps),
+                decoder.tracer.start(each.job.row, each.job.call.query),
                 self._began - each.job.admitted,
             )
             for each in begun
@@ -227,9 +227,8 @@ class Together:
 
     def _watch(self) -> None:
         """Settle which outputs of the step graph are fetched."""
-        wanted = frozenset[MapKey]().union(*(row.trace.maps for row in self.rows))
-        decoder = self._decoder
-        self._fetched = tuple(dict.fromkeys([*decoder.carried, *decoder.tracer.fetched(wanted)]))
+        traced = (name for row in self.rows for name in row.trace.fetched)
+        self._fetched = tuple(dict.fromkeys([*self._decoder.carried, *traced]))
 
     def _answer(self, row: Generated) -> Answer:
         job, decoder, begun = row.job, self._decoder, row.begun

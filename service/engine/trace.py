@@ -1,6 +1,6 @@
 """What the steps of a row's generation put out besides scores: kept step by step, read back along a hypothesis."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
 from service.engine.search import Hypothesis
-from service.engine.types import MapKey
+from service.engine.types import MapKey, Query
 
 # What stands where a key was not there yet: no weight, and the lowest score.
 _ABSENT = {attention_pb2.QUANTITY_SCORES: np.finfo(np.float32).min}
@@ -29,6 +29,12 @@ class Trace:
     outputs: Sequence[model_pb2.OutputDescription]
     weights: list[dict[MapKey, Array]] = field(default_factory=list)
     values: list[dict[str, Array]] = field(default_factory=list)
+
+    @property
+    def fetched(self) -> Iterator[str]:
+        """The outputs of the step graph that it is made of."""
+        yield from (bound.output for bound in self.maps.values())
+        yield from (each.name for each in self.outputs)
 
     def add(self, fetched: Mapping[str, Array], slots: slice | Sequence[int], entries: int) -> None:
         """Keep what a step put out in the row's slots, and nothing of other rows'. entries: keys there are where they
@@ -102,11 +108,8 @@ class Tracer:
             if bound.description.form == model_pb2.MAP_FORM_EDGES:
                 raise BundleError(f"the map {name} is of edges, which a step graph cannot put out")
 
-    def start(self, row: Row, wanted: frozenset[MapKey]) -> Trace:
-        """Begin a row's trace of the wanted maps."""
-        return Trace(row, {key: bound for key, bound in self._maps.items() if key in wanted}, self._outputs)
-
-    def fetched(self, wanted: frozenset[MapKey]) -> tuple[str, ...]:
-        """Name the outputs of the step graph that traces of these maps need."""
-        maps = (bound.output for key, bound in self._maps.items() if key in wanted)
-        return tuple(dict.fromkeys([*maps, *(each.name for each in self._outputs)]))
+    def start(self, row: Row, query: Query) -> Trace:
+        """Begin a row's trace of the maps and outputs that a query wants."""
+        maps = {key: bound for key, bound in self._maps.items() if key in query.maps}
+        wanted = query.outputs
+        return Trace(row, maps, [each for each in self._outputs if wanted is None or each.name in wanted])

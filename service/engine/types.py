@@ -62,6 +62,8 @@ class Query:
     None: arg max (or, for sampling, a fresh seed).
     sequences: for a generating model, how many of its hypotheses the maps are wanted of.
     deadline: on `time.monotonic`'s clock, None for no limit.
+    outputs: names of the raw outputs wanted of each step of a generating model; None for all. What its results are made
+    of is among them.
     parts: what is enough of some of the maps, one mapping a row, or none at all. Whether the engine computes just that
     is its own choice, which `MapWeights` tells.
     """
@@ -72,6 +74,7 @@ class Query:
     sequences: int = 1
     generation: GenerationSettings = GenerationSettings()
     deadline: float | None = None
+    outputs: frozenset[str] | None = None
     parts: tuple[Mapping[MapKey, MapPart], ...] = ()
 
     def parts_of(self, index: int) -> Mapping[MapKey, MapPart]:

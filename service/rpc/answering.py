@@ -123,7 +123,7 @@ class Answering:
         with self._held.hold(2 * size + ahead + max(each.computing for each in prepared)):
             for place, one in enumerate(prepared):
                 stream = InstanceStream(view, one, place, options, chunk_bytes, call.room)
-                (start,) = await self._engine.answer(view.model, _query([one], options, call), stream.begin)
+                (start,) = await self._engine.answer(view.model, _query(view, [one], options, call), stream.begin)
                 yield start
                 async with aclosing(self._engine.chunks(view.model, stream.chunks(), call.deadline)) as chunks:
                     async for chunk in chunks:
@@ -141,7 +141,7 @@ class Answering:
         options = await self._options(view, request, call, attention=attention)
         check_streamed(view, options)
         prepared, size = await self._prepared(view, [request.instance], options, "instance", call)
-        query = view.model.seeded(_query(prepared, options, call))
+        query = view.model.seeded(_query(view, prepared, options, call))
         stream = build.Stream(view, prepared[0], query.seeds[0], options)
         with (
             self._held.hold(size + prepared[0].computing),
@@ -223,7 +223,7 @@ class Answering:
         held = self._take(view, prepared, size)
         try:
             gathering = build.Gathering(view, prepared, options, call.room)
-            timings = await self._engine.answer(view.model, _query(prepared, options, call), gathering.finish)
+            timings = await self._engine.answer(view.model, _query(view, prepared, options, call), gathering.finish)
             data = gathering.take()
         except BaseException:
             held.release()
@@ -305,7 +305,7 @@ class Answering:
         self._metrics.stage(call.model, stage, nanoseconds / 1e9)
 
 
-def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Call) -> Query:
+def _query(view: ModelView, prepared: Sequence[PreparedInstance], options: CallOptions, call: Call) -> Query:
     return Query(
         rows=tuple([each.row for each in prepared]),
         maps=options.plan.keys if options.plan is not None else frozenset(),
@@ -314,6 +314,7 @@ def _query(prepared: Sequence[PreparedInstance], options: CallOptions, call: Cal
         sequences=options.attention.sequences,
         generation=options.generation,
         deadline=call.deadline,
+        outputs=view.kept_outputs(options.outputs),
     )
 
 

@@ -100,7 +100,7 @@ def prepare_one(view: ModelView, message: values_pb2.Instance, options: CallOpti
     seed = message.seed if message.HasField("seed") else None
     generation, plan = options.generation, options.plan
     attention = 0 if plan is None else view.attention_bytes(row, view.steps(row, generation), plan)
-    computing = view.computing_bytes(row, generation, plan, streamed=options.is_streamed)
+    computing = view.computing_bytes(row, options.outputs, generation, plan, streamed=options.is_streamed)
     computing += 0 if options.is_streamed else attention
     return PreparedInstance(instance, row, seed, labels, parts, attention, computing, time.perf_counter_ns() - started)
 

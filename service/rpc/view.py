@@ -1,10 +1,11 @@
 """What a model's description says, looked up once a model instead of once a request."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from google.protobuf.message import Message
 
 from bundle.maps import fixed_labels
 from bundle.rows import Labels, Row
@@ -49,6 +50,7 @@ class ModelView:
         self._parents = {each.name: each.parent for each in description.label_sets}
         self._result_labels = self._with_parents(each.label_set for each in self.results.values())
         self._output_tensors = {each.name: each for each in description.outputs}
+        self._read = frozenset(name for each in description.results for name in _names(each) if name in self.outputs)
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
 
@@ -106,14 +108,29 @@ class ModelView:
             total += self._output_bytes(self._output_tensors[name], row, steps) + len(name.encode()) + 64
         return total
 
+    def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
+        """Name the raw outputs that an answer is made of. outputs: those asked for."""
+        return self._read.union(outputs)
+
     def computing_bytes(
-        self, row: Row, generation: GenerationSettings, plan: AttentionPlan | None, *, streamed: bool = False
+        self,
+        row: Row,
+        outputs: Sequence[str],
+        generation: GenerationSettings,
+        plan: AttentionPlan | None,
+        *,
+        streamed: bool = False,
     ) -> int:
-        """Bound what a row's outputs and whole maps take. streamed: what maps are made of is enough, where that is
-        known.
+        """Bound what a row's outputs and whole maps take. outputs: those asked for; of a generating model's steps no
+        other is kept. streamed: what maps are made of is enough, where that is known.
         """
         steps = self.steps(row, generation)
-        total = sum(self._output_bytes(each, row, steps) for each in self._output_tensors.values())
+        kept = self.kept_outputs(outputs)
+        total = sum(
+            self._output_bytes(each, row, steps)
+            for name, each in self._output_tensors.items()
+            if name in kept or not self._is_of_steps(each)
+        )
         sequences = 1 if plan is None else plan.options.sequences
         if plan is not None:
             projected = self.model.projected if streamed else {}
@@ -175,7 +192,17 @@ class ModelView:
                 name = self._parents.get(name, "")
         return tuple(names)
 
+    def _is_of_steps(self, output: model_pb2.OutputDescription) -> bool:
+        return self.model.generates and bool(output.dimensions) and output.dimensions[0].name == self.steps_label
+
     def _output_bytes(self, output: model_pb2.OutputDescription, row: Row, steps: int) -> int:
         sizes = {**row.sizes, self.steps_label: steps}
         axes = (each.size or sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
         return math.prod(axes) * DTYPES[output.data_type].itemsize
+
+
+def _names(result: model_pb2.ResultDescription) -> Iterator[str]:
+    """Give every name in the description of a result; those of outputs are among them."""
+    for _, kind in result.ListFields():
+        if isinstance(kind, Message):
+            yield from (value for _, value in kind.ListFields() if isinstance(value, str))

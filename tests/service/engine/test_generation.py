@@ -122,7 +122,7 @@ def test_the_maps_of_other_hypotheses_are_those_of_their_own_tokens(
 def test_keys_that_were_not_there_yet_have_the_lowest_score(model: Model, folders: dict[str, BundleFolder]) -> None:
     assert isinstance(model.runner, Generating)
     (row,) = rows_of(folders, [4])
-    bound = model.runner.decoder.tracer.start(row, weights_of("decoder.0.self")).maps[OWN]
+    bound = model.runner.decoder.tracer.start(row, Query((row,), weights_of("decoder.0.self"))).maps[OWN]
     for quantity, absent in ((QUANTITY_WEIGHTS, 0.0), (QUANTITY_SCORES, np.finfo(np.float32).min)):
         key = ("decoder.0.self", quantity)
         trace = Trace(row, {key: replace(bound, quantity=quantity)}, [])

@@ -364,6 +364,22 @@ def test_a_cache_grows_past_its_block(folders: dict[str, BundleFolder], models: 
         assert_sequence(driver.answer(job), [4, 5], sequence)
 
 
+def test_outputs_of_steps_are_kept_where_they_are_asked_for(model: Model, folders: dict[str, BundleFolder]) -> None:
+    driver = Driver(pool_of(model))
+    (row,) = rows_of(folders, [4, 5, 6])
+    asked = [Query((row,), outputs=outputs) for outputs in (None, frozenset(["scores"]), frozenset[str]())]
+    jobs = [jobs_of(model, query)[0] for query in asked]
+    driver.join(jobs)
+    driver.step()
+    kept = [list(row.trace.values[0]) for row in driver.pool._together.rows]
+    driver.finish()
+    whole, named, nothing = (driver.answer(job) for job in jobs)
+    assert kept == [["scores"], ["scores"], []]
+    np.testing.assert_array_equal(named.outputs["scores"], whole.outputs["scores"])
+    assert "scores" in whole.outputs and "scores" not in nothing.outputs
+    assert nothing.sequences[0].token_ids == whole.sequences[0].token_ids
+
+
 def test_a_step_brings_a_device_nothing_of_a_cache_but_the_newest_entry(
     folders: dict[str, BundleFolder], provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,9 +21,11 @@ from benchmarks.process import ROOT
 from benchmarks.serving.inputs import MAPS, rows_of
 from benchmarks.serving.raw import gates, run_rows, session
 from benchmarks.tables import table
+from service.attention.grouping import group_axis
 from service.attention.half import as_half
 from service.attention.heads import Floats, reduce_heads
-from service.attention.options import HeadReduction
+from service.attention.options import GroupReduction, HeadReduction, PoolReduction
+from service.attention.pooling import pool
 from service.attention.topk import top_k
 from service.command import limit_libraries
 from service.rpc.framing import Frame
@@ -55,6 +57,8 @@ def _parts(graph: Path, tokens: str) -> dict[str, Callable[[], object]]:
     runtime, rows = session(graph, 1, False), rows_of(tokens)[:1]
     more = gates(runtime)
     maps: list[Floats] = [each[0] for each in run_rows(runtime, rows, MAPS, more)]
+    spans = np.array_split(np.arange(int(tokens)), 8)
+    ranges = np.arange(0, int(tokens) + 1, 4)
     return {
         _PREDICTION: lambda: run_rows(runtime, rows, ["logits"], {}),
         _FETCHED: lambda: run_rows(runtime, rows, ["logits", *MAPS], more),
@@ -62,6 +66,8 @@ def _parts(graph: Path, tokens: str) -> dict[str, Callable[[], object]]:
         "every row sorted": lambda: [np.sort(each) for each in maps],
         "top-k 8": lambda: [top_k(each, _K) for each in maps],
         "head mean": lambda: [reduce_heads(each, HeadReduction.MEAN) for each in maps],
+        "sums over 8 spans of keys": lambda: [group_axis(each, 2, spans, GroupReduction.SUM) for each in maps],
+        "mean of 4 x 4 weights": lambda: [pool(each, ranges, ranges, PoolReduction.MEAN) for each in maps],
         "float16": lambda: [as_half(each) for each in maps],
         "copied into an answer": lambda: _joined(maps),
     }

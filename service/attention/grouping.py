@@ -13,6 +13,7 @@ from service.attention.select import side_by_side
 
 Places = Sequence[Indices]
 _MOST_AT_ONCE = 4_000_000  # numbers
+_SMALL_MATRIX = 2**18  # numbers: 1 MiB
 
 
 def kept_places(members: Members, kept: Indices | None) -> list[Indices]:
@@ -27,6 +28,10 @@ def group_axis(weights: Floats, axis: int, groups: Places, reduction: GroupReduc
 
     Shapes: weights [head, query, key, …], axis 1 or 2.
     """
+    if weights.ndim == 3 and weights.shape[axis] * len(groups) <= _SMALL_MATRIX:
+        result = _multiplied(weights, axis, groups, reduction)
+        if np.isfinite(result).all():  # or else what is not finite has spread to groups that it is no member of
+            return result
     shape = list(weights.shape)
     shape[axis] = len(groups)
     result = np.zeros(shape, dtype=np.float32)
@@ -36,6 +41,17 @@ def group_axis(weights: Floats, axis: int, groups: Places, reduction: GroupReduc
         part = weights[_along(axis, side_by_side(group))]
         result[_along(axis, place)] = part.sum(axis=axis, dtype=np.float64) / _divisor(group, reduction)
     return result
+
+
+def _multiplied(weights: Floats, axis: int, groups: Places, reduction: GroupReduction) -> Floats:
+    """Take the members of each group together by a product of matrices, several times as fast as one by one."""
+    member = np.zeros((weights.shape[axis], len(groups)), np.float32)
+    for place, group in enumerate(groups):
+        if len(group):
+            member[group, place] = 1 / _divisor(group, reduction)
+    with np.errstate(all="ignore"):
+        found = weights @ member if axis == 2 else member.T @ weights
+    return np.asarray(found, np.float32)
 
 
 def group_both(

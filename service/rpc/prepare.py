@@ -182,14 +182,14 @@ def _checked_stream(
     return largest
 
 
-def check_computed(prepared: Sequence[PreparedInstance], most: int) -> None:
+def check_computed(prepared: Sequence[PreparedInstance], options: CallOptions, most: int) -> None:
     """Check what is held while the maps of one instance are computed, by what all calls together may hold.
 
     Raises: TooLargeError.
     """
     largest = max((each.computing for each in prepared), default=0)
-    if largest > most:
-        advice = "name fewer maps, heads or queries, or use AttendStream"
+    if options.plan is not None and largest > most:
+        advice = "name fewer maps, heads or queries" + ("" if options.is_streamed else ", or use AttendStream")
         raise TooLargeError(
             "attention", f"takes {largest} bytes while it is computed; at most {most} are allowed: {advice}"
         )

@@ -14,6 +14,7 @@ from bundle.wire import labels_to_wire
 from limelight.v1 import attention_pb2, model_pb2
 from service.attention import grouping
 from service.attention.apply import Applied, apply
+from service.attention.grouping import group_axis
 from service.attention.heads import Floats
 from service.attention.options import (
     Encoding,
@@ -488,3 +489,17 @@ def test_maps_of_other_label_sets_stay_as_they_are() -> None:
     np.testing.assert_array_equal(first.weights, weights["layer.0"].weights)
     assert (first.part.key_labels, second.part.key_labels) == ("keys", "words.key_groups")
     assert second.weights.shape == (HEADS, QUERIES, 1)
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("reduction", GroupReduction)
+def test_what_is_not_finite_stays_in_its_own_groups(axis: int, reduction: GroupReduction) -> None:
+    weights = np.random.default_rng(0).random((2, 6, 6), dtype=np.float32)
+    np.moveaxis(weights, axis, 0)[2] = np.nan
+    np.moveaxis(weights, axis, 0)[4, 0, 0] = np.inf
+    groups = [np.array([0, 1, 3]), np.array([2]), np.array([3, 4]), np.array([], int)]
+    found = np.moveaxis(group_axis(weights, axis, groups, reduction), axis, 0)
+    take_in = np.sum if reduction is GroupReduction.SUM else np.mean
+    for place, group in enumerate(groups[:3]):
+        np.testing.assert_allclose(found[place], take_in(np.moveaxis(weights, axis, 0)[group], axis=0), rtol=1e-6)
+    assert not found[3].any()

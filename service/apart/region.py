@@ -5,7 +5,7 @@ import mmap
 import os
 from bisect import insort
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 
 SIZE = 512 * 2**20  # addresses, and not memory
 _PAGE = mmap.PAGESIZE
@@ -28,7 +28,7 @@ class Region:
         self._size = os.fstat(descriptor).st_size
         self._memory = mmap.mmap(descriptor, self._size)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._lock = Lock()
+        self._lock = RLock()  # a piece may go, and be freed, in the midst of anything
         self._used: list[tuple[int, int]] = []  # where each piece begins and ends, in order
         self._touched = 0
 

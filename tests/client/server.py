@@ -39,13 +39,13 @@ class Servicer(service_pb2_grpc.AttentionServiceServicer):
 
     def ListModels(self, request, context):
         self.note(request, context)
-        models = [GetModel(name).status for name in MODELS]
-        broken = service.ModelStatus(model=values_pb2.Model(name="broken", version=1), state="MODEL_STATE_FAILED")
-        broken.reason = "model.onnx is not the file that bundle.json names"
-        return service.ListModelsResponse(models=[broken, *models])
+        return service.ListModelsResponse(models=[BROKEN, *(GetModel(name).status for name in MODELS)])
 
     def GetModel(self, request, context):
         self.note(request, context)
+        for status in (BROKEN, LOADING):
+            if request.model.name == status.model.name:
+                return service.GetModelResponse(status=status)
         self.check(request.model, context)
         return GetModel(request.model.name)
 
@@ -384,6 +384,14 @@ def nli(instance, _):
 
 
 MODELS = {"echo": echo, "han": han, "nli": nli, "scribe": scribe, "vit": vit, "vqa": vit, "weather": weather}
+
+
+BROKEN = service.ModelStatus(
+    model=values_pb2.Model(name="broken", version=1),
+    state="MODEL_STATE_FAILED",
+    reason="model.onnx is not the file that bundle.json names",
+)
+LOADING = service.ModelStatus(model=values_pb2.Model(name="coming", version=1), state="MODEL_STATE_LOADING")
 
 
 def GetModel(name):

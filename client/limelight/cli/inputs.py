@@ -28,8 +28,13 @@ def read_instance(
     """The instance that the arguments describe.
 
     Positional values go to the model's required inputs in order; a pair takes two, and for an image they are paths.
-    Raises: CommandError for arguments that do not fit the model, OSError for a file that cannot be read.
+    Raises: CommandError for a model that cannot answer, whose inputs nobody knows, and for arguments that do not fit
+    the model; OSError for a file that cannot be read.
     """
+    if model.status.state == "loading":
+        raise CommandError(f"model {model.name!r} is still being loaded; try again soon")
+    if model.status.state == "failed":
+        raise CommandError(f"model {model.name!r} was refused: {model.status.reason}")
     instance = values_pb2.Instance()
     if example is not None:
         if example >= len(model.examples):

@@ -27,6 +27,8 @@ from tests.client.server import Server
             1,
             r"limelight: .*: attention.selections\[0\].names\[0\]: no map matches 'no'",
         ),
+        (["predict", "coming", "x"], 1, "limelight: model 'coming' is still being loaded; try again soon"),
+        (["attend", "broken", "x"], 1, "limelight: model 'broken' was refused: model.onnx is not the file .*"),
         (["predict", "full", "x"], 1, r"limelight: RESOURCE_EXHAUSTED: .* \(try again in 1.5 s\)"),
         (["generate", "scribe", "x"], 1, "limelight: FAILED_PRECONDITION: model 'scribe' does not generate"),
         (["models", "sleepy", "--timeout", "0.1"], 1, "limelight: DEADLINE_EXCEEDED: .*"),

@@ -119,11 +119,7 @@ class Contest:
         for lengths in LENGTHS:
             it = asked(PREDICT_IT, lengths)
             for share in SHARES:
-                for who, paced_by, name in (
-                    (LIMELIGHT, LIMELIGHT, LIMELIGHT),
-                    (TRITON, TRITON, TRITON),
-                    (LIMELIGHT, TRITON, AT_TRITONS),
-                ):
+                for who, paced_by in ((LIMELIGHT, LIMELIGHT), (TRITON, TRITON), (LIMELIGHT, TRITON)):
                     if paced_by == TRITON and not self._tritons:
                         continue
                     rate = share / 100 * self._capacity(paced_by, it)
@@ -141,6 +137,7 @@ class Contest:
                         cores=self._load_cores,
                     )
                     outcome = self._measured(plan)
+                    name = who if who == paced_by else AT_TRITONS
                     yield self._figure("open", lengths, it.question.name, name, f"{share} %", outcome, note)
 
     def _tiny(self) -> Iterator[Figure]:

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from bundle.values import Array
 from service.engine.providers import Provider, runtime
 
 FLOAT, INT64 = 1, 7  # onnx.TensorProto.DataType
@@ -45,8 +48,27 @@ def scatter(kind: int) -> bytes:
     return _one_node("ScatterND", {"x": kind, "i": INT64, "u": kind}, kind)
 
 
+def put(array: Array, provider: Provider) -> Any:
+    """Put an array on a provider's device."""
+    assert provider.device is not None
+    return runtime().OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), *provider.device)
+
+
+def run_graph(graph: bytes, values: Mapping[str, Any], provider: Provider) -> Any:
+    """Run one of these there, on values that are there; gives its output, which stays."""
+    assert provider.device is not None
+    session = _open(graph, provider.name, tuple(provider.options.items()))
+    binding = session.io_binding()
+    for name, value in values.items():
+        binding.bind_ortvalue_input(name, value)
+    binding.bind_output("y", *provider.device)
+    session.run_with_iobinding(binding)
+    (found,) = binding.get_outputs()
+    return found
+
+
 @cache
-def open_graph(graph: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Any:
+def _open(graph: bytes, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Any:
     """Open one of these on a device, once for all models."""
     ort = runtime()
     options = ort.SessionOptions()
@@ -54,11 +76,6 @@ def open_graph(graph: bytes, provider: str, provider_options: tuple[tuple[str, s
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
     return ort.InferenceSession(graph, options, providers=[(provider, dict(provider_options))])
-
-
-def opened(graph: bytes, provider: Provider) -> Any:
-    """Open one of these on a provider's device."""
-    return open_graph(graph, provider.name, tuple(provider.options.items()))
 
 
 def _one_node(operator: str, inputs: Mapping[str, int], kind: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bundle.values import Array
-from service.engine.device_graphs import TAKE, TAKE_HALF, opened
+from service.engine.device_graphs import TAKE, TAKE_HALF, put, run_graph
 from service.engine.mirror import Mirror
 from service.engine.providers import Provider, runtime
 
@@ -127,7 +127,7 @@ class DeviceValues:
 
     def put(self, array: Array) -> Any:
         """Put an array on the device."""
-        return self._values.ortvalue_from_numpy(np.ascontiguousarray(array), self._device, self._number)
+        return put(array, self._provider)
 
     def like(self, value: Any) -> Any:
         """Make a value of the same shape and type on the device."""
@@ -150,15 +150,8 @@ class DeviceValues:
 
     def cut(self, value: Any, cut: Cut) -> Array:
         """Cut an output of a run on the device, and bring that back."""
-        session = opened(TAKE_HALF if cut.half else TAKE, self._provider)
-        binding = session.io_binding()
-        binding.bind_ortvalue_input("x", value)
-        for name, indices in zip("ijmk", cut.indices, strict=True):
-            self._bind(binding, name, np.asarray(indices, np.int64))
-        binding.bind_output("y", self._device, self._number)
-        session.run_with_iobinding(binding)
-        (found,) = binding.get_outputs()
-        array: Array = found.numpy()
+        indices = {name: self.put(np.asarray(each, np.int64)) for name, each in zip("ijmk", cut.indices, strict=True)}
+        array: Array = run_graph(TAKE_HALF if cut.half else TAKE, {"x": value, **indices}, self._provider).numpy()
         return array
 
 

@@ -14,9 +14,9 @@ from bundle.maps import WEIGHTS
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine import mirror
 from service.engine.generation import Generating
 from service.engine.jobs import Job
-from service.engine.mirror import Mirror
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.pool import PATIENCE, Pool
@@ -48,7 +48,11 @@ def model(
     """The model that generates; with its caches in arrays, or mirrored on the CPU as on a device."""
     if request.param == "arrays":
         return models["echo"]
-    return open_model(folders["echo"], replace(provider, device=("cpu", 0)), Settings(), NullObserver())
+    return on_device(folders["echo"], provider)
+
+
+def on_device(folder: BundleFolder, provider: Provider) -> Model:
+    return open_model(folder, replace(provider, device=("cpu", 0)), Settings(), NullObserver())
 
 
 def pool_of(model: Model) -> Pool:
@@ -383,15 +387,15 @@ def test_outputs_of_steps_are_kept_where_they_are_asked_for(model: Model, folder
 def test_a_step_brings_a_device_nothing_of_a_cache_but_the_newest_entry(
     folders: dict[str, BundleFolder], provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = open_model(folders["echo"], replace(provider, device=("cpu", 0)), Settings(), NullObserver())
+    model = on_device(folders["echo"], provider)
     brought: list[Array] = []
-    put = Mirror._put
+    put = mirror.put
 
-    def spy(self: Mirror, array: Array) -> object:
+    def spy(array: Array, provider: Provider) -> object:
         brought.append(array)
-        return put(self, array)
+        return put(array, provider)
 
-    monkeypatch.setattr(Mirror, "_put", spy)
+    monkeypatch.setattr(mirror, "put", spy)
     driver = Driver(pool_of(model))
     rows = [bundles.row(folders["echo"], ids=each, target_ids=[4, 5, 6, 7, 8]) for each in ([4, 5], [6, 7, 8])]
     first, second = (jobs_of(model, Query((row,), MAPS))[0] for row in rows)
@@ -401,9 +405,8 @@ def test_a_step_brings_a_device_nothing_of_a_cache_but_the_newest_entry(
         driver.step()
         sizes.append(max(each.size for each in brought if each.dtype == np.float32))
         brought.clear()
-    assert (
-        sizes[0] >= BLOCK * sizes[1] and sizes[2] >= BLOCK * sizes[3]
-    )  # whole caches where rows came, and then no more
+    # Whole caches where rows came, and then no more.
+    assert sizes[0] >= BLOCK * sizes[1] and sizes[2] >= BLOCK * sizes[3]
     driver.finish()
     for job in (first, second):
         assert driver.answer(job).sequences[0].token_ids == (4, 5, 6, 7, 8)

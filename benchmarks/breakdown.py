@@ -1,17 +1,13 @@
 """Where the processor time of a call goes, thread by thread: `python -m benchmarks.breakdown`.
 
-The server runs in this process, so that its threads can be told apart; the load comes from another. Beside it stands
-what the runtime alone takes for a row in batches of the size that the server made, and what a server costs that
-only answers. A minute and a half. --keep writes docs/performance.md.
+Beside the server stands what the runtime alone takes for a row in batches of the size that the server made, and what a
+server costs that only answers. A minute and a half. --keep writes docs/performance.md.
 """
 
 import argparse
-import asyncio
-import contextlib
 import re
 import statistics
-import threading
-from collections import Counter
+import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +17,7 @@ from benchmarks.kept import save
 from benchmarks.load.generator import run_clean
 from benchmarks.load.plan import Plan
 from benchmarks.peers.echo import ECHO, Echo
-from benchmarks.process import ROOT, Process, cores
+from benchmarks.process import ROOT, Process, ServerProcess, cores, free_port
 from benchmarks.serving.inputs import (
     ALL_MAPS,
     HEAD_MEAN,
@@ -34,10 +30,7 @@ from benchmarks.serving.inputs import (
 )
 from benchmarks.serving.raw import Way, run_raw
 from benchmarks.tables import table
-from service.command import limit_libraries
-from service.configuration import load_settings
-from service.metrics import Metrics
-from service.server import running_server, settle_interpreter
+from benchmarks.threads import KINDS, LANES, seconds_of
 
 LOADS = (
     (PREDICT_IT, "32", 1),
@@ -51,8 +44,6 @@ LOADS = (
     (HEAD_MEAN, "32", 16),
     (PREDICT_TINY, TINY_LENGTH, 32),
 )
-_KINDS = {"server": "event loop", "lane": "lanes", "prepare": "preparation"}
-_CORE = "gRPC, and the runtime's pool"
 
 
 @dataclass(frozen=True)
@@ -78,18 +69,25 @@ def named(question: Question, lengths: str) -> str:
 
 
 def measure(
-    place: "InProcess", echo: Process, graph: Path, load: tuple[Question, str, int], turns: int, seconds: float
+    server: Process,
+    metrics: str,
+    echo: Process,
+    graph: Path,
+    load: tuple[Question, str, int],
+    *,
+    turns: int,
+    seconds: float,
 ) -> Cost:
-    """Take turns between the server, the runtime and the echo."""
+    """Take turns between the server, the runtime and the echo. metrics: where the server's page of them is."""
     question, lengths, callers = load
     asked = rows_of(lengths)
     messages = [question.serialise(row) for row in asked]
     rates, sizes, runtimes, echoes, others = [], [], [], [], []
-    threads: dict[str, list[float]] = {kind: [] for kind in (*_KINDS.values(), _CORE)}
+    threads: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(turns):
-        before, rows_before = thread_seconds(), place.rows(question.model)
-        outcome = run_clean(Plan(place.target, question.method, messages, seconds, concurrency=callers))
-        after, rows_after = thread_seconds(), place.rows(question.model)
+        before, rows_before = seconds_of(server.pids), rows_so_far(metrics, question.model)
+        outcome = run_clean(Plan(server.target, question.method, messages, seconds, concurrency=callers))
+        after, rows_after = seconds_of(server.pids), rows_so_far(metrics, question.model)
         calls = rows_after[0] - rows_before[0]
         for kind, found in threads.items():
             found.append((after[kind] - before[kind]) / calls * 1e3)
@@ -116,62 +114,19 @@ def measure(
     )
 
 
-def thread_seconds() -> Counter[str]:
-    """Processor time of this process's threads so far, by what they do; those that Python did not
-    start are gRPC's, and of a run on every core the runtime's.
-    """
-    names = {each.native_id: each.name for each in threading.enumerate()}
-    total: Counter[str] = Counter()
-    for task in Path("/proc/self/task").iterdir():
-        name = names.get(int(task.name), "").partition("-")[0].partition("_")[0]
-        if name == "MainThread":
-            continue
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            total[_KINDS.get(name, _CORE)] += int((task / "schedstat").read_text().split()[0]) / 1e9
-    return total
-
-
-class InProcess:
-    """A server on a thread of this process, for the length of a block."""
-
-    def __init__(self, repository: Path) -> None:
-        flags = {"repository": str(repository), "port": 0, "metrics_port": 0, "log_level": "warning"}
-        self._settings = load_settings(flags, environment={})
-        self._metrics = Metrics()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="server")
-        self.target = ""
-
-    def __enter__(self) -> "InProcess":
-        self._thread.start()
-        self._ready.wait()
-        settle_interpreter()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-
-    def rows(self, model: str) -> tuple[float, float]:
-        """Rows that a model has had so far, and batches."""
-        page = self._metrics.page().decode()
-        found = [re.search(rf'limelight_batch_rows_{each}{{model="{model}"}} (\S+)', page) for each in ("sum", "count")]
-        rows, batches = (float(each[1]) if each else 0.0 for each in found)
-        return rows, batches
-
-    async def _run(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with running_server(self._settings, metrics=self._metrics) as server:
-            self.target = server.address
-            self._ready.set()
-            await self._stop.wait()
+def rows_so_far(metrics: str, model: str) -> tuple[float, float]:
+    """Rows that a model has had so far, and batches. metrics: where the server's page of them is."""
+    page = urllib.request.urlopen(metrics, timeout=30).read().decode()
+    found = [re.search(rf'limelight_batch_rows_{each}{{model="{model}"}} (\S+)', page) for each in ("sum", "count")]
+    rows, batches = (float(each[1]) if each else 0.0 for each in found)
+    return rows, batches
 
 
 def tables(rows: Sequence[Cost]) -> list[str]:
     """The table of a run."""
-    kinds = (*_KINDS.values(), _CORE)
-    head = ["calls", "requests/s", "rows a batch", "runtime alone, ms a row", "lanes, ms a call"]
-    head += [f"{kind}" for kind in kinds if kind != "lanes"] + ["all", "÷ runtime", "bare echo", "others"]
+    kinds = [each for each in KINDS if each != LANES and any(row.threads[each] for row in rows)]
+    head = ["calls", "requests/s", "rows a batch", "runtime alone, ms a row", "lanes, ms a call", *kinds]
+    head += ["all", "÷ runtime", "bare echo", "others"]
 
     def lines() -> Iterator[list[str]]:
         for each in rows:
@@ -181,8 +136,8 @@ def tables(rows: Sequence[Cost]) -> list[str]:
                 f"{each.rate:.0f}",
                 f"{each.rows:.1f}",
                 "–" if each.runtime is None else f"{each.runtime:.2f}",
-                f"{each.threads['lanes']:.2f}",
-                *(f"{each.threads[kind]:.2f}" for kind in kinds if kind != "lanes"),
+                f"{each.threads[LANES]:.2f}",
+                *(f"{each.threads[kind]:.2f}" for kind in kinds),
                 f"{total:.2f}",
                 "–" if each.runtime is None else f"{total / each.runtime:.2f}",
                 f"{each.echo:.2f}",
@@ -199,11 +154,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()
-    limit_libraries()
     repository = ROOT / "build" / "benchmarks"
     graph = make_repository(repository) / "model.onnx"
-    with InProcess(repository) as place, Echo() as echo:
-        rows = [measure(place, echo, graph, load, options.turns, options.seconds) for load in LOADS]
+    port = free_port()
+    metrics = f"http://127.0.0.1:{port}/metrics"
+    with ServerProcess(repository, "--metrics-port", str(port)) as server, Echo() as echo:
+        rows = [
+            measure(server, metrics, echo, graph, load, turns=options.turns, seconds=options.seconds) for load in LOADS
+        ]
     print("\n".join(tables(rows)))
     save("breakdown", rows, keep=options.keep)
 

@@ -1,7 +1,7 @@
 """Where the processor time goes when more is asked than can be done: `python -m benchmarks.shed`.
 
-The calls of benchmarks/overload.py, at the capacity and at multiples of it, to a server in this process, so that its
-threads can be told apart. A minute. --keep writes docs/performance.md.
+The calls of benchmarks/overload.py, at the capacity and at multiples of it. Two minutes. --keep writes
+docs/performance.md.
 """
 
 import argparse
@@ -9,15 +9,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from benchmarks.breakdown import InProcess, thread_seconds
 from benchmarks.demo_calls import DEMO, KINDS
 from benchmarks.kept import save
 from benchmarks.load.generator import run_load
 from benchmarks.load.plan import OK, RESOURCE_EXHAUSTED, Plan
 from benchmarks.overload import DEADLINE, capacity
-from benchmarks.process import cores
+from benchmarks.process import ServerProcess, cores
 from benchmarks.tables import number, table
-from service.command import limit_libraries
+from benchmarks.threads import KINDS as THREADS
+from benchmarks.threads import seconds_of
 
 _FACTORS = (1.0, 2.0, 3.0, 10.0)
 _REQUESTS = 64
@@ -27,7 +27,7 @@ _REQUESTS = 64
 class Shed:
     """What came of a load, in calls a second, and what it took, in cores; at 1 × capacity the same for comparison.
 
-    refused: by the server's Python, with a reason; what gRPC's core cancelled is the rest. threads: by what they do.
+    refused: with a reason; what gRPC's core cancelled is the rest. threads: by what they do.
     """
 
     kind: str
@@ -44,13 +44,13 @@ def measure(kind: str, seconds: float) -> list[Shed]:
     """Load a fresh server."""
     method, request = KINDS[kind]
     rows = []
-    with InProcess(DEMO) as place:
-        plan = Plan(place.target, method, [request(seed) for seed in range(_REQUESTS)], seconds, deadline=DEADLINE)
+    with ServerProcess(DEMO) as server:
+        plan = Plan(server.target, method, [request(seed) for seed in range(_REQUESTS)], seconds, deadline=DEADLINE)
         most = capacity(replace(plan, seconds=min(3.0, seconds)))
         for factor in _FACTORS:
-            before, began = thread_seconds(), time.monotonic()
+            before, began = seconds_of(server.pids), time.monotonic()
             outcome = run_load(replace(plan, rate=factor * most), processes=2)
-            after, took = thread_seconds(), time.monotonic() - began
+            after, took = seconds_of(server.pids), time.monotonic() - began
             total = sum(len(each) for each in outcome.latencies.values()) + outcome.unanswered
             own = sum(after.values()) - sum(before.values())
             rows.append(
@@ -70,7 +70,7 @@ def measure(kind: str, seconds: float) -> list[Shed]:
 
 def tables(rows: Sequence[Shed]) -> list[str]:
     """The table of a run."""
-    kinds = list(rows[0].threads)
+    kinds = [each for each in THREADS if any(row.threads[each] for row in rows)]
     head = [
         "calls",
         "load",
@@ -106,7 +106,6 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()
-    limit_libraries()
     rows = [row for kind in options.kinds for row in measure(kind, options.seconds)]
     print(f"of {cores()} cores")
     print("\n".join(tables(rows)))

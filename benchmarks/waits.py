@@ -2,8 +2,7 @@
 
 The kernel tells of every thread that leaves a core, with its stack, and of every one that is woken. That needs Linux's
 perf (Debian: linux-perf), the right to trace every process, which root has, and a Python whose library names its
-functions. The server runs in this process, so that its threads can be told apart. Two minutes. --keep writes
-docs/performance.md.
+functions. Two minutes. --keep writes docs/performance.md.
 """
 
 import argparse
@@ -18,17 +17,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.breakdown import InProcess, named
+from benchmarks.breakdown import named
 from benchmarks.demo_calls import DEMO, KINDS
 from benchmarks.encoder import make_repository
 from benchmarks.kept import save
 from benchmarks.load.generator import run_load
 from benchmarks.load.plan import OK, Plan
 from benchmarks.overload import DEADLINE, capacity
-from benchmarks.process import ROOT, cores
+from benchmarks.process import ROOT, ServerProcess, cores
 from benchmarks.serving.inputs import ALL_MAPS, PREDICT_IT, PREDICT_TINY, TINY_LENGTH, Question, rows_of
 from benchmarks.tables import table
-from service.command import limit_libraries
+from benchmarks.threads import ANSWERS, LANES, TAKES, threads_of
 
 _CLOSED: tuple[tuple[Question, str, int], ...] = (
     (PREDICT_IT, "32", 8),
@@ -40,7 +39,7 @@ _REQUESTS = 64
 _FACTOR = 2.0  # times the capacity
 _TRACED = 0.7  # seconds of a load: some ten thousand events
 _STACK = 4096  # bytes of it that are kept of each event
-_KINDS = {"server": "event loop", "lane": "a lane"}
+_KINDS = {TAKES: TAKES, ANSWERS: ANSWERS, LANES: "a lane"}
 _HEAD = re.compile(r".+?\s+\d+\s+([\d.]+): sched:(sched_switch|sched_waking): (.*)")
 _SWITCH = re.compile(r"prev_comm=.* prev_pid=(\d+) prev_prio=-?\d+ prev_state=(\S+) ==> next_comm=.* next_pid=(\d+)")
 _WAKING = re.compile(r"pid=(\d+)")
@@ -120,10 +119,10 @@ def _events(lines: Iterable[str]) -> Iterator[tuple[float, str, str, str]]:
         yield float(head[1]), head[2], head[3], " ".join(stack)
 
 
-def traced(plan: Plan, *, processes: int = 1) -> tuple[float, dict[int, dict[str, float]], float]:
-    """Run a load, and look at it in the middle. Returns: calls answered a second, and what `shares` gives."""
-    names = {each.native_id: each.name for each in threading.enumerate() if each.native_id is not None}
-    ours = [number for number, name in names.items() if _kind(name)]
+def traced(
+    plan: Plan, threads: Sequence[int], *, processes: int = 1
+) -> tuple[float, dict[int, dict[str, float]], float]:
+    """Run a load, and look at threads in the middle. Returns: calls answered a second, and what `shares` gives."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "perf.data"
         recording = threading.Thread(target=_record, args=(file, plan.warm + plan.seconds / 2))
@@ -133,7 +132,7 @@ def traced(plan: Plan, *, processes: int = 1) -> tuple[float, dict[int, dict[str
         command = ["perf", "script", "--no-inline", "-F", "comm,tid,time,event,trace,ip,sym", "-i", str(file)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as script:
             assert script.stdout is not None
-            found, idle = shares(script.stdout, ours)
+            found, idle = shares(script.stdout, threads)
     return len(outcome.latencies.get(OK, ())) / outcome.seconds, found, idle
 
 
@@ -144,21 +143,17 @@ def _record(file: Path, after: float) -> None:
     subprocess.run([*command, "--", "sleep", str(_TRACED)], check=True, stderr=subprocess.DEVNULL)
 
 
-def _kind(name: str) -> str:
-    return _KINDS.get(name.partition("-")[0], "")
-
-
-def measure(what: str, plan: Plan, turns: int, *, processes: int = 1) -> Iterator[Waited]:
+def measure(what: str, server: ServerProcess, plan: Plan, turns: int, *, processes: int = 1) -> Iterator[Waited]:
     """Look at a load several times, and take medians."""
+    threads = {number: _KINDS[kind] for number, kind in threads_of(server.pids).items() if kind in _KINDS}
     rates, idles = list[float](), list[float]()
     found: defaultdict[str, list[Mapping[str, float]]] = defaultdict(list)
     for _ in range(turns):
-        rate, of_threads, idle = traced(plan, processes=processes)
+        rate, of_threads, idle = traced(plan, list(threads), processes=processes)
         rates.append(rate)
         idles.append(idle)
-        for each in threading.enumerate():
-            if (kind := _kind(each.name)) and each.native_id in of_threads:
-                found[kind].append(of_threads[each.native_id])
+        for number, each in of_threads.items():
+            found[threads[number]].append(each)
     median = statistics.median
     for kind, seen in found.items():
         typical = {name: median(each[name] for each in seen) for name in _STATES}
@@ -169,21 +164,22 @@ def closed(turns: int, seconds: float) -> Iterator[Waited]:
     """Callers of the encoder, each of whom waits for his answer."""
     repository = ROOT / "build" / "benchmarks"
     make_repository(repository)
-    with InProcess(repository) as place:
+    with ServerProcess(repository) as server:
         for question, lengths, callers in _CLOSED:
             messages = [question.serialise(row) for row in rows_of(lengths)]
-            plan = Plan(place.target, question.method, messages, seconds, concurrency=callers)
-            yield from measure(f"{named(question, lengths)}, {callers} at a time", plan, turns)
+            plan = Plan(server.target, question.method, messages, seconds, concurrency=callers)
+            yield from measure(f"{named(question, lengths)}, {callers} at a time", server, plan, turns)
 
 
 def overloaded(turns: int, seconds: float) -> Iterator[Waited]:
     """Calls with a deadline to the demo models, more than can be answered."""
     for kind, (method, request) in KINDS.items():
-        with InProcess(DEMO) as place:
+        with ServerProcess(DEMO) as server:
             messages = [request(seed) for seed in range(_REQUESTS)]
-            plan = Plan(place.target, method, messages, seconds, deadline=DEADLINE, warm=1.0)
+            plan = Plan(server.target, method, messages, seconds, deadline=DEADLINE, warm=1.0)
             rate = _FACTOR * capacity(plan)
-            yield from measure(f"{kind}, {_FACTOR:g} × the capacity", replace(plan, rate=rate), turns, processes=2)
+            what = f"{kind}, {_FACTOR:g} × the capacity"
+            yield from measure(what, server, replace(plan, rate=rate), turns, processes=2)
 
 
 def tables(rows: Sequence[Waited]) -> list[str]:
@@ -211,7 +207,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.5, help="of each load")
     parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
     options = parser.parse_args()
-    limit_libraries()
     rows = [*closed(options.turns, options.seconds), *overloaded(options.turns, options.seconds)]
     print("\n".join(tables(rows)))
     save("waits", rows, keep=options.keep)

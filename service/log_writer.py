@@ -8,6 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from service.threads import background
+
 DEFAULT_BYTES = 4 * 2**20
 _GATHER = (
     0.02  # seconds that lines gather before they are written: a write for each would cost a call more than its line
@@ -36,7 +38,7 @@ class LogWriter:
         self._hurry = threading.Event()
         self.dropped = 0
         self.on_drop: Callable[[], None] = lambda: None
-        threading.Thread(target=self._work, name="log", daemon=True).start()
+        background(self._work, "log").start()
 
     def write(self, line: str) -> None:
         """Have a line written, without its end of line; never waits."""

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import socket
-import threading
 import zlib
 from collections.abc import Callable
 
 from bundle.errors import LimelightError
+from service.threads import background
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class MetricsServer:
         self._open: dict[asyncio.StreamWriter, None] = {}  # oldest first
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._thread = background(self._run, "metrics")
         self._thread.start()
 
     def stop(self) -> None:

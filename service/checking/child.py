@@ -2,7 +2,6 @@
 
 import gc
 import os
-import threading
 import traceback
 from multiprocessing.connection import Connection
 
@@ -17,6 +16,7 @@ from service.engine.providers import runtime
 from service.engine.selftest import check_samples
 from service.errors import MemoryShortError
 from service.memory import give_back
+from service.threads import background
 
 BEGUN = b"begun"
 _LONGEST_DETAIL = 4000
@@ -27,7 +27,7 @@ def main(descriptor: int, idle: float) -> None:
 
     descriptor: of the connection. Standard input is a pipe that ends with the process that asks.
     """
-    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    background(_end_with_parent, "parent").start()
     settle_process()
     connection = Connection(descriptor)
     try:

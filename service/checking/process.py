@@ -3,11 +3,11 @@
 import signal
 import subprocess
 import sys
-import threading
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from service.checking.verdict import Refused, Request, Verdict, from_json
+from service.threads import background
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from service.checking.child import main; main({descriptor}, {idle})"
 _LARGEST_ANSWER = 64 * 2**20
@@ -37,7 +37,7 @@ class CheckingProcess:
             )
         self._connection: Connection = ours
         self._said = b""
-        self._reader = threading.Thread(target=self._read, name="check-errors", daemon=True)
+        self._reader = background(self._read, "check-errors")
         self._reader.start()
 
     def check(self, request: Request) -> Verdict | None:

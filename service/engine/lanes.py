@@ -18,6 +18,7 @@ from service.engine.telling import Telling
 from service.engine.types import Outlook
 from service.engine.watch import WATCH
 from service.errors import ModelUnavailableError, QueueFullError
+from service.threads import background
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class Lanes:
 
     def _thread(self, name: str) -> threading.Thread:
         # A daemon: a batch cannot be interrupted, and must not keep a process alive that has used up its grace.
-        return threading.Thread(target=self._work.run, name=name, daemon=True)
+        return background(self._work.run, name)
 
     def _check_admitting(self, rows: int) -> None:
         if not self._admitting:

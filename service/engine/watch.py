@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from service.threads import background
+
 _LOOK_SECONDS = 0.1
 
 
@@ -64,7 +66,7 @@ class Watch:
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="watch", daemon=True)
+                self._thread = background(self._work, "watch")
                 self._thread.start()
 
     def _work(self) -> None:

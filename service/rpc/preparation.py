@@ -24,6 +24,7 @@ from service.engine.cost import LearnedCost
 from service.engine.engine import Engine
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from service.logs import describe
+from service.threads import background
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Preparation:
             lanes.lend(self)
             return
         for number in range(most):
-            threading.Thread(target=self._work, name=f"prepare-{number}", daemon=True).start()
+            background(self._work, f"prepare-{number}").start()
 
     def expected_seconds(self, kind: Hashable, size: int) -> float:
         """Expect how long from now a request of so many bytes takes to be prepared. 0 where nothing waits.

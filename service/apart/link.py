@@ -24,6 +24,7 @@ _SHARED = 256 * 1024  # and from here on to memory: a socket takes so much at a 
 _SELDOM = 1e-3  # seconds since the last was written
 _LONG = 1e-3  # seconds of a copy after which others have their turn
 _ASIDE = 8 * 2**20  # and from here on a thread copies: pages that were never used take most of the time
+_PATIENT = 0.05  # seconds that a frame which nobody waits for stays here at most
 _QUIET = 5.0  # seconds after which memory that nothing is in is given back
 _NOTHING = pickle.dumps(None)
 
@@ -110,6 +111,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] = []
         self._due = False
+        self._later: asyncio.TimerHandle | None = None
         self._wrote = 0.0
         self._rest = b""
         self._head: tuple[Kind, int, Any, int, int] | None = None
@@ -133,17 +135,21 @@ class Link(asyncio.Protocol):
         """Give a place for the body of a frame, from any thread; None where there is none."""
         return None if self._written is None else self._written.take(size)
 
-    def send(self, kind: Kind, call: int = 0, said: Any = None, body: Written = b"") -> None:
+    def send(self, kind: Kind, call: int = 0, said: Any = None, body: Written = b"", *, patient: bool = False) -> None:
         """Send a frame: at once where few are sent, or else with all others of this turn of the loop.
 
-        body: bytes, or what was written at a place of `room`. Without effect where the other end is gone.
+        body: bytes, or what was written at a place of `room`. patient: it may wait for the next one, so that the other
+        process is not woken for it alone. Without effect where the other end is gone.
         """
         about = _NOTHING if said is None else pickle.dumps(said)
         place = self._put(body)
         self._waiting.append(_HEAD.pack(kind, call, len(about), len(body), place) + about)
         if place == _HERE and isinstance(body, bytes) and body:
             self._waiting.append(body)
-        if self._loop.time() - self._wrote > _SELDOM:
+        if patient:
+            if self._later is None and not self._due:
+                self._later = self._loop.call_later(_PATIENT, self._write)
+        elif self._loop.time() - self._wrote > _SELDOM:
             self._write()
         elif not self._due:
             self._due = True
@@ -274,6 +280,9 @@ class Link(asyncio.Protocol):
 
     def _write(self) -> None:
         self._due, self._wrote = False, self._loop.time()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         waiting, self._waiting = self._waiting, []
         if self._transport is None or self._transport.is_closing():
             return

@@ -36,7 +36,7 @@ _STARTS = 2.0  # seconds in which a process that ended has a successor, about
 
 class _HandedOn:
     """A call that is handed on. link: by which, for a process that takes another's place knows nothing of it. came:
-    what has come back of it, as the link gives it.
+    what has come back of it, as the link gives it. is_over: its last message has been taken.
     """
 
     def __init__(self, number: int, link: Link, outlooks: Outlooks) -> None:
@@ -44,6 +44,7 @@ class _HandedOn:
         self.link = link
         self._outlooks = outlooks
         self.came: asyncio.Queue[tuple[Kind, Any, bytes]] = asyncio.Queue()
+        self.is_over = False
 
     async def next(self, call: Call) -> tuple[bytes, bool]:
         """Wait for the next message, and whether it is the last: an answer, or the empty end of a stream.
@@ -53,6 +54,7 @@ class _HandedOn:
         kind, said, body = await self.came.get()
         if kind is Kind.MESSAGE:
             return body, False
+        self.is_over = True
         if said is None:
             raise _unavailable()
         call.model, call.version, call.rows, call.durations, outlook, status = said
@@ -186,7 +188,7 @@ class Remote:
 
     def _ended(self, one: _HandedOn) -> None:
         del self._calls[one.number]
-        one.link.send(Kind.ENDED, one.number)
+        one.link.send(Kind.ENDED, one.number, patient=one.is_over)
 
     def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
         if kind is Kind.READY:

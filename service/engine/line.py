@@ -106,7 +106,8 @@ class Line:
 
     def company_until(self) -> float:
         """Tell until when a batch waits for company, on `time.monotonic`'s clock; 0 where it does not."""
-        if self.model.pool is not None or len(self.waiting) >= min(self.batch_rows.value, self.model.policy.max_rows):
+        usual = min(round(self.batch_rows.value), self.model.policy.max_rows)
+        if self.model.pool is not None or len(self.waiting) >= usual:
             return 0.0
         return next(iter(self.waiting.values())).admitted / 1e9 + min(_LONGEST_WAIT, self.cost.fixed / 2)
 

@@ -92,6 +92,9 @@ class Reception:
                 self._give_turn()
             else:
                 self._slow.pop(arrival, None)
+            if self._timer is not None and not self._quick and not self._slow:
+                self._timer.cancel()  # it would wake a process that is idle, or what computes
+                self._timer = None
         return None if data is grpc.aio.EOF else data
 
     async def _turn(self) -> None:

@@ -70,6 +70,35 @@ def test_frames_arrive_as_they_were_sent_and_in_order(drawn: list[tuple[Kind, in
     assert exchanged(wanted, (lambda end: end) if shared else without_regions) == wanted
 
 
+def test_a_frame_that_nobody_waits_for_goes_with_the_next_or_after_a_moment() -> None:
+    async def run() -> list[tuple[int, float]]:
+        came: list[tuple[int, float]] = []
+        loop = asyncio.get_running_loop()
+        one, other = End.pair()
+        begins = await Link.over(one, lambda *_: None)
+        ends = await Link.over(other, lambda kind, call, said, body: came.append((call, loop.time())))
+        begins.send(Kind.ENDED, 1, patient=True)
+        await asyncio.sleep(0)
+        begins.send(Kind.CALL, 2)
+        while len(came) < 2:
+            await asyncio.sleep(0.001)
+        began = loop.time()
+        begins.send(Kind.ENDED, 3, patient=True)
+        while len(came) < 3:
+            await asyncio.sleep(0.001)
+        begins.send(Kind.ENDED, 4, patient=True)
+        begins.close()
+        while len(came) < 4:
+            await asyncio.sleep(0.001)
+        ends.close()
+        return [(call, at - began) for call, at in came]
+
+    first, second, third, last = asyncio.run(run())
+
+    assert [each for each, _ in (first, second, third, last)] == [1, 2, 3, 4]
+    assert third[1] > 0.04
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=6), st.data())
 def test_a_frame_may_be_cut_anywhere(lengths: list[int], data: st.DataObject) -> None:

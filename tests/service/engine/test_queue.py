@@ -153,6 +153,19 @@ def test_a_small_batch_waits_for_company_while_others_run_and_rows_come_in_compa
     assert running.wide
 
 
+def test_a_row_waits_for_no_company_where_rows_come_alone_but_for_now_and_then(
+    models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
+) -> None:
+    queue, model = RowQueue(2), a_model(models, max_rows=8)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    taken(queue)
+    for count in (2, 1, 1, 1, 1):
+        queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * count))
+        queue.finished(taken(queue, 1.0), 0.002 + 0.0001 * 5 * count)
+    queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    assert len(taken(queue, 0.0).rows) == 1
+
+
 def test_lanes_share_the_rows_that_wait_and_run_but_not_with_those_that_other_models_have(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:

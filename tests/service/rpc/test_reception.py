@@ -76,6 +76,20 @@ def test_who_takes_longer_moves_and_where_there_is_no_room_has_to_come_back() ->
     asyncio.run(run())
 
 
+def test_nothing_wakes_the_process_once_every_message_is_there() -> None:
+    async def run() -> bool:
+        one = reception(quick=2, slow=2)
+        context = Context()
+        call = asyncio.create_task(one.message(context, context.end))
+        await meanwhile()
+        context.coming.set_result(b"all of it")
+        await call
+        scheduled = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        return any(not each.cancelled() for each in scheduled)
+
+    assert not asyncio.run(run())
+
+
 def test_who_takes_too_long_is_ended() -> None:
     async def run() -> None:
         one, context = reception(quick=1, slow=1, seconds=0.1), Context()

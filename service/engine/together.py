@@ -127,7 +127,7 @@ class Together:
             row.trace.add(outputs, row.places, entries[row.slots[0]])
         slots.write(outputs)
         broken = set(np.flatnonzero(np.isnan(log_probabilities).any(axis=1)).tolist())
-        for row in rows:
+        for row in sorted(rows, key=lambda row: row.steps):  # nothing is waited for as much as a first token
             if not broken.isdisjoint(row.slots):
                 row.live = ()
                 happened.append((row.job, InferenceError("the model's scores are not numbers")))

@@ -66,7 +66,7 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the 
 	$(BIN)/python -m tests.service.settings_table
 	$(BIN)/python -m tests.models.zoo_page
 
-performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md, in half an hour; wants a quiet machine.
+performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md, in an hour and a half; wants a quiet machine.
 	for each in serving idle breakdown map_parts held attend_stream generation precision loop refusing; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
 	for each in overload shed workers; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
 	if command -v perf >/dev/null; then $(BIN)/python -m benchmarks.waits --keep; fi

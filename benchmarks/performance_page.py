@@ -113,12 +113,13 @@ Where the time goes is the answers' own account; *the rest* is transport, thread
 
 BREAKDOWN = """## What a call is made of
 
-`python -m benchmarks.breakdown --keep`, on {machine}: ms of processor time a call, by what the server's threads do,
-beside a row of the runtime alone in batches of the size that the server made, and beside a gRPC server in Python that
-only answers (*bare echo*). Lanes hold the runtime's own work, and what is framed and prepared there (threads of its own
-prepare only where lanes are fewer than cores, as on a GPU). What the lanes take more than the runtime is the price of
-the engine; the event loop is gRPC's Python, tasks, checks, preparation of small requests,
-and one line of log; nothing below the echo can be had from Python.
+`python -m benchmarks.breakdown --keep`, on {machine}: ms of processor time a call, by what the threads of the server's
+two processes do, beside a row of the runtime alone in batches of the size that the server made, and beside a gRPC
+server in Python that only answers (*bare echo*). Lanes hold the runtime's own work, and what is framed and prepared
+there (threads of its own prepare only where lanes are fewer than cores, as on a GPU). What the lanes take more than the
+runtime is the price of the engine. The event loop that takes calls is gRPC's Python, limits, handing on and one line of
+log; the one that answers is tasks, checks, and preparation of small requests. Nothing below the echo can be had from
+gRPC for Python.
 
 """
 
@@ -131,9 +132,10 @@ makes of every map of a row (six layers of twelve heads), and what the bars abov
 
 WAITS = """### What threads wait for
 
-`python -m benchmarks.waits --keep`, on {machine}: shares of the time of the event loop, and of a lane, by the kernel's
+`python -m benchmarks.waits --keep`, on {machine}: shares of the time of each event loop, and of a lane, by the kernel's
 account of which thread leaves a core, where in the program, and is woken. *The lock* is the interpreter's: one thread
-at a time runs Python. *A core*: the thread could go on, and another was on its core. Recording takes some of the time.
+of a process at a time runs Python. *A core*: the thread could go on, and another was on its core. Recording takes some
+of the time.
 
 """
 
@@ -176,11 +178,11 @@ the server's window for requests) are said. Memory is looked at again
 
 SHED = """### Where the time goes under overload
 
-`python -m benchmarks.shed --keep`, on {machine}: the same calls to a server that does everything in one process
-(`--no-apart`), and the cores that its threads and the generator take. What is asked beyond what can be answered is
-received, looked at and refused by the event loop, or received and cancelled by gRPC. Cores are left over: threads wait
-for each other, for a core that another has and for the interpreter's lock (*What threads wait for*). So calls are taken
-by a process of its own (`docs/decisions/0026-a-process-takes-calls.md`).
+`python -m benchmarks.shed --keep`, on {machine}: the same calls, and the cores that the server's threads and the
+generator take. What is asked beyond what can be answered is received, looked at and refused by the process that takes
+calls (`docs/decisions/0026-a-process-takes-calls.md`), or received and cancelled by gRPC's core. The more there is of
+it, the less of the machine lanes get; 6 to 20 % of it is left over up to twice the capacity, while threads wait for a
+core that another has (*What threads wait for*).
 
 """
 
@@ -237,27 +239,34 @@ LIMITS = """## Where the limits lie
 What is missed above comes to this; what shows it is named.
 
 - **Python's part of a call** (bars of Predict and Attend at 32 tokens, of processor time, of one call at a time, of a
-  model of 50 µs). The event loop, gRPC's own Python above all, takes two to four times what a server takes that only
-  echoes (*What a call is made of*), and the echo alone is 3 to 4 % of a row of 32 tokens in the runtime: 0.95 of it
-  leaves next to nothing for anything else. To hand a call on to the process that answers, and its answer back, takes
-  0.4 ms of an idle server (`--no-apart` does without). What could be taken out was: messages are framed around the
-  runtime's buffers, small requests are prepared where they arrive, and calls are taken in several at a time
-  (`docs/decisions/0025-calls-are-taken-in-together.md`).
+  model of 50 µs). The two event loops, gRPC's own Python above all, take three to five times what a server takes that
+  only echoes (*What a call is made of*), and the echo alone is 4 to 5 % of a row of 32 tokens in the runtime, where 5 %
+  is all that 0.95 of it leaves. Triton, which takes calls and makes batches without Python, is at the runtime's own
+  figure there. To hand a call on to the process that answers, and its answer back, takes 0.4 ms of an idle server
+  (`--no-apart` does without). What could be taken out was: messages are framed around the runtime's buffers, small
+  requests are prepared where they arrive, calls are taken in several at a time
+  (`docs/decisions/0025-calls-are-taken-in-together.md`), and a loop wakes two to three times a call.
 - **One lock, and cores that are not looked for** (bars of the model of 50 µs, and of generations). A process of Python
-  runs one thread of its own code at a time; where calls are small, threads change 30 to 40 times a call. Two processes
-  have two locks (`docs/decisions/0026-a-process-takes-calls.md`), and what a call costs each of them is most of what is
-  left. On a busy machine the kernel looks for no free core for a thread that is woken: one is idle while two threads
-  share another (*What threads wait for*). Lower priority for lanes, fewer lanes, a longer interval between changes, and
-  what takes less than 2 ms on the event loop: within noise, or good for one load and bad for another. `--workers` goes
-  around it.
+  runs one thread of its own code at a time. Two processes have two locks
+  (`docs/decisions/0026-a-process-takes-calls.md`), for which nobody waits more than a tenth of the time any more, but
+  for lanes of a model that takes 50 µs. What is left is waiting for cores: on a busy machine the kernel looks for no
+  free one for a thread that is woken, and one is idle while two threads share another (*What threads wait for*). Lower
+  priority for lanes, fewer lanes, lanes on cores of their own, longer slices of time for them, a longer interval
+  between changes, and what takes less than 2 ms on the event loop: within noise, or good for one load and bad for
+  another; loops with real-time priority win a tenth, which a container may not. `--workers` goes around it.
 - **Rows that come one by one** (bars of 8 at a time, of mixed lengths, of p99). *The best way* of the runtime has its
   next batch at hand when one is done: four of eight rows, eight of 32. A caller sends the next row once it has an
   answer, so that the server has two or three of eight to put together (*rows a batch*). Batches of fewer rows cost more
-  a row, and to wait for more would cost those that are here.
+  a row, and to wait for more would cost those that are here. At 70 % of the load they are smaller still, and each call
+  wakes both loops by itself: it takes a third more processor time than at full load, and more than four fifths of the
+  machine are at work. One batch after another on every core, as Triton is best tuned for 32 tokens, has four rows of
+  eight, but its threads wait for each other whenever a loop has the core of one: 8.7 ms of processor time a call
+  instead of 7.4 at 8 at a time, and at 200 a second 41 to 51 ms (p50) instead of 24 to 30.
 - **What is made of every map is made of millions of weights** (bars of top-k and head mean). 72 maps of 128 tokens are
   1.2 million; to sort their rows takes longer than the bar leaves for all of top-k (*What is made of whole maps*), and
-  the runtime's own TopK takes twice as long as NumPy. Head mean is well within it by itself; its bar is missed by what
-  every Attend has beside it, labels and maps to frame.
+  the runtime's own TopK takes twice as long as NumPy. To put out maps takes the runtime itself 2 to 3 % more than the
+  prediction, which is all that the bars leave; the mean of heads adds 1 %, and what every Attend has beside it, labels
+  and maps to frame, the rest.
 - **Maps are bytes** (bars of all maps, of streams, and of the longest wait). What an answer of 5 MB costs beyond the
   prediction is a copy into the message, which lanes write to the memory that both processes have, one out of it, since
   gRPC takes bytes and nothing else, gRPC's own copy of those, pages for them, and the socket; without the second and
@@ -274,7 +283,7 @@ What is missed above comes to this; what shows it is named.
   prepared that is one object of the tokenizer's for each line, and none of ours: 19 ms at most. With seven of ours a
   line it was 146.
 - **Refusals cost as well** (bars of goodput, and of refused calls). A call that is refused as it would be late takes
-  the process that takes calls about 0.33 ms, most of it in gRPC's compiled part; a server of gRPC's asyncio whose
+  the process that takes calls 0.26 to 0.39 ms, most of it in gRPC's compiled part; a server of gRPC's asyncio whose
   handlers do nothing but refuse takes 0.2 to 0.4 ms, which leaves 0.89 to 0.95 of the capacity at twice the load and no
   more (*What refusing costs at the least*). Beside that, lanes take 6 % more of a core for the same documents (a row
   1.75 and 1.85 ms, to prepare it 1.62 and 1.73): three processes share the caches of two cores. From three times on,
@@ -287,12 +296,12 @@ What is missed above comes to this; what shows it is named.
   that takes calls as before it (25.1 MB), but in 36 pieces of 1 MB instead of 26 (`sys._debugmallocstats`): a piece is
   given back when nothing lives in it, and the places for the next calls, eight of each method, were made during the
   flood. Another flood adds none.
-- **A step of a generation is short** (bars of generation). Where models are small, as the demo's, the event loop, which
-  sends each token, takes more than the lanes do with the runtime's part in it (*Where the time goes under overload*),
-  and that does not shrink where steps are shared. The same caller takes several times as many messages from a server
-  that computes nothing (*Generation*). A newcomer waits for the step that runs, has its prompt read, and shares the
-  next step with 15 others, which takes longer than one alone; its first token then waits for those of the others, and
-  turns of three event loops.
+- **A step of a generation is short** (bars of generation). Where models are small, as the demo's, the event loops,
+  which send each token, take more than the lanes do with the runtime's part in it (*Where the time goes under
+  overload*), and that does not shrink where steps are shared. The same caller takes several times as many messages from
+  a server that computes nothing (*Generation*). A newcomer waits for the step that runs, has its prompt read, and
+  shares the next step with 15 others, which takes longer than one alone; its first token then waits for those of the
+  others, and turns of three event loops.
 
 """
 

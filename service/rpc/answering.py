@@ -263,7 +263,7 @@ class Answering:
             prepared = prepare(view, instances, options, field)
         else:
             prepared = await self._prepared_elsewhere(view, instances, options, field, size, call)
-        check_computed(prepared[0], options, self._settings.held_bytes)
+        check_computed(prepared[0], options, self._held.limit)
         self._took(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
         return prepared
 

@@ -26,12 +26,12 @@ class Passing:
 class Budget:
     """Counts bytes that are held. For one event loop.
 
-    what: is held, for the message. lanes: how many of them hold what is passing. A call that is alone always gets its
-    share.
+    limit: of bytes. what: is held, for the message. lanes: how many of them hold what is passing. A call that is alone
+    always gets its share.
     """
 
     def __init__(self, limit: int, what: str, observer: Observer, *, lanes: int = 0) -> None:
-        self._limit = limit
+        self.limit = limit
         self._what = what
         self._observer = observer
         self._lanes = lanes
@@ -57,11 +57,11 @@ class Budget:
         """
         before = self.held
         taken = Held(self, count, [each for each in passing if each.size])
-        if before and self.held > self._limit:
+        if before and self.held > self.limit:
             taken.release()
             self._observer.rejected(Rejection.QUEUE_FULL, 1)
             raise QueueFullError(
-                f"{self._what} in flight take {before} bytes already, of at most {self._limit}; try again later",
+                f"{self._what} in flight take {before} bytes already, of at most {self.limit}; try again later",
                 retry_after=_RETRY_AFTER,
             )
         return taken

@@ -182,6 +182,22 @@ def test_maps_that_are_more_than_all_calls_may_hold_are_refused_before_they_are_
         assert running.stub.Predict(predict("tiny", text(LONGEST))).predictions
 
 
+def test_what_the_machine_has_is_looked_up_when_the_server_starts_and_by_no_call(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+
+    def look() -> int:
+        looked.append(0)
+        return 2**30
+
+    with serving(repository, max_held_bytes=0) as running:  # a share of it
+        monkeypatch.setattr("service.settings.available_memory", look)  # which opens ten files
+        assert running.stub.Predict(predict("tiny", text("cat"))).predictions
+        assert running.stub.Attend(attend("tiny", text("cat"))).results
+    assert not looked
+
+
 def test_a_small_answer_of_large_maps_counts_as_the_maps_while_they_are_computed(repository: Path) -> None:
     row = {"selections": [{"queries": [0], "heads": [0]}], "encoding": attention_pb2.ENCODING_UINT8}
     request = attend("tiny", *[text(LONGEST)] * 16, **row)

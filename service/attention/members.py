@@ -58,11 +58,12 @@ class AxisGroups:
         """
         own = labels[self.label_set]
         key = own.size if self._places_alone else id(own)
-        if key not in self._found:
+        found = self._found.get(key)  # lanes share it, and one may have emptied it by the time another looks again
+        if found is None:
             if len(self._found) >= _MOST_KEPT:
                 self._found.clear()
-            self._found[key] = own, self._find(own, labels)
-        return self._found[key][1]
+            found = self._found[key] = own, self._find(own, labels)
+        return found[1]
 
     def _find(self, own: Labels, labels: Mapping[str, Labels]) -> Members:
         field, axis = self.grouping.field, _Axis(own, labels.get(own.parent))

@@ -29,16 +29,14 @@ class PoolReduction(Enum):
 
 
 class Encoding(Enum):
-    """How weights are encoded."""
+    """How weights are encoded. itemsize: bytes a weight."""
 
-    FLOAT32 = "float32"
-    FLOAT16 = "float16"
-    UINT8 = "uint8"
+    FLOAT32 = "float32", 4
+    FLOAT16 = "float16", 2
+    UINT8 = "uint8", 1
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes a weight."""
-        return {Encoding.FLOAT32: 4, Encoding.FLOAT16: 2, Encoding.UINT8: 1}[self]
+    def __init__(self, name: str, itemsize: int) -> None:
+        self.itemsize = itemsize
 
 
 @dataclass(frozen=True)

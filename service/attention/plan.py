@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -30,7 +31,7 @@ class AttentionPlan:
     query_groups: Mapping[str, AxisGroups]
     key_groups: Mapping[str, AxisGroups]
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[tuple[str, int]]:
         """The maps to compute, by name and quantity."""
         return frozenset((each.description.name, self.options.quantity) for each in self.selected)
@@ -40,7 +41,9 @@ class AttentionPlan:
         them before. (Whether a row attends to anything is computed, where keys are left out.)
         """
         options = self.options
-        computed = (
+        if options.encoding is not Encoding.FLOAT16 or options.quantity != WEIGHTS:
+            return False
+        return not (
             options.reduce_heads is not HeadReduction.NONE
             or options.rollout
             or options.pool is not None
@@ -48,7 +51,6 @@ class AttentionPlan:
             or any(self.groups_of(selected.description))
             or selected.keys is not None
         )
-        return options.encoding is Encoding.FLOAT16 and options.quantity == WEIGHTS and not computed
 
     def groups_of(self, description: model_pb2.MapDescription) -> tuple[AxisGroups | None, AxisGroups | None]:
         """Give the groups of a map's queries and keys; None where an axis stays."""

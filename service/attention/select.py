@@ -17,7 +17,7 @@ from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import Selection
 
 _MOST_NAMED = 12
-_MOST_KEPT = 65_536  # indices, on axes of several lengths
+_MOST_KEPT = 8_192  # indices, on axes of several lengths; views keep some plans
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,13 @@ class SelectedMap:
     heads: tuple[int, ...]
     queries: IndexUnion | None = None
     keys: IndexUnion | None = None
+
+    @cached_property
+    def name_bytes(self) -> int:
+        """Bytes of the names in its message."""
+        each = self.description
+        names = (each.name, each.stack, each.query_labels, each.key_labels, each.head_labels, each.feature_labels)
+        return sum(len(name.encode()) for name in names)
 
 
 def select_maps(

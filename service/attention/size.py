@@ -67,7 +67,7 @@ def header_bytes(plan: AttentionPlan, sizes: AxisSizes) -> int:
             (sizes.labels[description.key_labels], len(each.keys.distinct) if each.keys else 0),
         ):
             total += distinct * _varint(size)
-        total += _named_bytes(description) + 2 * _FRAME
+        total += each.name_bytes + 2 * (_DERIVED_NAME + _FRAME)
     return total
 
 
@@ -218,12 +218,7 @@ def _map_bytes(selected: SelectedMap, heads: int, plan: AttentionPlan, sizes: Ax
     rows = heads * queries * _SCALE_BYTES
     total += rows if options.encoding is Encoding.UINT8 else 0
     total += rows if options.top_k and options.quantity != SCORES else 0
-    return total + _named_bytes(description) + _FRAME
-
-
-def _named_bytes(description: model_pb2.MapDescription) -> int:
-    names = (description.name, description.stack, *_axes(description), description.head_labels)
-    return sum(len(name.encode()) for name in (*names, description.feature_labels)) + 2 * _DERIVED_NAME
+    return total + selected.name_bytes + 2 * _DERIVED_NAME + _FRAME
 
 
 def _count(wanted: IndexUnion | None, size: int) -> int:

@@ -12,7 +12,6 @@ from operator import itemgetter
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from service.access.quotas import Quotas
 from service.attention.options import Options
-from service.attention.plan import plan_attention
 from service.engine.engine import Engine
 from service.engine.model import Model
 from service.engine.observer import Rejection, Stage
@@ -36,7 +35,7 @@ from service.rpc.prepare import (
     prepare,
     prepare_one,
 )
-from service.rpc.requests import attention_options, class_count, generation_settings, output_names
+from service.rpc.requests import class_count, generation_settings, output_names
 from service.rpc.room import Written
 from service.rpc.streaming import CHUNK_FRAME, InstanceStream
 from service.rpc.view import ModelView
@@ -196,15 +195,14 @@ class Answering:
         elif request.HasField("generation"):
             raise WrongModelError(f"{view.model.name} does not generate, so generation options do not apply to it")
         limit = self._settings.max_response_bytes
-        options, plan = Options(), None
+        plan = None
         if attention is not None:
-            options = attention_options(attention)
-            plan = plan_attention(view.maps, options)
+            plan = view.plan(attention)
             limit = min(limit, attention.max_response_bytes or limit)
         return CallOptions(
             outputs=output_names(outputs, view.outputs),
             generation=generation,
-            attention=options,
+            attention=Options() if plan is None else plan.options,
             plan=plan,
             label_names=view.label_names(plan),
             max_classes=class_count(max_classes),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from google.protobuf.message import Message
@@ -10,9 +10,9 @@ from google.protobuf.message import Message
 from bundle.maps import fixed_labels
 from bundle.rows import Labels, Row
 from bundle.wire import DTYPES, labels_to_wire
-from limelight.v1 import model_pb2
+from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import HeadReduction
-from service.attention.plan import AttentionPlan
+from service.attention.plan import AttentionPlan, plan_attention
 from service.attention.size import (
     AxisSizes,
     attention_bytes,
@@ -26,11 +26,13 @@ from service.engine.model import Model
 from service.engine.shapes import places
 from service.engine.types import GenerationSettings, Strategy
 from service.engine.writing import input_steps, sequence_description
+from service.rpc.requests import attention_options
 from service.rpc.results import result_builders
 
 _FRAME = 512  # provenance, names and tags of one instance's answer
 _TOKEN = 96  # an output step among the labels: its text, rarely longer, its id and its place
 _SEQUENCE_FRAME = 64
+_MOST_PLANS, _LONGEST_PLANNED = 32, 256  # that are kept, and bytes of what is asked
 
 
 class ModelView:
@@ -40,6 +42,8 @@ class ModelView:
         self.model = model
         self.description = description = model.description
         self.maps: Sequence[model_pb2.MapDescription] = tuple(description.maps)
+        # Not a cache of a method, which would be a cycle.
+        self._planned = lru_cache(_MOST_PLANS)(partial(_planned, self.maps))
         self.outputs: Sequence[str] = tuple(each.name for each in description.outputs)
         self.results = result_builders(description)
         sequence = sequence_description(description)
@@ -58,6 +62,15 @@ class ModelView:
     def _fixed(self) -> Mapping[str, bytes]:
         fixed = fixed_labels(self.description).items()
         return {name: labels_to_wire(labels).SerializeToString() for name, labels in fixed}
+
+    def plan(self, attention: attention_pb2.AttentionOptions) -> AttentionPlan:
+        """Check what is asked of the model's maps. Callers ask for the same again and again: that is planned once.
+
+        Raises: InputError naming the option that cannot be met.
+        """
+        groups = attention.query_groups or attention.key_groups  # which keep what they found in instances
+        data = attention.SerializeToString()
+        return (self._planned.__wrapped__ if groups or len(data) > _LONGEST_PLANNED else self._planned)(data)
 
     def label_bytes(self, labels: Labels) -> bytes:
         """Serialise a label set; one that is the same for every instance is serialised once."""
@@ -199,6 +212,10 @@ class ModelView:
         sizes = {**row.sizes, self.steps_label: steps}
         axes = (each.size or sizes.get(each.name) or each.maximum or 1 for each in output.dimensions)
         return math.prod(axes) * DTYPES[output.data_type].itemsize
+
+
+def _planned(maps: Sequence[model_pb2.MapDescription], attention: bytes) -> AttentionPlan:
+    return plan_attention(maps, attention_options(attention_pb2.AttentionOptions.FromString(attention)))
 
 
 def _names(result: model_pb2.ResultDescription) -> Iterator[str]:

@@ -269,17 +269,17 @@ What is missed above comes to this; what shows it is named.
   the runtime's own TopK takes twice as long as NumPy. To put out maps takes the runtime itself 2 to 3 % more than the
   prediction, which is all that the bars leave; the mean of heads adds 1 %, and what every Attend has beside it, labels
   and maps to frame, the rest.
-- **Maps are bytes** (bars of all maps, of streams, and of the longest wait). What an answer of 5 MB costs beyond the
-  prediction is a copy into the message, which lanes write to the memory that both processes have, one out of it, since
-  gRPC takes bytes and nothing else, gRPC's own copy of those, pages for them, and the socket; without the second and
-  third and the event loop's share it would be at the runtime's own figure. Fresh pages were 15 % of it; what was freed
-  is used again now (`service/memory.py`). gRPC makes its copy on the event loop and lets no other thread go on
-  meanwhile: the longest waits of *What a call waits for* are four callers who ask for 30 to 60 MB each, over and over.
-  Their answers take turns, and between two of them the loop gets as much time as the copy took, so that nobody waits
-  for several. The copy out of the memory that both processes share is a thread's, which needs no lock meanwhile; what
-  is left is pages that were never used, which the kernel hands out while others of the process wait for some. Such maps
-  are better asked for by `AttendStream`, which sends them in pieces (*Every map of long inputs*); `max_response_bytes`
-  keeps them out.
+- **Maps are bytes** (bars of all maps, of float16, of streams, and of the longest wait). What an answer of 5 MB costs
+  beyond the prediction is a copy into the message, which lanes write to the memory that both processes have, one out of
+  it, since gRPC takes bytes and nothing else, gRPC's own copy of those, pages for them, and the socket; without the
+  second and third and the event loop's share it would be at the runtime's own figure. Fresh pages were 15 % of it; what
+  was freed is used again now (`service/memory.py`). gRPC makes its copy on the event loop and lets no other thread go
+  on meanwhile: the longest waits of *What a call waits for* are four callers who ask for 30 to 60 MB each, over and
+  over. Their answers take turns, and between two of them the loop gets as much time as the copy took, so that nobody
+  waits for several. The copy out of the memory that both processes share is a thread's, which needs no lock meanwhile;
+  what is left is pages that were never used, which the kernel hands out while others of the process wait for some. Such
+  maps are better asked for by `AttendStream`, which sends them in pieces (*Every map of long inputs*);
+  `max_response_bytes` keeps them out.
 - **Cycles are looked for on the event loop** (`docs/decisions/0021-cycles-are-collected-on-the-event-loop.md`), in
   passes over all that lives and was made since the models were loaded. While 256 documents of 18,000 characters are
   prepared that is one object of the tokenizer's for each line, and none of ours: 19 ms at most. With seven of ours a

@@ -145,13 +145,16 @@ def test_other_pages_and_methods_are_refused(server: MetricsServer) -> None:
     assert refused.value.code == 405
 
 
-def test_connections_that_say_nothing_and_endless_requests_keep_nobody_out(server: MetricsServer) -> None:
+def test_connections_that_say_nothing_and_endless_requests_keep_nobody_out(
+    server: MetricsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.metrics_server._PATIENCE", 600.0)  # so that none ends for its time
     threads = set(threading.enumerate())
     with ExitStack() as stack:
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(200)]
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(300)]
         assert get(server).status == 200
         assert set(threading.enumerate()) <= threads  # those of other tests may end meanwhile
-        silent[0].settimeout(10)
+        silent[0].settimeout(60)
         assert silent[0].recv(1) == b""  # the oldest made room
         endless = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
         with pytest.raises(OSError):

@@ -241,10 +241,10 @@ What is missed above comes to this; what shows it is named.
 - **Python's part of a call** (bars of Predict and Attend at 32 tokens, of processor time, of one call at a time, of a
   model of 50 µs). The two event loops, gRPC's own Python above all, take three to five times what a server takes that
   only echoes (*What a call is made of*), and the echo alone is 4 to 5 % of a row of 32 tokens in the runtime, where 5 %
-  is all that 0.95 of it leaves. Triton, which takes calls and makes batches without Python, is at the runtime's own
-  figure there. To hand a call on to the process that answers, and its answer back, takes 0.3 ms of an idle server
-  (`--no-apart` does without). What could be taken out was: messages are framed around the runtime's buffers, small
-  requests are prepared where they arrive, calls are taken in several at a time
+  is all that 0.95 of it leaves. Triton, which takes calls and makes batches without Python, is within 6 % of the
+  runtime's own figure there. To hand a call on to the process that answers, and its answer back, takes 0.3 ms of an
+  idle server (`--no-apart` does without). What could be taken out was: messages are framed around the runtime's
+  buffers, small requests are prepared where they arrive, calls are taken in several at a time
   (`docs/decisions/0025-calls-are-taken-in-together.md`), and a loop wakes two to three times a call. What is left is
   slow where it stands: to frame an answer takes 21 µs over and over, and 93 after a run of the model, whose weights
   have passed through the caches.

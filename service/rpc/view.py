@@ -69,8 +69,9 @@ class ModelView:
         Raises: InputError naming the option that cannot be met.
         """
         groups = attention.query_groups or attention.key_groups  # which keep what they found in instances
-        data = attention.SerializeToString()
-        return (self._planned.__wrapped__ if groups or len(data) > _LONGEST_PLANNED else self._planned)(data)
+        if groups or attention.ByteSize() > _LONGEST_PLANNED:
+            return _plan(self.maps, attention)
+        return self._planned(attention.SerializeToString())
 
     def label_bytes(self, labels: Labels) -> bytes:
         """Serialise a label set; one that is the same for every instance is serialised once."""
@@ -214,8 +215,12 @@ class ModelView:
         return math.prod(axes) * DTYPES[output.data_type].itemsize
 
 
+def _plan(maps: Sequence[model_pb2.MapDescription], attention: attention_pb2.AttentionOptions) -> AttentionPlan:
+    return plan_attention(maps, attention_options(attention))
+
+
 def _planned(maps: Sequence[model_pb2.MapDescription], attention: bytes) -> AttentionPlan:
-    return plan_attention(maps, attention_options(attention_pb2.AttentionOptions.FromString(attention)))
+    return _plan(maps, attention_pb2.AttentionOptions.FromString(attention))
 
 
 def _names(result: model_pb2.ResultDescription) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from service.access.access import Access
+from service.admission.connections import ConnectionQueues
 from service.listening import listen
 from service.metrics import Metrics
 from service.rpc.aside import HEALTH_SERVICE, MOMENT, PLACES, REFLECTION_SERVICE, health_service, reflection_service
@@ -48,7 +49,8 @@ class Front:
         reception = Reception(places, settings.arrival_seconds, metrics)
         reading = Reading(reception, Budget(settings.arriving_bytes, "requests", metrics), parse)
         delivery = Delivery(settings.answer_seconds)
-        self._calls = Calls(metrics, reading, delivery, self._door)
+        connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
+        self._calls = Calls(metrics, connections, reading, delivery, self._door)
         aside = Reception(PLACES, settings.arrival_seconds, metrics, MOMENT)
         self._services = {
             SERVICE: attention_service(methods, self._calls),

@@ -17,7 +17,11 @@ from service.rpc.status import Status
 from service.settings import Settings
 
 _MINUTE = 60_000
-_UNSEEN = 64  # calls of a method that are not even taken in; of more, gRPC's core cancels some, then all
+# Calls of a method that gRPC's core has for us; of more it cancels some, then all, which tells callers nothing. A burst
+# of a client is taken in at a few thousand a second.
+_MOST_UNSEEN, _FEWEST_UNSEEN = 4096, 64
+_METHODS = 10  # about, of all services
+_WINDOW = 64 * 1024  # bytes of a request that nobody reads yet
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
     ("grpc.max_metadata_size", 16 * 1024),
@@ -49,6 +53,7 @@ async def listen(
     shared: with other processes that said so as well. is_pressed, refused: as `Accepting` has them.
     """
     free_failed(asyncio.get_running_loop())
+    unseen = min(_MOST_UNSEEN, max(_FEWEST_UNSEEN, settings.arriving_bytes // (_METHODS * _WINDOW)))
     server = grpc.aio.server(
         interceptors=interceptors,
         options=(
@@ -57,11 +62,9 @@ async def listen(
             ("grpc.so_reuseport", int(shared)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
             ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
-            ("grpc.max_concurrent_streams", settings.max_calls_per_connection),
             ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
-            # What comes faster than it can be taken in is cancelled: a queue of it would make every call late.
-            ("grpc.server.max_pending_requests", _UNSEEN),
-            ("grpc.server.max_pending_requests_hard_limit", _UNSEEN * 3 // 2),
+            ("grpc.server.max_pending_requests", unseen),
+            ("grpc.server.max_pending_requests_hard_limit", unseen * 3 // 2),
         ),
     )
     for name, handlers in services.items():

@@ -160,7 +160,10 @@ class Settings:
         2048, "Connections at the same time; further ones are closed at once.", minimum=1, maximum=10**6
     )
     max_calls_per_connection: int = _setting(
-        64, "Calls at the same time on one connection; clients hold further ones back.", minimum=1, maximum=10**6
+        128,
+        "Calls of one connection that are worked on at the same time; further ones wait, in their order.",
+        minimum=1,
+        maximum=10**6,
     )
     idle_seconds: float = _setting(
         300.0,
@@ -169,8 +172,9 @@ class Settings:
         maximum=10**6,
     )
     pending_calls: int = _setting(
-        128,
-        "Calls of a method that may wait to be taken up; further ones are refused, with a time to come back.",
+        4096,
+        "Calls that may wait to be worked on, of all connections together; further ones are refused, with a time to "
+        "come back.",
         minimum=1,
         maximum=10**5,
     )

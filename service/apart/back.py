@@ -25,10 +25,13 @@ _AHEAD, _AHEAD_BYTES = 16, 2**20  # of a stream, before its reader has taken any
 
 
 class _Answering:
-    """A call that is being answered. ahead: messages of its stream that are not taken yet, and their bytes."""
+    """A call that is being answered. kind: of calls that would find the same. ahead: messages of its stream that are
+    not taken yet, and their bytes.
+    """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, kind: int) -> None:
         self.call = call
+        self.kind = kind
         self.ahead = self.ahead_bytes = 0
         self.taken = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -67,7 +70,10 @@ class Back:
         self._tell_ready()
 
     def _tell_ready(self) -> None:
-        self._link.send(Kind.READY, said=self._is_ready)
+        """Tell it, and with it what calls would find: where none ends for a while, nothing else does."""
+        kinds = {one.kind: (number, one.call.outlook) for number, one in self._calls.items()}
+        outlooks = [(number, outlook()) for number, outlook in kinds.values() if outlook is not None]
+        self._link.send(Kind.READY, said=(self._is_ready, outlooks))
 
     def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
         if kind is Kind.TOKENS:
@@ -75,26 +81,31 @@ class Back:
         elif kind is Kind.ASKED:
             self._tell_ready()
         elif kind is Kind.CALL:
-            method, identity, deadline, caller = said
+            method, identity, deadline, caller, alike = said
             call = Call(identity, deadline, ExitStack(), caller_of(caller), room=self._link.room)
-            one = self._calls[number] = _Answering(call)
+            one = self._calls[number] = _Answering(call, alike)
             one.task = asyncio.create_task(self._answer(number, one, method, body))
         elif kind is Kind.ENDED:
-            self._end(self._calls.pop(number))
+            self._end(number, self._calls.pop(number))
         elif (one_taken := self._calls.get(number)) is not None:
             messages, size = said
             one_taken.ahead -= messages
             one_taken.ahead_bytes -= size
             one_taken.taken.set()
 
-    def _end(self, one: _Answering) -> None:
+    def _end(self, number: int, one: _Answering) -> None:
         """A call has ended: stop answering it, and then let go of what it holds."""
         assert one.task is not None
         if one.task.done():
             one.call.at_end.close()
         else:
-            one.task.add_done_callback(lambda _: one.call.at_end.close())
+            one.task.add_done_callback(lambda _: self._drop(number, one.call))
             one.task.cancel()
+
+    def _drop(self, number: int, call: Call) -> None:
+        outlook = None if call.outlook is None else call.outlook()
+        call.at_end.close()
+        self._link.send(Kind.DROPPED, number, outlook, patient=True)
 
     async def _answer(self, number: int, one: _Answering, name: str, request: bytes) -> None:
         method, call, link = self._methods[name], one.call, self._link

@@ -35,7 +35,8 @@ class Kind(IntEnum):
     CALL: a call comes, with its request. TAKEN: so many messages of its stream, and bytes, have been taken. ENDED: it
     has ended, whatever became of it: its answer is sent, or nobody wants it. TOKENS: the names of those there are.
     ASKED: whether it is there. MESSAGE: one of a stream. ANSWER: the answer, or the end of a stream. FAILED: a status
-    instead. READY: whether any model answers; told again to who asks.
+    instead. DROPPED: the call had ended before there was either. READY: whether any model answers, and what calls like
+    some of those under way would find now; told again to who asks.
     """
 
     CALL = 0
@@ -47,7 +48,8 @@ class Kind(IntEnum):
     FAILED = 6
     READY = 7
     ASKED = 8
-    FREED = 9  # what was at a place in memory has been read; of the link's own, in both directions
+    DROPPED = 9
+    FREED = 10  # what was at a place in memory has been read; of the link's own, in both directions
 
 
 Receive = Callable[[Kind, int, Any, bytes], None]

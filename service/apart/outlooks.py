@@ -32,12 +32,14 @@ class Outlooks:
     def late(self, deadline: float | None) -> float:
         """Tell by how many seconds a call would be late if it were handed on now; 0 or less where it is in time.
 
-        Calls that were handed on, and that the outlook does not count yet, take as long as those it counts.
+        Where none is under way, one always is handed on: what was said last may be wrong, and only calls tell. Those
+        that were handed on, and that the outlook does not count yet, take as long as those it counts, but for what they
+        save by sharing batches: twice as long altogether at most.
         deadline: on the clock.
         """
-        if deadline is None or not self._last.seconds:
+        if deadline is None or not self._last.seconds or not self._under_way:
             return -inf
-        further = max(0, self._under_way - self._last.ahead) / (self._last.ahead + 1)
+        further = min(1.0, max(0, self._under_way - self._last.ahead) / (self._last.ahead + 1))
         now = self._clock()
         needed, left = self._last.seconds * (1 + further) - (now - self._since), deadline - now
         return needed - left * self._part(needed, left, now)

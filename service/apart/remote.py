@@ -9,8 +9,8 @@ import logging
 import pickle
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager
 from functools import lru_cache, partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 
 from limelight.v1 import service_pb2
 from service.access.caller import ANYBODY, Caller
+from service.admission.window import Window
 from service.apart.link import End, Kind, Link
 from service.apart.outlooks import Outlooks
 from service.engine.observer import Rejection
@@ -31,18 +32,24 @@ logger = logging.getLogger(__name__)
 _MOST_KINDS = 1024
 _TAKEN, _TAKEN_BYTES = 8, 512 * 1024  # of a stream, after which the other process is told
 _ASKED_AGAIN, _MOST_UNANSWERED = 1.0, 5  # seconds, and how often: then a process that is there answers no calls either
+_FEW_UNANSWERED = 2  # and how often until no more calls are handed on meanwhile
+# Calls that it is handed at most before it has answered: more than its queues hold.
+_MOST_HANDED_ON = 4096
 _STARTS = 2.0  # seconds in which a process that ended has a successor, about
 
 
 class _HandedOn:
-    """A call that is handed on. link: by which, for a process that takes another's place knows nothing of it. came:
+    """A call that is handed on, until the other process has done with it.
+
+    link: by which, for a process that takes another's place knows nothing of it. size: bytes of its request. came:
     what has come back of it, as the link gives it. is_over: its last message has been taken.
     """
 
-    def __init__(self, number: int, link: Link, outlooks: Outlooks) -> None:
+    def __init__(self, number: int, link: Link, outlooks: Outlooks, size: int) -> None:
         self.number = number
         self.link = link
-        self._outlooks = outlooks
+        self.outlooks = outlooks
+        self.size = size
         self.came: asyncio.Queue[tuple[Kind, Any, bytes]] = asyncio.Queue()
         self.is_over = False
 
@@ -57,9 +64,7 @@ class _HandedOn:
         self.is_over = True
         if said is None:
             raise _unavailable()
-        call.model, call.version, call.rows, call.durations, outlook, status = said
-        if outlook is not None:
-            self._outlooks.learn(outlook)
+        call.model, call.version, call.rows, call.durations, _, status = said
         if status is not None:
             raise StatusError(status)
         return body, True
@@ -69,10 +74,10 @@ class Remote:
     """The process that answers, for the one that takes calls. For one event loop.
 
     methods: of the service. heed: told whether any model answers, whenever that changes. asked: so many calls so far,
-    those that were refused among them.
+    those that were refused among them. arriving_bytes: of requests that it is handed at most before it has answered.
     """
 
-    def __init__(self, metrics: Metrics, heed: Callable[[bool], None]) -> None:
+    def __init__(self, metrics: Metrics, heed: Callable[[bool], None], arriving_bytes: int) -> None:
         self.methods = tuple(self._methods())
         self.asked = 0
         self._metrics = metrics
@@ -80,6 +85,7 @@ class Remote:
         self._link: Link | None = None
         self._tokens: frozenset[str] = frozenset()
         self._calls: dict[int, _HandedOn] = {}
+        self._window = Window(_MOST_HANDED_ON, arriving_bytes)
         self._number = 0
         self._is_ready = False
         self._unanswered = 0
@@ -98,7 +104,7 @@ class Remote:
         ours, theirs = End.pair()
         self._link = await Link.over(ours, self._receive)
         self._link.send(Kind.TOKENS, said=self._tokens)
-        self._unanswered = 0
+        self._heard()
         self._ask(self._link)
         return theirs
 
@@ -108,8 +114,10 @@ class Remote:
             self._link.close()
             self._link = None
         self._tell(False)
-        for each in self._calls.values():
+        for each in list(self._calls.values()):
+            self._done(each)
             each.came.put_nowait((Kind.FAILED, None, b""))
+        self._window.set_open(True)  # those that wait are told as well
 
     def starts_in(self, seconds: float) -> None:
         """Have calls come back so much later, where there is no process until then."""
@@ -127,6 +135,8 @@ class Remote:
             logger.error("what answers calls has not said for %g s that it is there", _MOST_UNANSWERED * _ASKED_AGAIN)
             self._tell(False)
         self._unanswered += 1
+        if self._unanswered > _FEW_UNANSWERED:
+            self._window.set_open(False)
         link.send(Kind.ASKED)
         asyncio.get_running_loop().call_later(_ASKED_AGAIN, self._ask, link)
 
@@ -140,7 +150,7 @@ class Remote:
 
     def _unary(self, method: str) -> UnaryHandler:
         async def handle(request: bytes, call: Call) -> bytes:
-            with self._handed_on(method, request, call) as one:
+            async with self._handed_on(method, request, call) as one:
                 answer, _ = await one.next(call)
                 return answer
 
@@ -149,7 +159,7 @@ class Remote:
     def _stream(self, method: str) -> StreamHandler:
         async def handle(request: bytes, call: Call) -> AsyncGenerator[bytes, None]:
             taken = size = 0
-            with self._handed_on(method, request, call) as one:
+            async with self._handed_on(method, request, call) as one:
                 while True:
                     message, last = await one.next(call)
                     if last:
@@ -162,39 +172,65 @@ class Remote:
 
         return handle
 
-    @contextmanager
-    def _handed_on(self, method: str, request: bytes, call: Call) -> Iterator[_HandedOn]:
-        """Hand a call on, until it is answered. Raises: QueueFullError where it would be late."""
+    @asynccontextmanager
+    async def _handed_on(self, method: str, request: bytes, call: Call) -> AsyncIterator[_HandedOn]:
+        """Hand a call on, once there is room, until it is answered. Raises: QueueFullError where it would be late."""
         self.asked += 1
         kind = method, _model_of(request), len(request).bit_length() // 2
         call.model, outlooks = self._kinds.get(kind) or ("", Outlooks())
-        late = outlooks.late(call.deadline)
-        if late > 0:
-            self._metrics.rejected(Rejection.OVERLOAD, 1)
-            raise QueueFullError("so much is waiting that the answer would be late; try again later", retry_after=late)
-        if self._link is None:
-            raise _unavailable(max(0.0, self._starts - time.monotonic()))
-        self._number += 1
-        one = self._calls[self._number] = _HandedOn(self._number, self._link, outlooks)
-        call.when_sent(partial(self._ended, one))
-        caller = None if call.caller is ANYBODY else _written(call.caller)
-        one.link.send(Kind.CALL, one.number, (method, call.identity, call.deadline, caller), request)
+        self._check(outlooks, call)
         with outlooks.under_way():
+            await self._window.enter(len(request))
+            if self._link is None:
+                self._window.leave(len(request))
+                raise _unavailable(max(0.0, self._starts - time.monotonic()))
+            self._number += 1
+            one = self._calls[self._number] = _HandedOn(self._number, self._link, outlooks, len(request))
+            call.when_sent(partial(self._ended, one))
+            caller = None if call.caller is ANYBODY else _written(call.caller)
+            said = method, call.identity, call.deadline, caller, hash(kind)
+            one.link.send(Kind.CALL, one.number, said, request)
             yield one
         self._kinds[kind] = call.model, outlooks  # only of what was answered: names that callers invent are not kept
         self._kinds.move_to_end(kind)
         if len(self._kinds) > _MOST_KINDS:
             self._kinds.popitem(last=False)
 
+    def _check(self, outlooks: Outlooks, call: Call) -> None:
+        """Raise QueueFullError where a call would be late, ModelUnavailableError where nothing answers."""
+        late = outlooks.late(call.deadline)
+        if late > 0:
+            self._metrics.rejected(Rejection.OVERLOAD, 1)
+            raise QueueFullError("so much is waiting that the answer would be late; try again later", retry_after=late)
+        if self._link is None:
+            raise _unavailable(max(0.0, self._starts - time.monotonic()))
+
     def _ended(self, one: _HandedOn) -> None:
-        del self._calls[one.number]
         one.link.send(Kind.ENDED, one.number, patient=one.is_over)
+
+    def _done(self, one: _HandedOn) -> None:
+        """The other process has done with a call."""
+        if self._calls.pop(one.number, None) is not None:
+            self._window.leave(one.size)
+
+    def _heard(self) -> None:
+        self._unanswered = 0
+        self._window.set_open(True)
 
     def _receive(self, kind: Kind, number: int, said: Any, body: bytes) -> None:
         if kind is Kind.READY:
-            self._unanswered = 0
-            self._tell(said)
+            ready, outlooks = said
+            self._heard()
+            self._tell(ready)
+            for other, outlook in outlooks:
+                if (one := self._calls.get(other)) is not None:
+                    one.outlooks.learn(outlook)
         elif (one := self._calls.get(number)) is not None:
+            if kind is not Kind.MESSAGE:
+                outlook = said if kind is Kind.DROPPED else said[4]
+                if outlook is not None:
+                    one.outlooks.learn(outlook)
+                self._done(one)
             one.came.put_nowait((kind, said, body))
 
 

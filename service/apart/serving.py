@@ -34,7 +34,7 @@ class Apart(Reachable):
         """Prepare it; nothing is started yet."""
         super().__init__(settings)
         self._metrics = Metrics()
-        self._remote = Remote(self._metrics, self._heed)
+        self._remote = Remote(self._metrics, self._heed, settings.arriving_bytes)
         self._workers = Workers(settings, self._metrics, self._remote)
         self.front: Front | None = None
 

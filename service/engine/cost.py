@@ -4,6 +4,10 @@ from dataclasses import dataclass, field
 
 # How much everything seen before counts beside what was seen now: about the last 50 batches matter.
 _KEPT = 0.98
+# One batch that took so many times what was expected stood still with the whole process, or met a busy machine: it
+# counts as one that took so long, and many of them are believed as well. What took so much less says that all before
+# was learned at such a time.
+_ODD = 8.0
 
 
 @dataclass
@@ -36,6 +40,12 @@ class LearnedCost:
 
     def learn(self, places: int, seconds: float) -> None:
         """Take account of a batch that ran."""
+        if self.is_known:
+            weight, x, y, _, _ = self._sums
+            expected, usual, larger = self.seconds(places), y / weight, places / max(1.0, x / weight)
+            seconds = min(seconds, _ODD * max(expected, usual * max(1.0, larger)))
+            if seconds * _ODD < min(expected, usual * min(1.0, larger)):
+                self._sums = [0.0] * 5
         seen = (1.0, float(places), seconds, float(places) ** 2, places * seconds)
         self._sums = sums = [_KEPT * old + new for old, new in zip(self._sums, seen, strict=True)]
         weight, x, y, xx, xy = sums

@@ -91,18 +91,20 @@ class Engine:
         for call in list(self._calls):
             call.receive(0, ModelUnavailableError("the server stopped before the answer was there"))
 
-    def check(self, model: Model, rows: int, ahead: int, deadline: float | None, before: float) -> None:
+    def check(
+        self, model: Model, rows: int, ahead: int, deadline: float | None, before: float, *, streams: bool = False
+    ) -> None:
         """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
 
         ahead: rows that will come before them. before: seconds until they can be given to `answer`, which checks again
-        when it knows the rows.
+        when it knows the rows. streams: they are given to `generate`, and their tokens are sent as they come.
         Raises: QueueFullError.
         """
-        self._lanes.check(model, rows, ahead, deadline, before)
+        self._lanes.check(model, rows, ahead, deadline, before, streams=streams)
 
-    def outlook(self, model: Model, ahead: int, before: float) -> Outlook:
-        """Expect what a call of one row would find if it came now. ahead, before: as `check` has them."""
-        return self._lanes.outlook(model, ahead, before)
+    def outlook(self, model: Model, ahead: int, before: float, *, streams: bool = False) -> Outlook:
+        """Expect what a call of one row would find if it came now. Arguments: as `check` has them."""
+        return self._lanes.outlook(model, ahead, before, streams=streams)
 
     async def forget(self, model: Model) -> None:
         """Let go of a model that nobody asks any more; what an abandoned call left running is waited for."""

@@ -104,21 +104,24 @@ class Lanes:
         self._threads.append(replacing)
         replacing.start()
 
-    def check(self, model: Model, rows: int, ahead: int, deadline: float | None, before: float) -> None:
+    def check(
+        self, model: Model, rows: int, ahead: int, deadline: float | None, before: float, *, streams: bool
+    ) -> None:
         """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
 
-        ahead: rows that will be queued before them. before: seconds until they can be queued.
+        ahead: rows that will be queued before them. before: seconds until they can be queued. streams: their tokens are
+        sent as they come.
         Raises: QueueFullError.
         """
         with self._changed:
-            expected = self._queue.expected_seconds(model, ahead + rows, None, self._token_seconds)
+            expected = self._queue.expected_seconds(model, ahead + rows, None, self._token_seconds(streams))
         if deadline is not None and self._is_late(model, expected + before, deadline):
             raise self._late(model, expected + before, deadline, rows)
 
-    def outlook(self, model: Model, ahead: int, before: float) -> Outlook:
-        """Expect what a call of one row would find now. ahead, before: as `check` has them."""
+    def outlook(self, model: Model, ahead: int, before: float, *, streams: bool) -> Outlook:
+        """Expect what a call of one row would find now. Arguments: as `check` has them."""
         with self._changed:
-            expected = self._queue.expected_seconds(model, ahead + 1, None, self._token_seconds)
+            expected = self._queue.expected_seconds(model, ahead + 1, None, self._token_seconds(streams))
             ahead += self._queue.rows_of(model)
         return Outlook((expected + before) * _margin(model), ahead, beside=model.pool is not None)
 
@@ -163,7 +166,8 @@ class Lanes:
             else:
                 if deadline is not None:
                     own = sum(places(job.shape) for job in jobs)
-                    expected = self._queue.expected_seconds(model, len(jobs), own, self._token_seconds)
+                    streams = jobs[0].call.tell is not None
+                    expected = self._queue.expected_seconds(model, len(jobs), own, self._token_seconds(streams))
                     late = self._is_late(model, expected, deadline)  # once: a moment later it may be another answer
                 if not late:
                     self._queue.add(model, jobs)
@@ -242,10 +246,9 @@ class Lanes:
             retry_after=_retry(expected * _margin(model) - left),
         )
 
-    @property
-    def _token_seconds(self) -> float:
-        """What the event loop takes to send one token after another of a stream, at least."""
-        return _TURNS * self._telling.delay
+    def _token_seconds(self, streams: bool) -> float:
+        """What the event loop takes to send one token after another of a stream, at least; 0 where none are sent."""
+        return _TURNS * self._telling.delay if streams else 0.0
 
     def _look(self) -> None:
         self._looking = False

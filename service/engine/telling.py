@@ -17,6 +17,7 @@ from service.errors import InferenceError, OverrunError
 logger = logging.getLogger(__name__)
 
 _NEWEST = 0.1  # how much the newest delay counts
+_ODD, _SHORT = 8.0, 0.01  # one that is so many times longer, and more than so many seconds, counts as one that is not
 _LOST = "the model took too long on this input, and could not be ended"
 
 
@@ -103,7 +104,8 @@ class Telling:
                 self._loop.call_soon_threadsafe(function)
 
     def _deliver(self) -> None:
-        self.delay += _NEWEST * (time.monotonic() - self._since - self.delay)
+        took = time.monotonic() - self._since
+        self.delay += _NEWEST * (min(took, _ODD * self.delay + _SHORT) - self.delay)
         self._called = False  # before the last look: what comes later calls again
         while self._news:
             job, each = self._news.popleft()

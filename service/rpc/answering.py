@@ -139,7 +139,7 @@ class Answering:
         attention = request.attention if request.HasField("attention") else None
         options = await self._options(view, request, call, attention=attention)
         check_streamed(view, options)
-        prepared, size = await self._prepared(view, [request.instance], options, "instance", call)
+        prepared, size = await self._prepared(view, [request.instance], options, "instance", call, streams=True)
         query = view.model.seeded(_query(view, prepared, options, call))
         stream = build.Stream(view, prepared[0], query.seeds[0], options)
         with (
@@ -246,14 +246,22 @@ class Answering:
         return self._held.take(2 * size, passing)
 
     async def _prepared(
-        self, view: ModelView, instances: Sequence[values_pb2.Instance], options: CallOptions, field: str, call: Call
+        self,
+        view: ModelView,
+        instances: Sequence[values_pb2.Instance],
+        options: CallOptions,
+        field: str,
+        call: Call,
+        *,
+        streams: bool = False,
     ) -> tuple[list[PreparedInstance], int]:
         call.rows = len(instances)
         started = time.perf_counter_ns()
         size = sum(each.ByteSize() for each in instances)
-        call.outlook = partial(self._outlook, view.model, size // max(1, len(instances)))
+        call.outlook = partial(self._outlook, view.model, size // max(1, len(instances)), streams)
         before = self._preparation.expected_seconds(view.model, size)
-        self._engine.check(view.model, len(instances), self._preparing[view.model], call.deadline, before)
+        ahead = self._preparing[view.model]
+        self._engine.check(view.model, len(instances), ahead, call.deadline, before, streams=streams)
         call.when_sent(self._quotas.take(call.caller, len(instances)))
         maps = 0 if options.plan is None else len(options.plan.selected) * len(instances)
         light = maps <= _INLINE_MAPS and not options.is_large and not options.has_groups
@@ -265,9 +273,10 @@ class Answering:
         self._took(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
         return prepared
 
-    def _outlook(self, model: Model, size: int) -> Outlook:
+    def _outlook(self, model: Model, size: int, streams: bool) -> Outlook:
         """Expect what a call of one instance of so many bytes would find now."""
-        return self._engine.outlook(model, self._preparing[model], self._preparation.expected_seconds(model, size))
+        before = self._preparation.expected_seconds(model, size)
+        return self._engine.outlook(model, self._preparing[model], before, streams=streams)
 
     async def _prepared_elsewhere(
         self,

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from bundle.errors import LimelightError
 from service.access.caller import ANYBODY, Caller, calling
+from service.admission.connections import ConnectionQueues
 from service.engine.observer import Rejection
 from service.engine.types import Outlook
 from service.errors import DeadlineError, QueueFullError, StoppingError
@@ -93,8 +94,11 @@ class Calls:
     the request is received, and not after.
     """
 
-    def __init__(self, metrics: Metrics, reading: Reading, delivery: Delivery, door: Door) -> None:
+    def __init__(
+        self, metrics: Metrics, connections: ConnectionQueues, reading: Reading, delivery: Delivery, door: Door
+    ) -> None:
         self._metrics = metrics
+        self._connections = connections
         self._reading = reading
         self._door = door
         self._counted: dict[str, MethodMetrics] = {}
@@ -109,7 +113,10 @@ class Calls:
             try:
                 one.check_deadline()
                 one.enter(self._door, stream=False)
-                async with self._reading.request(request_type, context, one.fail) as request:
+                async with (
+                    self._connections.admitted(context.peer()),
+                    self._reading.request(request_type, context, one.fail) as request,
+                ):
                     response = await handle(request, one.call)
                 await self._delivery.turn(response)
             except BaseException as error:
@@ -132,6 +139,7 @@ class Calls:
                 one.check_deadline()
                 one.enter(self._door, stream=True)
                 async with (
+                    self._connections.admitted(context.peer()),
                     self._reading.request(request_type, context, one.fail) as request,
                     aclosing(handle(request, one.call)) as responses,
                 ):

@@ -8,6 +8,7 @@ takes longer moves to a place of the slow ones, and where there is none, has to 
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from service.engine.observer import Observer, Rejection
 from service.errors import DeadlineError, QueueFullError
 
 _MOMENT = 0.025  # seconds that a quick one has, unless somebody says otherwise
+_LOOKS = 4  # in a moment, and as many after it before somebody counts as slow: a message takes three turns to get here
 _FAIR = 2.0  # seconds after which a slow one makes room for another
 _MOST_WAITING = 1024  # each of whom gRPC holds 64 KiB of
 _RETRY_AFTER = 1.0
@@ -42,13 +44,13 @@ class Places:
 class _Arrival:
     """A message on its way.
 
-    end: ends its call with an error. seen: was late already when looked at before. Where the event loop is late itself,
-    what came meanwhile has been taken since.
+    end: ends its call with an error. late: how often it was late when looked at. Where the event loop is late itself,
+    what came meanwhile takes some of its turns to get here.
     """
 
     end: Callable[[Exception], Awaitable[None]]
     began: float
-    seen: bool = False
+    late: int = 0
 
 
 class Reception:
@@ -63,7 +65,7 @@ class Reception:
         self._seconds = seconds
         self._observer = observer
         self._free = places.quick
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         self._quick: dict[_Arrival, None] = {}  # oldest first, as the slow ones
         self._slow: dict[_Arrival, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -82,7 +84,7 @@ class Reception:
         arrival = _Arrival(end, time.monotonic())
         self._quick[arrival] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._moment / 2, self._look)
+            self._timer = asyncio.get_running_loop().call_later(self._moment / _LOOKS, self._look)
         try:
             # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
             data: bytes = await asyncio.shield(context.read())
@@ -102,19 +104,19 @@ class Reception:
         if len(self._waiting) >= _MOST_WAITING:
             raise self._full("too many requests are arriving; try again later")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        self._waiting[turn] = None
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._waiting.remove(turn)
-            else:
+            if turn in self._waiting:
+                del self._waiting[turn]
+            elif not turn.cancelled():
                 self._give_turn()
             raise
 
     def _give_turn(self) -> None:
         while self._waiting:
-            turn = self._waiting.pop()
+            turn, _ = self._waiting.popitem()
             if not turn.done():
                 turn.set_result(None)
                 return
@@ -124,8 +126,8 @@ class Reception:
         """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""
         now = time.monotonic()
         for arrival in [each for each in self._quick if now - each.began >= self._moment]:
-            if not arrival.seen:
-                arrival.seen = True
+            arrival.late += 1
+            if arrival.late < _LOOKS:
                 continue
             del self._quick[arrival]
             self._give_turn()
@@ -137,7 +139,7 @@ class Reception:
             del self._slow[arrival]
             self._end(arrival, DeadlineError(f"the request had not arrived after {self._seconds:g} s"))
         again = self._quick or self._slow
-        self._timer = asyncio.get_running_loop().call_later(self._moment / 2, self._look) if again else None
+        self._timer = asyncio.get_running_loop().call_later(self._moment / _LOOKS, self._look) if again else None
 
     def _has_room(self, now: float) -> bool:
         """Tell whether there is a slow place, made by the oldest where it has had its share."""

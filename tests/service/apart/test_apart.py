@@ -215,7 +215,7 @@ def test_what_answers_is_replaced_when_it_dies_and_calls_are_told_so(repository:
 
 def test_calls_are_told_to_come_back_once_something_answers_them_again() -> None:
     async def asked() -> ModelUnavailableError:
-        remote = Remote(Metrics(), lambda ready: None)
+        remote = Remote(Metrics(), lambda ready: None, 2**20)
         remote.starts_in(16.0)
         (method,) = (each for each in remote.methods if isinstance(each, UnaryMethod) and each.name == "Predict")
         with pytest.raises(ModelUnavailableError) as caught:

@@ -45,3 +45,27 @@ def test_before_anything_was_seen_the_prior_holds() -> None:
     assert mean.value == 7.0
     mean.learn(3.0)
     assert mean.value == 3.0
+
+
+def test_a_batch_during_which_the_process_stood_still_teaches_next_to_nothing() -> None:
+    cost = LearnedCost()
+    for _ in range(100):
+        cost.learn(10, 0.002)
+    cost.learn(10, 12.0)
+    assert cost.seconds(10) < 0.003
+
+
+def test_what_was_learned_while_the_process_stood_still_is_forgotten_at_the_next_batch() -> None:
+    cost = LearnedCost()
+    cost.learn(10, 12.0)
+    cost.learn(10, 0.002)
+    assert cost.seconds(10) == pytest.approx(0.002)
+
+
+def test_what_stays_slow_is_believed() -> None:
+    cost = LearnedCost()
+    for _ in range(100):
+        cost.learn(10, 0.002)
+    for _ in range(100):
+        cost.learn(10, 2.0)
+    assert cost.seconds(10) > 1.0

@@ -8,6 +8,7 @@ import pytest
 from google.rpc import status_pb2
 
 from limelight.v1 import service_pb2
+from service.admission.connections import ConnectionQueues
 from service.metrics import Metrics
 from service.rpc.budget import Budget
 from service.rpc.call import Calls
@@ -41,6 +42,9 @@ class Context:
     def add_done_callback(self, callback: Any) -> None:
         callback(self)
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     async def read(self) -> bytes:
         return self.request
 
@@ -57,7 +61,7 @@ def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     metrics = Metrics()
     reception = Reception(Places(quick=1, slow=1), 1.0, metrics)
     reading = Reading(reception, Budget(limit, "requests", metrics), Parsing(1000).message)
-    return Calls(metrics, reading, Delivery(60.0), Door()), metrics
+    return Calls(metrics, ConnectionQueues(8, 8, metrics), reading, Delivery(60.0), Door()), metrics
 
 
 async def never(request: Any, call: Any) -> bytes:

@@ -19,14 +19,15 @@ from service.settings import Settings
 _MINUTE = 60_000
 # Calls of a method that gRPC's core has for us; of more it cancels some, then all, which tells callers nothing. A burst
 # of a client is taken in at a few thousand a second.
-_MOST_UNSEEN, _FEWEST_UNSEEN = 4096, 64
+_MOST_UNSEEN, _FEWEST_UNSEEN = 16384, 64
 _METHODS = 10  # about, of all services
-_WINDOW = 64 * 1024  # bytes of a request that nobody reads yet
+_WINDOW = 16 * 1024  # bytes of a request that nobody reads yet; the rest of a larger one comes when it is asked for
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed
     ("grpc.max_metadata_size", 16 * 1024),
-    # A call whose request nobody reads yet gets 64 KiB out of its caller, not what the connection could carry.
+    # A call whose request nobody reads yet gets so much out of its caller, and not what the connection could carry.
     ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", _WINDOW),
     # Compressed, 16 KiB are a request of 16 MiB, and a connection's worth of them a second of the event loop's time.
     ("grpc.compression_enabled_algorithms_bitset", 1),
     ("grpc.server_handshake_timeout_ms", _MINUTE // 6),  # who connects and says nothing

@@ -20,7 +20,7 @@ from benchmarks.serving.contest import Contest
 from benchmarks.serving.figures import Results
 from benchmarks.serving.tables import bars, tables
 
-SECTIONS = ("predict", "attend", "open", "tiny")
+SECTIONS = ("predict", "attend", "open", "tiny", "connections")
 
 
 def main() -> None:

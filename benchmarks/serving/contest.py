@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -37,6 +38,7 @@ AT_TRITONS = "Limelight, at Triton's rates"
 CALLERS = (1, 8, 32, 64)
 ATTEND_CALLERS = 16
 SHARES = (50, 70, 90)
+ONE_AND_SEVERAL, CONNECTED_CALLERS = (1, 8), (64, 128)
 _TRIAL_SECONDS = 0.8
 
 
@@ -90,6 +92,7 @@ class Contest:
             "attend": self._attend,
             "open": self._open,
             "tiny": self._tiny,
+            "connections": self._connections,
         }
 
     def _predict(self) -> Iterator[Figure]:
@@ -147,6 +150,17 @@ class Contest:
             yield self._ours("tiny", it, callers)
             plan = self._closed(self._echo, ECHO, messages, callers)
             yield self._figure("tiny", TINY_LENGTH, it.question.name, BARE_ECHO, str(callers), self._measured(plan))
+
+    def _connections(self) -> Iterator[Figure]:
+        """The same callers on one connection and on several; every call must be answered."""
+        for lengths in ("32", "128"):
+            it = asked(PREDICT_IT, lengths)
+            for callers in CONNECTED_CALLERS:
+                for connections in ONE_AND_SEVERAL:
+                    plan = self._closed(self._limelight, it.question.method, self._messages(LIMELIGHT, it), callers)
+                    outcome = self._measured(replace(plan, connections=connections))
+                    name = f"{LIMELIGHT}, {connections} connection{'s' if connections > 1 else ''}"
+                    yield self._figure("connections", lengths, it.question.name, name, str(callers), outcome)
 
     def _raw(self, section: str, it: Asked, over: int, callers: int) -> Iterator[Figure]:
         """Every way of the runtime that takes more than `over` callers and at most `callers`."""

@@ -39,7 +39,7 @@ def tables(results: Results) -> list[str]:
     medians, lines = Medians(results.figures), []
     for lengths in LENGTHS:
         lines += _predict(medians, lengths)
-    lines += _attend(medians) + _open(medians) + _tiny(medians)
+    lines += _attend(medians) + _open(medians) + _tiny(medians) + _connections(medians)
     for name, why in results.absent.items():
         lines += [f"{name} was left out: {why}.", ""]
     return lines
@@ -107,6 +107,16 @@ def _predict(medians: Medians, lengths: str) -> list[str]:
     notes = [f"Ways of the runtime (lanes × threads: rows a second at CPU a row): {ways}."]
     notes += [f"Triton's best tunings (callers: instances × threads, delay): {tuned}."] if tuned else []
     return [*table(head, rows), "", *notes, ""]
+
+
+def _connections(medians: Medians) -> list[str]:
+    found = medians.of("connections")
+    if not found:
+        return []
+    rows = [
+        [each.lengths, each.load, each.who, f"{each.rate:.0f}", f"{each.p50:.1f} / {each.p99:.1f}"] for each in found
+    ]
+    return [*table(["Predict, tokens", "callers", "", "answers a second", "p50 / p99 ms"], rows), ""]
 
 
 def _attend(medians: Medians) -> list[str]:

@@ -1,20 +1,20 @@
-"""Takes calls in several at a time while there is time, and refuses unread what is too much.
+"""Takes calls in several at a time, and refuses unread what is too much, or has waited too long for its turn.
 
 gRPC's server takes one call of a method, then asks for the next: five turns of the event loop and the wake-up of a
-thread lie between, 2 ms while lanes use every core. What comes faster waits in its core, which cancels some of it: to a
-caller that is a call that he gave up, and no reason to come back. So more is asked for beside it, by the functions that
-it uses itself, and what is too much gets a status that says when to come back. While time presses no more is asked
-for: what comes in slowly is what keeps a flood out of the event loop
-(docs/decisions/0025-calls-are-taken-in-together.md). Those functions are no part of gRPC's interface: with a release
-that nobody has looked at, its own loop is all there is.
+thread lie between, 2 ms while lanes use every core. What comes faster waits in its core, which is a queue that nobody
+can look into, and which cancels what it has no room for: to a caller that is a call that he gave up, and no reason to
+come back. So more is asked for beside it, by the functions that it uses itself, and waits here, where it can be told
+when to come back (docs/decisions/0025-calls-are-taken-in-together.md). Those functions are no part of gRPC's interface:
+with a release that nobody has looked at, its own loop is all there is.
 """
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 from grpc._cython import cygrpc
@@ -25,8 +25,11 @@ from service.rpc.status import Status
 logger = logging.getLogger(__name__)
 
 _KNOWN = ("1.85.",)
-_AT_ONCE = 8  # of a method, beside the one that gRPC's loop asks for
-_LOOK = 0.25  # seconds between looks at whether time still presses
+_AT_ONCE = 32  # of a method, beside the one that gRPC's loop asks for
+_MOST_REFUSED = 8  # in one turn of the event loop
+# The part of the time until its deadline after which a call that still waits for its turn is refused. In a queue that
+# is served in order and grows as long as deadlines allow, every call is late when its turn comes.
+_PART = 0.25
 
 
 def is_known() -> bool:
@@ -34,11 +37,18 @@ def is_known() -> bool:
     return str(grpc.__version__).startswith(_KNOWN)
 
 
+class _Waiting(NamedTuple):
+    """A call that waits for its turn. until: when it is refused instead, on the event loop's clock."""
+
+    call: Any
+    until: float
+
+
 class Accepting:
     """Takes calls in, from its start on until the server is stopped. For one event loop.
 
-    most: calls of a method that may wait to be taken up. is_pressed: tells whether time presses now. refused: counts
-    and logs a call that is refused, by its path, and gives its status.
+    most: calls of a method that may wait to be taken up. refused: counts and logs a call that is refused, by its path,
+    and gives its status.
     """
 
     def __init__(
@@ -47,7 +57,6 @@ class Accepting:
         services: Mapping[str, Mapping[str, grpc.RpcMethodHandler]],
         interceptors: Sequence[grpc.aio.ServerInterceptor],
         most: int,
-        is_pressed: Callable[[], bool],
         refused: Callable[[str, Any], Status],
     ) -> None:
         """Prepare it, for a server that has been started. services: registered with it, as are its interceptors."""
@@ -56,11 +65,9 @@ class Accepting:
         self._resolver: Any = cygrpc._MethodResolver([], self._handlers)
         self._interceptors = tuple(interceptors)
         self._most = most
-        self._is_pressed = is_pressed
         self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._paused: list[tuple[str, deque[Any]]] = []
 
     def start(self) -> None:
         """Ask for calls, until the server is stopped."""
@@ -68,11 +75,11 @@ class Accepting:
             logger.warning("calls are taken in one by one: this release of gRPC is not known (%s)", grpc.__version__)
             return
         for method in self._handlers:
-            waiting: deque[Any] = deque()
+            waiting: deque[_Waiting] = deque()
             for _ in range(_AT_ONCE):
                 self._keep(self._accept(method, waiting))
 
-    async def _accept(self, method: str, waiting: deque[Any]) -> None:
+    async def _accept(self, method: str, waiting: deque["_Waiting"]) -> None:
         encoded = method.encode()
         while self._server.is_running():
             try:
@@ -81,35 +88,35 @@ class Accepting:
                 continue
             if len(waiting) >= self._most:
                 await self._refuse(method, call)
-            else:
-                waiting.append(call)
-                if len(waiting) == 1:
-                    self._loop.call_soon(self._take_up, method, waiting)
-            if self._is_pressed():
-                if not self._paused:
-                    self._loop.call_later(_LOOK, self._go_on)
-                self._paused.append((method, waiting))
-                return
+                continue
+            left = self._context(call).time_remaining()
+            until = math.inf if left is None else self._loop.time() + _PART * left
+            waiting.append(_Waiting(call, until))
+            if len(waiting) == 1:
+                self._loop.call_soon(self._take_up, method, waiting)
 
-    def _go_on(self) -> None:
-        """Ask as before, once time does not press any more."""
-        if self._is_pressed():
-            self._loop.call_later(_LOOK, self._go_on)
-            return
-        paused, self._paused = self._paused, []
-        for method, waiting in paused:
-            self._keep(self._accept(method, waiting))
+    def _take_up(self, method: str, waiting: deque["_Waiting"]) -> None:
+        """Begin with the oldest: one in a turn of the loop, which has other things to do.
 
-    def _take_up(self, method: str, waiting: deque[Any]) -> None:
-        """Begin with the oldest: one in a turn of the loop, which has other things to do."""
-        call = waiting.popleft()
-        handling = cygrpc._handle_rpc(method, self._resolver, self._interceptors, call, self._loop, False)
-        self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, method))
+        Where the oldest has waited for too long, it is refused, and the newest is begun with: it is the most likely to
+        be answered in time.
+        """
+        now, refused = self._loop.time(), 0
+        while waiting and waiting[0].until < now and refused < _MOST_REFUSED:
+            self._keep(self._refuse(method, waiting.popleft().call))
+            refused += 1
+        if waiting:
+            call = (waiting.pop() if refused else waiting.popleft()).call
+            handling = cygrpc._handle_rpc(method, self._resolver, self._interceptors, call, self._loop, False)
+            self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, method))
         if waiting:
             self._loop.call_soon(self._take_up, method, waiting)
 
+    def _context(self, call: Any) -> Any:
+        return cygrpc._ServicerContext(call, None, None, self._loop)
+
     async def _refuse(self, method: str, call: Any) -> None:
-        status = self._refused(method, cygrpc._ServicerContext(call, None, None, self._loop))
+        status = self._refused(method, self._context(call))
         first = cygrpc.SendInitialMetadataOperation(None, 0)
         code: int = status.code.value[0]
         with suppress(grpc.aio.BaseError):  # the call has ended meanwhile

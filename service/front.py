@@ -59,10 +59,10 @@ class Front:
         if settings.reflection:
             self._services[REFLECTION_SERVICE] = reflection_service((SERVICE, HEALTH_SERVICE), aside, delivery)
 
-    async def listen(self, stack: AsyncExitStack, *, shared: bool, is_pressed: Callable[[], bool]) -> int:
+    async def listen(self, stack: AsyncExitStack, *, shared: bool) -> int:
         """Answer calls until the stack is left, which finishes what is in flight; gives the port.
 
-        shared, is_pressed: as `service.listening.listen` has them. Raises: LimelightError where the port is taken.
+        shared: as `service.listening.listen` has it. Raises: LimelightError where the port is taken.
         """
         port = await listen(
             self._settings,
@@ -71,7 +71,6 @@ class Front:
             self._access.interceptors(SERVICE, self._calls.refusal),
             stack,
             shared=shared,
-            is_pressed=is_pressed,
             refused=self._calls.turned_away,
         )
         stack.push_async_callback(self._door.finish, self._settings.grace_seconds)

@@ -46,12 +46,11 @@ async def listen(
     stack: AsyncExitStack,
     *,
     shared: bool,
-    is_pressed: Callable[[], bool],
     refused: Callable[[str, Any], Status],
 ) -> int:
     """Answer calls until the stack is left; gives the port.
 
-    shared: with other processes that said so as well. is_pressed, refused: as `Accepting` has them.
+    shared: with other processes that said so as well. refused: as `Accepting` has it.
     """
     free_failed(asyncio.get_running_loop())
     unseen = min(_MOST_UNSEEN, max(_FEWEST_UNSEEN, settings.arriving_bytes // (_METHODS * _WINDOW)))
@@ -80,7 +79,7 @@ async def listen(
     except RuntimeError as error:
         raise LimelightError(f"cannot listen on {address}") from error
     await server.start()
-    Accepting(server, services, interceptors, settings.pending_calls, is_pressed, refused).start()
+    Accepting(server, services, interceptors, settings.pending_calls, refused).start()
     stack.push_async_callback(server.stop, None)
     return port
 

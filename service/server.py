@@ -104,12 +104,12 @@ async def running_server(
         backend = await stack.enter_async_context(
             running_backend(settings, metrics, checks, quotas, takes_calls=True, folders=folders)
         )
-        repository, engine = backend.repository, backend.engine
+        repository = backend.repository
         front = Front(settings, metrics, access, backend.methods, backend.parsing.message)
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()
-        port = await front.listen(stack, shared=member is not None, is_pressed=engine.is_pressed)
+        port = await front.listen(stack, shared=member is not None)
         if not late:
             loading = await repository.load_until_useful()
         stack.callback(loading.cancel)

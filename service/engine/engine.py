@@ -74,10 +74,6 @@ class Engine:
         """Have a lane look at what else there is to do."""
         self._lanes.wake()
 
-    def is_pressed(self) -> bool:
-        """Tell whether time presses, as `Pressure` has it."""
-        return self._lanes.is_pressed
-
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told of each model whose runs take too long, one after the other: it is run no more."""
         self._lanes.on_stuck(take_out)

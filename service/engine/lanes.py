@@ -58,11 +58,6 @@ class Lanes:
         self._threads = [self._thread(f"lane-{number}") for number in range(lanes)]
         self._pressure = Pressure(self._threads) if takes_calls else None
 
-    @property
-    def is_pressed(self) -> bool:
-        """True while time presses."""
-        return self._pressure is not None and self._pressure.is_pressing
-
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
         """Have something told, once and on the loop, of each model that is run no more."""
         self._work.on_stuck = take_out

@@ -43,11 +43,6 @@ class Pressure:
             self._place(apart=True)
             self._timer = loop.call_at(self._until, self._look)
 
-    @property
-    def is_pressing(self) -> bool:
-        """True while lanes come first."""
-        return self._timer is not None
-
     def close(self) -> None:
         """Have everything as it was; turns that somebody else has set meanwhile stay."""
         if self._timer is not None:

@@ -29,7 +29,6 @@ class Echo:
     """
 
     most: int
-    pressed: bool = False
     port: int = 0
     turn: int = 0
     seen: list[bytes] = field(default_factory=list)
@@ -45,7 +44,7 @@ class Echo:
         self.port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         services = {"test.Echo": handlers}
-        Accepting(server, services, (), self.most, lambda: self.pressed, self._refused).start()
+        Accepting(server, services, (), self.most, self._refused).start()
         ready()
         while not over.is_set():
             self.turn += 1
@@ -112,32 +111,32 @@ def test_calls_past_what_may_wait_are_refused_unread() -> None:
     assert len(echo.seen) == CALLS + 2 - refused
 
 
-def test_while_time_presses_calls_are_taken_in_one_by_one_and_together_again_afterwards() -> None:
-    echo, few = Echo(CALLS, pressed=True), accepting._AT_ONCE
+def test_where_the_oldest_has_waited_too_long_it_is_refused_and_the_newest_is_begun_with() -> None:
+    echo = Echo(CALLS)
     with echoing(echo) as on_loop, grpc.insecure_channel(f"127.0.0.1:{echo.port}") as channel:
         call = channel.unary_unary(METHOD)
+        assert call(b"first", timeout=60) == b"first"
+        on_loop(lambda: _take_in_and_wait(CALLS))
+        calls = [call.future(b"%d" % number, timeout=2 if number % 2 else 600) for number in range(CALLS)]
+        found = [each.code() for each in calls]
+        assert call(b"last", timeout=60) == b"last"
+    assert set(found[::2]) == {grpc.StatusCode.OK}  # a second is next to nothing of what they have
+    refused = found.count(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert echo.refused == [METHOD] * refused
+    assert len(echo.seen) >= CALLS + 2 - refused
 
-        def turns() -> int:
-            """Have calls come while the event loop does something else; how many turns it then takes to begin them."""
-            on_loop(lambda: time.sleep(1.0))
-            begun = len(echo.begun)
-            calls = [call.future(b"%d" % number, timeout=60) for number in range(few)]
-            assert [each.code() for each in calls] == [grpc.StatusCode.OK] * few
-            return echo.begun[-1] - echo.begun[begun]
 
-        for _ in range(3):  # more calls than are asked for at a time
-            turns()
-        assert turns() >= 3 * (few - 1)
-        echo.pressed = False
-        time.sleep(3 * accepting._LOOK)
-        assert any(turns() < 2 * few for _ in range(5))  # on a busy machine not all have come by then
-    assert echo.refused == []
+def _take_in_and_wait(turns: int) -> None:
+    """On the loop: let what comes be taken in, and stand still before its turn comes."""
+    if turns:
+        time.sleep(1.0 if turns == 1 else 0.02)
+        asyncio.get_running_loop().call_soon(_take_in_and_wait, turns - 1)
 
 
 def test_a_release_that_nobody_has_looked_at_serves_as_well(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(accepting, "_KNOWN", ())
-    echo = Echo(1, pressed=True)
+    echo = Echo(1)
     assert codes(echo) == [grpc.StatusCode.OK] * CALLS
     assert [each.message for each in caplog.records if each.name == accepting.__name__]

@@ -4,11 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bundle.offline import disable_telemetry
 from bundle.reader import BundleFolder
 from export.precision import Precision
 
 if TYPE_CHECKING:
     from models.cards.card import TrainedModel
+
+# PyTorch and onnxscript import ONNX Runtime by themselves, whichever module here brings them in first.
+disable_telemetry()
 
 # What needs PyTorch is imported in the functions: it takes seconds, and the command line's help does without.
 

@@ -5,6 +5,7 @@ import onnx_ir
 
 from export.errors import ExportError
 from export.external import is_large
+from export.runtime import onnx_runtime
 
 # Sums over edges: the runtime has them in float32 alone on CPUs, where every bundle is checked.
 _STAY = ("ScatterElements",)
@@ -15,6 +16,7 @@ def halve(model: onnx.ModelProto) -> onnx.ModelProto:
 
     Raises: ExportError where the graph has an operator that ONNX Runtime's converter cannot turn.
     """
+    onnx_runtime()  # the first to import it turns its telemetry off
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST, convert_float_to_float16
 
     copy = onnx.ModelProto()

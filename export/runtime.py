@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
+from bundle.offline import disable_telemetry
 from bundle.values import Array
 from export.errors import ExportError
 from export.external import graph_files
@@ -16,7 +17,8 @@ _THREADS = 2
 
 
 def onnx_runtime() -> ModuleType:
-    """Import ONNX Runtime. Raises: ExportError saying what to install."""
+    """Import ONNX Runtime, with its telemetry off. Raises: ExportError saying what to install."""
+    disable_telemetry()
     try:
         import onnxruntime
     except ImportError as error:

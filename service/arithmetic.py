@@ -11,8 +11,9 @@ def open_graph(graph: bytes) -> Any:
     It computes where the models do, and what it took is given back with what they took: an arena of its own would keep
     the most that any run ever took, beside every limit. Where they share none, what a run took is given back at once.
     """
-    import onnxruntime  # imported here: what only plans an answer does without
+    from service.engine.providers import runtime  # imported here: what only plans an answer does without
 
+    onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False

@@ -6,6 +6,7 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+from bundle.offline import disable_telemetry
 from service.engine.cuda import DEFAULT, Cuda
 from service.errors import ProviderError
 from service.machine import available_cores
@@ -113,7 +114,7 @@ def on_cuda(cuda: Cuda, lanes: int = 0) -> Provider:
 
 
 def runtime() -> ModuleType:
-    """Import ONNX Runtime, once it is certain that it is installed exactly once.
+    """Import ONNX Runtime, with its telemetry off, once it is certain that it is installed exactly once.
 
     Raises: ProviderError where both of its distributions are installed (the CPU one then hides CUDA), or none.
     """
@@ -128,6 +129,7 @@ def runtime() -> ModuleType:
             "onnxruntime and onnxruntime-gpu are both installed, and hide CUDA from each other: uninstall both, then "
             "pip install '.[serve]' or '.[serve-gpu]' in a checkout of Limelight"
         )
+    disable_telemetry()
     import onnxruntime
 
     return onnxruntime  # type: ignore[no-any-return]

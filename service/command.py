@@ -1,8 +1,10 @@
 """`limelight serve`. Light to import: what runs the server is imported when it runs."""
 
 import inspect
+import logging
 import os
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -11,12 +13,15 @@ import typer
 
 from bundle.errors import LimelightError
 from limelight.cli import CommandError
-from service.configuration import SettingsError, load_settings
+from service.configuration import SettingsError, ignored_variables, load_settings
 from service.settings import Settings
 
 if TYPE_CHECKING:
     from service.listening import Reachable
     from service.server import Server
+
+
+logger = logging.getLogger(__name__)
 
 
 def serve(**flags: Any) -> None:
@@ -48,7 +53,8 @@ def serve(**flags: Any) -> None:
 def print_address(server: "Reachable") -> None:
     """Say in one line where calls are answered."""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
-    print(f"limelight: serving on {server.address}{metrics}", flush=True)
+    with suppress(OSError, ValueError):  # a server whose output nobody reads serves all the same
+        print(f"limelight: serving on {server.address}{metrics}", flush=True)
 
 
 def run(settings: Settings, announce: Callable[["Server"], None] = print_address) -> None:
@@ -112,6 +118,8 @@ def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     from service.logs import configure_logs, flush_logs
 
     configure_logs(settings.log_level, limit=settings.log_buffer_bytes)
+    for variable in ignored_variables():
+        logger.warning("%s is an address, as Kubernetes gives those of its Services: it is no setting here", variable)
     try:
         asyncio.run(serving)
     except LimelightError as error:

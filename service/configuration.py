@@ -1,6 +1,7 @@
 """Puts settings together: a flag counts before an environment variable, that before a file, that before the default."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
@@ -12,6 +13,9 @@ from service.access.exposure import exposed
 from service.settings import Rule, Settings
 
 PREFIX = "LIMELIGHT_"
+# Kubernetes describes each Service to every container beside it, and Docker each linked container: that of a Service
+# named `limelight` is LIMELIGHT_PORT=tcp://10.96.0.7:50051, which is somebody's address and no setting.
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -38,7 +42,7 @@ def load_settings(
         kind, rule, variable = type(each.default), each.metadata["rule"], PREFIX + name.upper()
         if flags.get(name) is not None:
             values[name] = _check(flags[name], kind, rule, "--" + name.replace("_", "-"))
-        elif variable in environment:
+        elif variable in environment and not _is_address(name, environment[variable]):
             values[name] = _check(_parse(environment[variable], kind, variable), kind, rule, variable)
         elif name in content:
             values[name] = _check(content[name], kind, rule, f"{file}: {name}")
@@ -61,6 +65,17 @@ def load_settings(
     if problem is not None:
         raise SettingsError(problem)
     return settings
+
+
+def ignored_variables(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Give the variables that are named as settings are and describe Services of Kubernetes; they do not count."""
+    environment = os.environ if environment is None else environment
+    named = {PREFIX + each.name.upper(): each.name for each in fields(Settings)}
+    return [each for each, name in named.items() if each in environment and _is_address(name, environment[each])]
+
+
+def _is_address(setting: str, value: str) -> bool:
+    return setting.endswith("port") and _ADDRESS.match(value.strip()) is not None
 
 
 def _read_file(file: Path) -> dict[str, Any]:

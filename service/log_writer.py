@@ -76,14 +76,20 @@ class LogWriter:
                 self._writing = True
             if skipped:
                 lines.append(self._describe(skipped))
-            try:
-                for piece in _pieces(lines):
+            for piece in _pieces(lines):
+                try:
                     self._put(piece)
-            except OSError:
-                pass  # nobody reads any more, and there is nobody left to tell
+                except OSError:  # nobody reads any more, the disk is full, or the file may not grow: metrics tell
+                    self._lost(piece.count(b"\n"))
             with self._changed:
                 self._writing = False
                 self._changed.notify_all()
+
+    def _lost(self, lines: int) -> None:
+        with self._changed:
+            self.dropped += lines
+        for _ in range(lines):
+            self.on_drop()
 
     def _put(self, piece: bytes) -> None:
         """Write a piece, however long that takes; only this thread waits."""

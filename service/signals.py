@@ -3,13 +3,16 @@
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from service.logs import flush_logs
 
 INTERRUPTED = 1
+_ONE_REQUEST = 1.0  # seconds in which several signals ask for one stop: a service manager sends one, its shell another
+_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def stopping_signals() -> tuple[signal.Signals, ...]:
@@ -19,6 +22,27 @@ def stopping_signals() -> tuple[signal.Signals, ...]:
     """
     hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     return (signal.SIGTERM, signal.SIGINT, *hung_up)
+
+
+@contextmanager
+def spared() -> Iterator[None]:
+    """Start a process that lives and ends with this one: within the block, what is started receives no signal that
+    stops a server until it calls `leave_stopping_to_parent`.
+
+    Service managers send their signal to every process of a service (`KillMode=control-group` of systemd).
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave_stopping_to_parent() -> None:
+    """Ignore signals that stop a server, in a process that stops by its parent's word, or once that is gone."""
+    for number in _STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
 
 
 def leave_on_signal() -> None:
@@ -33,8 +57,17 @@ def leave(status: int = 0) -> None:
     A thread that is inside a library (a batch that runs, a model that is loaded) would keep it from ending.
     """
     flush_logs()
-    sys.stdout.flush()
+    with suppress(OSError, ValueError):  # nobody reads it, its disk is full, or it is closed
+        sys.stdout.flush()
     os._exit(status)
+
+
+def notify(state: str) -> None:
+    """Tell a service manager that asks for it how far this process is (sd_notify(3))."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if address:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
+            sending.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
 
 
 class Stop:
@@ -43,18 +76,25 @@ class Stop:
     def __init__(self, at_once: Callable[[], None]) -> None:
         self._at_once = at_once
         self._serving = False
+        self._first = 0.0
         self.signalled = asyncio.Event()
 
     def serving(self) -> None:
         """From now on there is something to stop in order; until then a signal ends the process."""
         self._serving = True
+        notify("READY=1")
 
     def signal(self) -> None:
-        """A signal came; the second ends the process at once."""
+        """A signal came; one that comes a second after the first, or later, ends the process at once."""
+        now = asyncio.get_running_loop().time()
         if self.signalled.is_set():
+            if now - self._first < _ONE_REQUEST:
+                return
             self._at_once()
             os._exit(INTERRUPTED)
+        self._first = now
         self.signalled.set()
+        notify("STOPPING=1")
         if not self._serving:
             self._at_once()
             leave()

@@ -12,7 +12,7 @@ from service.checking.shared import RemoteChecks
 from service.logs import configure_logs, flush_logs
 from service.metrics import Metrics
 from service.server import Member, Server, running_server, settle_interpreter
-from service.signals import INTERRUPTED, leave, stopping_signals
+from service.signals import INTERRUPTED, leave, leave_stopping_to_parent
 
 
 def main(descriptor: int, *link: int) -> None:
@@ -20,6 +20,7 @@ def main(descriptor: int, *link: int) -> None:
 
     descriptor: of the channel. link: of the link that calls are handed on by, where another process takes them.
     """
+    leave_stopping_to_parent()
     try:
         asyncio.run(_work(socket.socket(fileno=descriptor), End.of(link) if link else None))
     finally:
@@ -35,8 +36,6 @@ async def _work(end: socket.socket, link: End | None) -> None:
     configure_logs(begin.settings.log_level, worker=worker, limit=begin.settings.log_buffer_bytes)
     metrics, stop = Metrics(), asyncio.Event()
     loaded: asyncio.Future[Server | Back] = asyncio.get_running_loop().create_future()
-    for number in stopping_signals():
-        asyncio.get_running_loop().add_signal_handler(number, _stop, stop, loaded)
     checks = RemoteChecks(lambda question, request: channel.send(Check(question, request)))
     listening = asyncio.create_task(_listen(channel, metrics, checks, stop, loaded))
     serving: AbstractAsyncContextManager[Server | Back]

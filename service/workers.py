@@ -31,7 +31,7 @@ from service.logs import count_dropped
 from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.settings import Settings
-from service.signals import leave, stop_signals
+from service.signals import leave, spared, stop_signals
 
 logger = logging.getLogger(__name__)
 
@@ -223,8 +223,8 @@ class Workers:
     async def _spawn(self, number: int) -> _Worker:
         """Start a worker's process: a new interpreter, since nothing of gRPC or a runtime survives a fork.
 
-        It is in a process group of its own, so that Ctrl-C on a terminal reaches only the process that stops all in
-        order.
+        Signals that stop a server are the affair of this process alone, which stops all in order: whoever sends them,
+        a terminal or a service manager, may send them to all.
         """
         with ExitStack() as stack:
             ours, theirs = socket.socketpair()
@@ -234,12 +234,13 @@ class Workers:
                 descriptors += end.descriptors
             program = f"import sys; sys.path[:] = {sys.path!r}; from service.worker import main; main(*{descriptors})"
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-c", program),
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=descriptors,
-                    process_group=0,
-                )
+                with spared():
+                    process = await asyncio.create_subprocess_exec(
+                        *(sys.executable, "-c", program),
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=descriptors,
+                        process_group=0,
+                    )
             except OSError:
                 ours.close()
                 raise

@@ -1,13 +1,19 @@
 """Memory that two processes share, for what is too large to be written to a socket piece by piece."""
 
 import ctypes
+import logging
 import mmap
 import os
+import resource
 from bisect import insort
 from contextlib import suppress
+from functools import cache
 from threading import RLock
 
+logger = logging.getLogger(__name__)
+
 SIZE = 512 * 2**20  # addresses, and not memory
+_SMALLEST = 16 * 2**20  # below which it would hold too few answers to be worth it
 _PAGE = mmap.PAGESIZE
 
 # Python's own way to make bytes that are filled afterwards, by whoever has made them and before anybody else has them.
@@ -34,11 +40,25 @@ class Region:
 
     @staticmethod
     def create(size: int) -> int | None:
-        """Make one; gives its descriptor, None where this system has none."""
+        """Make one, smaller where files may not be as large; gives its descriptor, None where this process may have
+        none: on an old kernel, under a filter of system calls, or where files may hardly have a size.
+        """
+        most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if most != resource.RLIM_INFINITY and most < size:
+            if most < _SMALLEST:
+                return _none(f"files may have {most} bytes at most")
+            size = most // _PAGE * _PAGE
         if not hasattr(os, "memfd_create"):
-            return None
-        descriptor = os.memfd_create("limelight", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, size)
+            return _none("this system has no memfd_create")
+        try:
+            descriptor = os.memfd_create("limelight", os.MFD_CLOEXEC)
+        except OSError as error:
+            return _none(f"memfd_create: {error.strerror}")
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError as error:
+            os.close(descriptor)
+            return _none(f"{size} bytes: {error.strerror}")
         return descriptor
 
     @property
@@ -90,6 +110,12 @@ class Region:
                 with suppress(OSError):  # a system that cannot
                     self._memory.madvise(mmap.MADV_REMOVE, 0, self._touched)
                 self._touched = 0
+
+
+@cache
+def _none(reason: str) -> None:
+    """Say, once for each reason, that there is no shared memory."""
+    logger.warning("large answers go through a socket, since there is no memory to share: %s", reason)
 
 
 class Piece:

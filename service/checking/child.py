@@ -16,6 +16,7 @@ from service.engine.providers import runtime
 from service.engine.selftest import check_samples
 from service.errors import MemoryShortError
 from service.memory import give_back
+from service.signals import leave_stopping_to_parent
 from service.threads import background
 
 BEGUN = b"begun"
@@ -27,6 +28,7 @@ def main(descriptor: int, idle: float) -> None:
 
     descriptor: of the connection. Standard input is a pipe that ends with the process that asks.
     """
+    leave_stopping_to_parent()
     background(_end_with_parent, "parent").start()
     settle_process()
     connection = Connection(descriptor)

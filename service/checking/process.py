@@ -7,6 +7,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from service.checking.verdict import Refused, Request, Verdict, from_json
+from service.signals import spared
 from service.threads import background
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from service.checking.child import main; main({descriptor}, {idle})"
@@ -24,9 +25,8 @@ class CheckingProcess:
     def __init__(self, idle: float) -> None:
         ours, theirs = Pipe()
         program = _PROGRAM.format(path=sys.path, descriptor=theirs.fileno(), idle=idle)
-        with theirs:
-            # A new interpreter, since nothing of a runtime survives a fork; in a group of its own, so that Ctrl-C on a
-            # terminal reaches only the process that stops all in order.
+        with theirs, spared():
+            # A new interpreter, since nothing of a runtime survives a fork; it ends by its parent's word.
             self._process = subprocess.Popen(
                 (sys.executable, "-c", program),
                 stdin=subprocess.PIPE,

@@ -59,6 +59,9 @@ def _save(ort: Any, graph: Path, options: Any, folder: Path) -> Path | None:
         ort.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         logger.warning("weights are held once a session, since they cannot be saved: %s", error)
+        for name in (_GRAPH, _WEIGHTS):  # half of them would be taken for the whole at the next start
+            with contextlib.suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
         return None
     give_back()  # the library would keep a whole copy of the weights
     return saved

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -191,6 +192,7 @@ def test_a_second_signal_ends_all_at_once(repository: Path) -> None:
         running.send_signal(signal.SIGTERM)
         assert eventually(lambda: any('"stopping"' in line for line in logged))
         assert running.poll() is None and len(children(running.pid)) == 2
+        time.sleep(1.5)  # within a second it would be the same request
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=30) != 0
         assert eventually(lambda: not [pid for pid in workers if alive(pid)])

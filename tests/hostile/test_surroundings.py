@@ -1,0 +1,210 @@
+"""Where a server may have to live: each starts it, has it answer, and stops it in order."""
+
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
+from service.configuration import ignored_variables, load_settings
+from tests.service import bundles
+from tests.service.processes import alive, children, process, started
+from tests.service.serving import attend, eventually, predict, text
+
+ROOT = Path(__file__).parents[2]
+LOCAL = ("--port", "0", "--metrics-port", "0", "--provider", "cpu")
+MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
+ARCHITECTURE = platform.machine()
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("repository")
+    bundles.tiny(folder)
+    bundles.echo(folder, "endless", max_new_tokens=100_000, endless=True)
+    return folder
+
+
+# A filter of system calls, as a sandbox has it: one of them fails with a number.
+FILTERED = """
+import ctypes, struct
+library = ctypes.CDLL(None, use_errno=True)
+def step(code, yes, no, value): return struct.pack("HBBI", code, yes, no, value)
+steps = step(32, 0, 0, 0) + step(21, 0, 1, {call}) + step(6, 0, 0, 0x00050000 | {error}) + step(6, 0, 0, 0x7FFF0000)
+buffer = ctypes.create_string_buffer(steps)
+class Program(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_ushort), ("steps", ctypes.c_void_p)]
+program = Program(4, ctypes.addressof(buffer))
+if library.prctl(38, 1, 0, 0, 0) or library.prctl(22, 2, ctypes.byref(program), 0, 0):
+    sys.exit("cannot filter")
+"""
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+NO_NEW_CODE = """
+import ctypes
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):
+    sys.exit("cannot filter")
+"""
+SURROUNDINGS = {
+    "no memfd_create, refused": FILTERED.format(call=MEMFD_CREATE.get(ARCHITECTURE, 0), error=1),
+    "no memfd_create, an old kernel": FILTERED.format(call=MEMFD_CREATE.get(ARCHITECTURE, 0), error=38),
+    "files of 100 kB": LIMITED.format(size=100_000),
+    "files of 1 MB": LIMITED.format(size=1_000_000),
+    "files of 100 MB": LIMITED.format(size=100_000_000),
+    "memory that is written is never run": NO_NEW_CODE,
+}
+
+
+@contextmanager
+def announced(running: Any, logged: list[str]) -> Iterator[Any]:
+    try:
+        address = started(running)
+    except AssertionError:
+        if running.wait(timeout=30) and eventually(lambda: any("cannot filter" in line for line in list(logged)), 5):
+            pytest.skip("this system does not let a process filter its own calls")
+        raise AssertionError(logged) from None
+    with grpc.insecure_channel(address) as channel:
+        yield service_pb2_grpc.AttentionServiceStub(channel)
+
+
+@pytest.mark.parametrize("where", SURROUNDINGS)
+def test_a_server_starts_answers_large_maps_and_stops(repository: Path, where: str) -> None:
+    if "memfd" in where and ARCHITECTURE not in MEMFD_CREATE:
+        pytest.skip(f"the number of memfd_create is not known for {ARCHITECTURE}")
+    many = [text(" ".join(["cat"] * 30))] * 64
+    with process("--repository", str(repository), *LOCAL, before=SURROUNDINGS[where]) as (running, logged):
+        with announced(running, logged) as stub:
+            answer = stub.Attend(attend("tiny", *many), timeout=60)
+            assert answer.ByteSize() > 2**19
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+    said = [line for line in logged if "no memory to share" in line]
+    assert len(said) == ("memfd" in where or where in ("files of 100 kB", "files of 1 MB"))
+
+
+def test_a_log_that_may_not_grow_keeps_no_server_from_answering(repository: Path, tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        flags = ("--repository", str(repository), *LOCAL)
+        with process(*flags, errors=log.fileno(), before=LIMITED.format(size=4096)) as (running, logged):
+            with announced(running, logged) as stub:
+                for _ in range(50):
+                    assert stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
+            running.send_signal(signal.SIGTERM)
+            assert running.wait(timeout=30) == 0
+    assert (tmp_path / "log").stat().st_size <= 4096
+
+
+KUBERNETES = {
+    "LIMELIGHT_SERVICE_HOST": "10.96.0.7",
+    "LIMELIGHT_SERVICE_PORT": "50051",
+    "LIMELIGHT_SERVICE_PORT_GRPC": "50051",
+    "LIMELIGHT_PORT": "tcp://10.96.0.7:50051",
+    "LIMELIGHT_PORT_50051_TCP": "tcp://10.96.0.7:50051",
+    "LIMELIGHT_PORT_50051_TCP_PROTO": "tcp",
+    "LIMELIGHT_PORT_50051_TCP_PORT": "50051",
+    "LIMELIGHT_PORT_50051_TCP_ADDR": "10.96.0.7",
+    "LIMELIGHT_METRICS_SERVICE_HOST": "fd00::8",
+    "LIMELIGHT_METRICS_SERVICE_PORT": "9464",
+    "LIMELIGHT_METRICS_PORT": "udp://[fd00::8]:9464",
+}
+
+
+def test_addresses_of_services_are_no_settings() -> None:
+    settings = load_settings({}, environment=KUBERNETES)
+    assert (settings.port, settings.metrics_port) == (50051, 9464)
+    assert load_settings({"port": 3}, environment=KUBERNETES).port == 3
+    assert ignored_variables(KUBERNETES) == ["LIMELIGHT_PORT", "LIMELIGHT_METRICS_PORT"]
+    assert ignored_variables({"LIMELIGHT_PORT": "50052", "LIMELIGHT_HOST": "tcp://10.96.0.7:50051"}) == []
+
+
+def test_a_server_beside_services_of_its_own_name_starts_and_says_what_it_ignores(repository: Path) -> None:
+    before = f"import os; os.environ.update({KUBERNETES!r})"
+    flags = ("--repository", str(repository), "--port", "0", "--provider", "cpu")
+    alone = before + "; os.environ['LIMELIGHT_APART'] = 'false'; os.environ['LIMELIGHT_METRICS_HOST'] = '127.0.0.1'"
+    with process(*flags, "--metrics-port", "0", before=alone) as (running, logged):
+        with announced(running, logged) as stub:
+            assert stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+    for name in ("LIMELIGHT_PORT", "LIMELIGHT_METRICS_PORT"):
+        assert len([line for line in logged if f"{name} is an address" in line]) == 1
+
+
+def whole_service(running: subprocess.Popen[str]) -> list[int]:
+    """Every process of a server, the first one apart."""
+    return [*children(running.pid), *children(running.pid, "service.checking")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("kind", [(), ("--workers", "2"), ("--no-apart",)])
+def test_signals_to_every_process_stop_a_server_once_and_in_order(
+    repository: Path, kind: tuple[str, ...], number: signal.Signals
+) -> None:
+    flags = ("--repository", str(repository), *LOCAL, *kind, "--drain-seconds", "1", "--grace-seconds", "60")
+    heeded = "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
+    with process(*flags, before=heeded) as (running, logged):
+        with announced(running, logged) as stub:
+            options = service_pb2.GenerationOptions(max_new_tokens=2_000)
+            request = service_pb2.GenerateRequest(
+                model=values_pb2.Model(name="endless"), instance=text("the cat"), generation=options
+            )
+            stream = stub.Generate(request)
+            next(stream), next(stream)
+            others = whole_service(running)
+            for _ in range(2):  # a service manager, and whoever else was told
+                for pid in (*others, running.pid):
+                    os.kill(pid, number)
+            assert stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions  # while it drains
+            *_, last = stream
+            assert last.end.sequences[0].finish_reason == service_pb2.FINISH_REASON_LENGTH
+        assert running.wait(timeout=60) == 0
+        assert eventually(lambda: not any(map(alive, others)))
+    assert not [line for line in logged if '"error"' in line]
+
+
+def test_a_process_that_is_starting_is_spared_as_well(repository: Path) -> None:
+    flags = ("--repository", str(repository), *LOCAL)
+    with process(*flags) as (running, logged):
+        assert eventually(lambda: bool(children(running.pid)), 60)
+        seen = set()
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not seen & set(children(running.pid, "service.checking")):
+            for pid in whole_service(running):
+                seen.add(pid)
+                os.kill(pid, signal.SIGTERM)
+        with announced(running, logged) as stub:
+            assert stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
+            assert set(children(running.pid)) <= seen  # nobody had to take its place
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+
+
+def test_a_service_manager_is_told_when_it_serves_and_when_it_stops(repository: Path, tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(60)
+        before = f"import os; os.environ['NOTIFY_SOCKET'] = {address!r}"
+        with process("--repository", str(repository), *LOCAL, before=before) as (running, _):
+            assert manager.recv(100) == b"READY=1"
+            running.send_signal(signal.SIGTERM)
+            assert manager.recv(100) == b"STOPPING=1"
+            assert running.wait(timeout=30) == 0
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here")
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    unit = tmp_path / "limelight.service"
+    written = (ROOT / "deploy" / "systemd" / "limelight.service").read_text(encoding="utf-8")
+    unit.write_text(written.replace("/opt/limelight/bin/limelight", "/bin/true"))
+    checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
+    assert (checked.returncode, checked.stderr) == (0, "")

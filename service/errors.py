@@ -66,6 +66,10 @@ class InferenceError(LimelightError):
     """The runtime failed on this input; details are in the log, not in the message."""
 
 
+class NotFiniteError(InferenceError):
+    """What the model put out for this input has NaN or infinity; the message names it."""
+
+
 class OverrunError(InferenceError):
     """The model took longer than a run may take, and was ended."""
 

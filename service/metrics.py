@@ -56,6 +56,11 @@ class Metrics:
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
         self._overruns = own.counter("limelight_runs_ended_total", "Runs ended for taking too long.", ("model",))
+        self._not_finite = own.counter(
+            "limelight_rows_not_finite_total",
+            "Rows that got an error, since the model put out NaN or infinity for them.",
+            ("model",),
+        )
         self._ready = own.gauge(
             "limelight_model_ready",
             "1 for a version that answers, 0 for one that was refused.",
@@ -126,6 +131,10 @@ class Metrics:
     def overran(self, model: str) -> None:
         """A run was ended."""
         self._overruns.child(model).add()
+
+    def not_finite(self, model: str) -> None:
+        """A row got an error for what the model put out."""
+        self._not_finite.child(model).add()
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
         """A version of a model was loaded or refused."""

@@ -52,9 +52,12 @@ def begun(home: Path, trace: Path, code: str, *arguments: str) -> subprocess.Pop
 
 
 def can_trace() -> bool:
-    return bool(shutil.which("strace")) and not subprocess.run(
-        ["strace", "-f", "-e", "trace=connect", "-o", "/dev/null", "true"], capture_output=True
-    ).returncode
+    return (
+        bool(shutil.which("strace"))
+        and not subprocess.run(
+            ["strace", "-f", "-e", "trace=connect", "-o", "/dev/null", "true"], capture_output=True
+        ).returncode
+    )
 
 
 def called(trace: Path) -> set[str]:

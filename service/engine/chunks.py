@@ -14,6 +14,7 @@ import numpy as np
 from bundle.maps import MapPart, MapWeights, Projected
 from bundle.rows import Row
 from bundle.values import Array
+from service.engine.finite import is_finite_map, map_problem, not_finite
 from service.engine.jobs import Job, RowEvent
 from service.engine.observer import Observed, Observer, Stage
 from service.engine.plan import Policy
@@ -65,6 +66,10 @@ class Chunks(Observed):
             computing = time.monotonic_ns() - started
             self._observer.stage(self._model, Stage.COMPUTE, computing / 1e9)
             timing = Timing(started - job.admitted, computing)
+            if isinstance(row.source, Projected) and not is_finite_map(weights.weights, row.key[1]):
+                self._observer.not_finite(self._model)
+                yield [(job, not_finite(map_problem(*row.key), 0, 1))]
+                continue
             yield [(job, Answer({}, {row.key: weights}, row.labels, "", 1, timing))]
 
 

@@ -11,6 +11,7 @@ from bundle.rows import Row, bound_tensors, cut_output
 from bundle.text import Detokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
+from service.engine.finite import Finite
 from service.engine.forward import Feeds
 from service.engine.jobs import Job
 from service.engine.noise import Noise
@@ -29,7 +30,8 @@ class Begun:
     """A row that was encoded.
 
     outputs, maps: what the encoder put out for its answer. sizes: of every axis that varies among the inputs of the
-    step graph. entries: of its caches, so far. token: that goes in first.
+    step graph. entries: of its caches, so far. token: that goes in first. problem: which of the outputs and maps is not
+    finite; empty where all are.
     """
 
     job: Job
@@ -38,6 +40,7 @@ class Begun:
     sizes: Mapping[str, int]
     entries: int
     token: int
+    problem: str
 
 
 class Decoder:
@@ -49,6 +52,7 @@ class Decoder:
 
     def __init__(self, bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session], detokenizer: Detokenizer) -> None:
         self.generation = generation = bundle.generation
+        self.finite = Finite(bundle)
         graphs = {each.name: each for each in bundle.graphs}
         encoder, step = graphs.get(generation.encoder), graphs[generation.step]
         prefill = graphs.get(generation.prefill)
@@ -163,7 +167,7 @@ class Decoder:
         own = {name: job.row.sizes.get(name, size) for name, size in sizes.items()}
         prompt = self._prompt(job)
         token = int(prompt[-1]) if len(prompt) else self.generation.begin_token
-        return Begun(job, outputs, maps, own, len(prompt), token)
+        return Begun(job, outputs, maps, own, len(prompt), token, self.finite.problem(outputs, maps))
 
     def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Give the sizes that axes have in a batch, for those that nothing else tells of."""

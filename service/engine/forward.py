@@ -14,6 +14,7 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import model_pb2
 from service.engine.asked import asked_of, is_projected, rows_of
+from service.engine.finite import Finite, not_finite
 from service.engine.jobs import Job, RowEvent
 from service.engine.noise import Noise
 from service.engine.observer import Observed, Observer, Stage
@@ -136,6 +137,7 @@ class Forward(Observed):
     ) -> None:
         self._model = bundle.description.name
         self._observer = observer
+        self._finite = Finite(bundle)
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
         graphs = tuple(
             (sessions[graph.name], Feeds(bundle, graph), bound_maps(bundle, graph.name, tensors))
@@ -227,22 +229,29 @@ class Forward(Observed):
         self._observer.stage(self._model, Stage.BATCH, batching / 1e9)
         self._observer.stage(self._model, Stage.COMPUTE, computing / 1e9)
         graph = "+".join(run.session.name for run in runs)
-        yield [
-            (
-                job,
-                Answer(
-                    outputs={name: parts[place] for name, parts in outputs.items()},
-                    maps=found[place],
-                    labels=job.row.labels,
-                    graph=graph,
-                    batch_rows=len(jobs),
-                    timing=Timing(started - job.admitted, computing),
-                    seed=job.seed,
-                    projected=made_of[place],
-                ),
+        answers = [
+            Answer(
+                outputs={name: parts[place] for name, parts in outputs.items()},
+                maps=found[place],
+                labels=job.row.labels,
+                graph=graph,
+                batch_rows=len(jobs),
+                timing=Timing(started - job.admitted, computing),
+                seed=job.seed,
+                projected=made_of[place],
             )
             for place, job in enumerate(jobs)
         ]
+        del found, made_of, outputs
+        problems = [self._finite.problem(each.outputs, each.maps) for each in answers]
+        yield [(job, each) for job, each, what in zip(jobs, answers, problems, strict=True) if not what]
+        del answers
+        for job, what in zip(jobs, problems, strict=True):
+            if what and len(jobs) > 1:  # where a row's numbers met another's, that one alone is to blame
+                yield from self.run([job], wide)
+            elif what:
+                self._observer.not_finite(self._model)
+                yield [(job, not_finite(what, job.index, len(job.call.query.rows)))]
 
     def _bucket(self, rows: Sequence[Row]) -> Bucket | None:
         """Give the recorded shape that a batch which asks for no map fits into, where there is one."""

@@ -56,6 +56,9 @@ class Observer(Protocol):
     def overran(self, model: str) -> None:
         """A run took longer than it may, and was ended."""
 
+    def not_finite(self, model: str) -> None:
+        """A row got an error, since what the model put out for it has NaN or infinity."""
+
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:
         """A version of a model was loaded, or refused (then without a digest)."""
 
@@ -94,6 +97,9 @@ class NullObserver:
         """Ignore it."""
 
     def overran(self, model: str) -> None:
+        """Ignore it."""
+
+    def not_finite(self, model: str) -> None:
         """Ignore it."""
 
     def model(self, name: str, version: int, *, ready: bool, digest: str, provider: str) -> None:

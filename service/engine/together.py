@@ -9,6 +9,7 @@ import numpy as np
 from bundle.text import TextStream
 from bundle.values import Array
 from service.engine.decoder import Begun, Decoder
+from service.engine.finite import not_finite
 from service.engine.jobs import Event, Job, RowEvent
 from service.engine.observer import Observer, Stage
 from service.engine.search import Floats, ForcedSearch, Hypothesis, Search, log_softmax
@@ -67,7 +68,9 @@ class Together:
         self._fetched: tuple[str, ...] = ()
 
     def join(self, jobs: Sequence[Job], wide: bool) -> list[RowEvent]:
-        """Encode rows and give each a slot; tell of those that have nothing to generate (an empty target)."""
+        """Encode rows and give each a slot; tell of those that have nothing to generate (an empty target), or whose
+        encoding is not finite.
+        """
         if not jobs:
             return []
         self._began, decoder = time.monotonic_ns(), self._decoder
@@ -93,7 +96,10 @@ class Together:
         self._took(Stage.BATCH, encoded)
         happened: list[RowEvent] = []
         for row in rows:
-            if isinstance(row.search, ForcedSearch) and not row.search.target:
+            if row.begun.problem:
+                row.live = ()
+                happened.append((row.job, self._not_finite(row, row.begun.problem)))
+            elif isinstance(row.search, ForcedSearch) and not row.search.target:
                 row.live, row.ended = (), [Hypothesis(finish=FinishReason.TARGET)]
                 happened.append((row.job, self._answer(row)))
         self._count(row for row in rows if row.live)
@@ -128,9 +134,12 @@ class Together:
         slots.write(outputs)
         broken = set(np.flatnonzero(np.isnan(log_probabilities).any(axis=1)).tolist())
         for row in sorted(rows, key=lambda row: row.steps):  # nothing is waited for as much as a first token
-            if not broken.isdisjoint(row.slots):
+            scores = decoder.generation.scores_output
+            spoilt = not broken.isdisjoint(row.slots)
+            problem = f"output {scores}" if spoilt else row.trace.problem(decoder.finite, scores)
+            if problem:
                 row.live = ()
-                happened.append((row.job, InferenceError("the model's scores are not numbers")))
+                happened.append((row.job, self._not_finite(row, problem)))
                 continue
             events = self._choose(row, log_probabilities[row.places])
             happened += [(row.job, event) for event in events]
@@ -251,6 +260,10 @@ class Together:
             sequences=sequences,
             other_sequences=tuple(decided[1:]),
         )
+
+    def _not_finite(self, row: Generated, problem: str) -> InferenceError:
+        self._observer.not_finite(self._model)
+        return not_finite(problem, row.job.index, len(row.job.call.query.rows))
 
     def _count(self, rows: Iterable[Generated]) -> None:
         """Let rows that go on have computed since this join or step began."""

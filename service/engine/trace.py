@@ -11,6 +11,7 @@ from bundle.rows import BoundTensor, Row, cut_output
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
+from service.engine.finite import Finite
 from service.engine.search import Hypothesis
 from service.engine.types import MapKey, Query
 
@@ -47,6 +48,13 @@ class Trace:
             weights[key] = canonical(fetched[bound.output][slots], bound.axes)[:, :, :, :keys].copy()
         self.weights.append(weights)
         self.values.append({each.name: fetched[each.name][slots].copy() for each in self.outputs})
+
+    def problem(self, finite: Finite, scores: str) -> str:
+        """Name what is not finite of the latest step; empty where all is. scores: the output that has been looked at."""
+        values = {name: each for name, each in self.values[-1].items() if name != scores}
+        if not values and not self.maps:
+            return ""
+        return finite.problem(values, {key: MapWeights(each) for key, each in self.weights[-1].items()})
 
     def step_maps(self, step: int, place: int) -> dict[MapKey, MapWeights]:
         """Give one step's weights of each map: [head, 1, key] (+ feature); place: of the hypothesis."""

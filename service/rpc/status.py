@@ -15,6 +15,7 @@ from service.errors import (
     ModelNotFoundError,
     ModelRefusedError,
     ModelUnavailableError,
+    NotFiniteError,
     QueueFullError,
     QuotaError,
     StoppingError,
@@ -48,6 +49,9 @@ _TABLE: tuple[tuple[type[LimelightError], grpc.StatusCode, str], ...] = (
     (ForbiddenError, grpc.StatusCode.PERMISSION_DENIED, "FORBIDDEN"),
     (DeadlineError, grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE"),
     (MemoryShortError, grpc.StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_MEMORY"),
+    # Any caller can bring it about, with numbers that are allowed: nothing is wrong with the server, and to try again
+    # is of no use.
+    (NotFiniteError, grpc.StatusCode.OUT_OF_RANGE, "NOT_FINITE"),
     (InferenceError, grpc.StatusCode.INTERNAL, "INFERENCE_FAILED"),
 )
 

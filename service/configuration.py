@@ -10,6 +10,7 @@ from typing import Any
 
 from bundle.errors import LimelightError
 from service.access.exposure import exposed
+from service.numbers import shown
 from service.settings import Rule, Settings
 
 PREFIX = "LIMELIGHT_"
@@ -104,7 +105,7 @@ def _check(value: Any, kind: type, rule: Rule, source: str) -> Any:
     if rule.choices and value not in rule.choices:
         raise SettingsError(f"{source} is {value!r}; it may be {', '.join(rule.choices)}")
     if isinstance(value, int | float) and not rule.minimum <= value <= rule.maximum:
-        raise SettingsError(f"{source} is {value}; it may be from {rule.minimum:g} to {rule.maximum:g}")
+        raise SettingsError(f"{source} is {value}; it may be from {shown(rule.minimum)} to {shown(rule.maximum)}")
     return value
 
 

@@ -42,9 +42,7 @@ class Access:
             self._use_tokens(self._tokens.value)
         if settings.tls_cert:
             paths = [Path(each) for each in (settings.tls_cert, settings.tls_key, settings.tls_client_ca) if each]
-            self._certificates = Watched(
-                "certificate", paths, lambda contents: read_certificates(paths, contents), metrics
-            )
+            self._certificates = Watched("certificate", paths, read_certificates, metrics)
             self._use_certificates(self._certificates.value)
 
     @asynccontextmanager

@@ -1,14 +1,16 @@
 """The server's certificate: tried before it is used, and exchanged while calls go on."""
 
+import os
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from bundle.errors import LimelightError
+from service.threads import background
 
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which the ssl module has no name for
 _BEYOND_ANY_HANDSHAKE = 10
@@ -32,18 +34,16 @@ class Certificates:
         return grpc.ssl_server_certificate_configuration([(self.key, self.chain)], root_certificates=self.client_ca)
 
 
-def read_certificates(paths: Sequence[Path], contents: Sequence[bytes]) -> Certificates:
-    """Try files with a handshake of their own, and take them.
+def read_certificates(contents: Sequence[bytes]) -> Certificates:
+    """Try certificates with a handshake of their own, and take them.
 
-    paths, contents: of the certificate with its chain, its key, and of the authorities of callers' where there are any.
-    Raises: CertificateError where they do not belong together, or changed meanwhile.
+    contents: of the certificate with its chain, its key, and of the authorities of callers' where there are any.
+    Raises: CertificateError where they do not belong together.
     """
     chain, key, *rest = contents
-    expires = _expiry(_tried(paths[0], paths[1], chain))
+    expires = _expiry(_tried(chain, key))
     if rest:
         _check_authorities(rest[0])
-    if [each.read_bytes() for each in paths] != list(contents):
-        raise CertificateError("the files changed while they were read")
     return Certificates(chain, key, rest[0] if rest else None, expires)
 
 
@@ -67,11 +67,30 @@ def server_credentials(current: Callable[[], Certificates]) -> grpc.ServerCreden
     )
 
 
-def _tried(chain_path: Path, key_path: Path, chain: bytes) -> dict[str, Any]:
+@contextmanager
+def _readable(data: bytes) -> Iterator[str]:
+    """Give data as a path that can be read once: `ssl` takes nothing else, and a key is written to no disk."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with suppress(BrokenPipeError), open(writing, "wb") as pipe:  # whoever reads it may have had enough
+            pipe.write(data)
+
+    writer = background(write, "certificate")
+    writer.start()
+    try:
+        yield f"/dev/fd/{reading}"
+    finally:
+        os.close(reading)
+        writer.join()
+
+
+def _tried(chain: bytes, key: bytes) -> dict[str, Any]:
     """Shake hands with oneself, and give what the other side learns of the certificate."""
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        server.load_cert_chain(chain_path, key_path, password=lambda: "")  # else OpenSSL would ask the terminal
+        with _readable(chain) as chain_path, _readable(key) as key_path:
+            server.load_cert_chain(chain_path, key_path, password=lambda: "")  # else OpenSSL would ask the terminal
         client.load_verify_locations(cadata=chain.decode("ascii"))
     except (OSError, ValueError) as error:
         raise CertificateError(f"certificate and key do not belong together, or one is not PEM: {error}") from error

@@ -9,6 +9,7 @@ from service.access.caller import Caller
 from service.engine.observer import Rejection
 from service.errors import QuotaError
 from service.metrics import Metrics
+from service.numbers import shown
 
 _RETRY_IN_FLIGHT = 0.5
 
@@ -65,7 +66,7 @@ class Quotas:
             if usage.left <= 0:
                 wait = -usage.left / quota.rows_per_second + 1e-3
                 raise self._refused(
-                    rows, f"this token has had its {quota.rows_per_second:g} rows a second; try again later", wait
+                    rows, f"this token has had its {shown(quota.rows_per_second)} rows a second; try again later", wait
                 )
             usage.left -= rows
         usage.in_flight += rows

@@ -24,6 +24,7 @@ from bundle.errors import LimelightError
 from limelight.v1 import service_pb2
 from service.access.caller import EVERY, Caller, Globs, Quota
 from service.errors import UnauthenticatedError
+from service.numbers import shown
 from service.toml import written
 
 METHODS = tuple(each.name for each in service_pb2.DESCRIPTOR.services_by_name["AttentionService"].methods)
@@ -100,7 +101,9 @@ def read_tokens(data: bytes) -> Tokens:
     for name in content:
         if name != "tokens":
             raise TokensError(f"{name!r} means nothing here; a token is a table [tokens.NAME]")
-    tables = content.get("tokens", {})
+    if "tokens" not in content:  # as of a file that is about to be written
+        raise TokensError("it has no token; where nobody is to call any more, write [tokens] and nothing else")
+    tables = content["tokens"]
     if not isinstance(tables, dict):
         raise TokensError("tokens is no table; a token is a table [tokens.NAME]")
     if len(tables) > _MOST:
@@ -130,7 +133,7 @@ def _grants(name: str, table: Any) -> Iterator[Grant]:
         raise TokensError(f"{name}: methods: {unknown!r} is none of {', '.join(METHODS)}")
     rows = _number(name, table, "rows_in_flight")
     if not rows.is_integer():
-        raise TokensError(f"{name}: rows_in_flight is {rows:g}, which is not a whole number")
+        raise TokensError(f"{name}: rows_in_flight is {shown(rows)}, which is not a whole number")
     quota = Quota(_number(name, table, "rows_per_second"), int(rows))
     caller = Caller(name, methods, _globs(name, table, "models"), quota)
     expires = _expiry(name, table.get("expires"))

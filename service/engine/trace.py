@@ -50,7 +50,7 @@ class Trace:
         self.values.append({each.name: fetched[each.name][slots].copy() for each in self.outputs})
 
     def problem(self, finite: Finite, scores: str) -> str:
-        """Name what is not finite of the latest step; empty where all is. scores: the output that has been looked at."""
+        """Name what is not finite of the latest step; empty where all is. scores: an output that has been seen to."""
         values = {name: each for name, each in self.values[-1].items() if name != scores}
         if not values and not self.maps:
             return ""

@@ -18,6 +18,7 @@ from service.attention.options import (
     Span,
 )
 from service.engine.types import GenerationSettings, Strategy
+from service.numbers import shown
 
 # Enough for anything sensible, and little enough that checking it takes no time that others would notice.
 MOST_SELECTIONS = 64
@@ -113,13 +114,15 @@ def generation_settings(
             raise InputError(f"{field}.{name}", f"is {value}; it may be 0 or more")
     temperature = message.temperature if message.HasField("temperature") else 1.0
     if not (math.isfinite(temperature) and temperature >= 0):
-        raise InputError(f"{field}.temperature", f"is {temperature:g}; it may be 0 (the most probable token) or more")
+        raise InputError(
+            f"{field}.temperature", f"is {shown(temperature)}; it may be 0 (the most probable token) or more"
+        )
     top_p = message.top_p if message.HasField("top_p") else 1.0
     if not 0 <= top_p <= 1:
-        raise InputError(f"{field}.top_p", f"is {top_p:g}; it may be from 0 (the most probable token) to 1")
+        raise InputError(f"{field}.top_p", f"is {shown(top_p)}; it may be from 0 (the most probable token) to 1")
     penalty = message.length_penalty if message.HasField("length_penalty") else 1.0
     if not 0 <= penalty <= 10:
-        raise InputError(f"{field}.length_penalty", f"is {penalty:g}; it may be from 0 to 10")
+        raise InputError(f"{field}.length_penalty", f"is {shown(penalty)}; it may be from 0 to 10")
     if not 0 <= message.beams <= MOST_BEAMS:
         raise InputError(
             f"{field}.beams", f"is {message.beams}; it may be from 0 (for {_DEFAULT_BEAMS}) to {MOST_BEAMS}"

@@ -247,7 +247,7 @@ def test_what_cannot_be_locked_as_told_is_not_served(
 
 def read(files: Files, *more: Path) -> Any:
     paths = [files.chain, files.key, *more]
-    return read_certificates(paths, [each.read_bytes() for each in paths])
+    return read_certificates([each.read_bytes() for each in paths])
 
 
 def test_files_are_tried_before_they_are_used(

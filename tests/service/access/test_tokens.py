@@ -125,3 +125,10 @@ def test_where_no_tokens_are_asked_for_everybody_may_do_everything() -> None:
 
 def test_a_name_of_many_stars_costs_a_pattern_nothing(tmp_path: Path) -> None:
     assert "a" * 10**7 not in Globs(("*a*a*a*a*b",))
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing yet\n"])
+def test_an_empty_file_is_a_bad_one_and_a_table_without_tokens_says_nobody(text: str) -> None:
+    with pytest.raises(TokensError, match="it has no token"):
+        read_tokens(text.encode())
+    assert read_tokens(b"[tokens]\n").names == frozenset()

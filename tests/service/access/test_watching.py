@@ -1,6 +1,8 @@
 """Files that change: what counts when."""
 
-from collections.abc import Sequence
+import os
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,78 @@ def test_what_is_bad_is_told_once_and_what_was_good_stays(
     paths[0].write_bytes(b"c")
     assert settled(watched) and watched.value == b"cb"
     assert b'limelight_reloads_total{result="ok",what="letters"} 1' in metrics.page()
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def again(path: Path, content: bytes) -> None:
+    """Put a good file in a path's place, whatever is there."""
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("becomes", [pipe, folder, loop, missing, device])
+@pytest.mark.parametrize("looks", [1, 3])
+@pytest.mark.parametrize("content", [b"c", b"a"])
+def test_whatever_a_path_was_meanwhile_the_next_good_file_counts(
+    paths: list[Path], becomes: Callable[[Path], None], looks: int, content: bytes
+) -> None:
+    watched = Watched("letters", paths, joined, Metrics())
+    becomes(paths[0])
+    done = threading.Event()
+
+    def look() -> None:
+        for _ in range(looks):
+            assert not watched.refresh()
+        done.set()
+
+    threading.Thread(target=look, daemon=True).start()
+    assert done.wait(20), "it waits for a pipe"
+    assert watched.value == b"ab"
+    again(paths[0], content)
+    watched.refresh(), watched.refresh()
+    assert watched.value == content + b"b"
+
+
+def test_files_that_stay_bad_are_told_of_again_and_seldom(paths: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    watched = Watched("letters", paths, joined, Metrics(), clock=lambda: now[0])
+    paths[0].write_bytes(b"bad")
+    for now[0] in range(3000):
+        assert not watched.refresh()
+    assert 2 <= len(caplog.records) <= 6
+    assert {each.levelname for each in caplog.records} == {"ERROR"}
+    paths[0].write_bytes(b"good")
+    settled(watched)
+    caplog.clear()
+    for now[0] in range(3000, 6000):
+        watched.refresh()
+    assert not caplog.records
 
 
 def test_what_is_bad_at_first_is_an_error_that_names_the_file(paths: list[Path]) -> None:

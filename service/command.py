@@ -100,7 +100,8 @@ def _prepare() -> None:
 
 def limit_libraries() -> None:
     """Have libraries compute on the thread that calls them, and the C library keep memory as a server needs it, here
-    and in workers.
+    and in workers; and have gRPC's core write nothing, of which callers without any right could bring about thousands
+    of lines a second.
 
     They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,
     when they are imported.
@@ -108,7 +109,8 @@ def limit_libraries() -> None:
     from service.memory import settle_allocation
 
     settle_allocation()
-    for variable, value in (("TOKENIZERS_PARALLELISM", "false"), ("OPENBLAS_NUM_THREADS", "1")):
+    told = {"TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1", "GRPC_VERBOSITY": "NONE"}
+    for variable, value in told.items():
         os.environ.setdefault(variable, value)
 
 

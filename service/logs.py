@@ -1,6 +1,8 @@
 """Structured logs: one JSON object a line, on standard error. What a caller sends is never in them.
 
-Nothing waits for whoever reads them (`service.log_writer`).
+Nothing waits for whoever reads them (`service.log_writer`). Every call that is answered has a line; of calls that are
+not, and of everything else that callers can bring about, there are only so many in a span of time
+(`service.log_limit`), and then how many there were besides.
 """
 
 import json
@@ -10,9 +12,10 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from service.log_limit import LineLimit
 from service.log_writer import DEFAULT_BYTES, LogWriter, unblock
 
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
@@ -73,9 +76,12 @@ class _Output(logging.Handler):
         self._clock = _Clock()
         self._after = "" if worker is None else f',"worker":{worker}'
         self.writer = LogWriter(descriptor, self._dropped, limit=limit)
+        self.limit = LineLimit(self._left_out)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have a record written."""
+        if not self.limit.allows((record.levelno, record.name, record.lineno)):
+            return
         try:
             line = self.format(record)
         except Exception:
@@ -91,16 +97,19 @@ class _Output(logging.Handler):
         )
 
     def _dropped(self, lines: int) -> str:
-        record = logging.makeLogRecord(
-            {
-                "name": __name__,
-                "levelno": logging.WARNING,
-                "levelname": "WARNING",
-                "msg": "lines of the log were dropped: nobody read it",
-                "fields": {"lines": lines},
-            }
-        )
-        return self.format(record)
+        return self._warning("lines of the log were dropped: nobody read it", lines=lines)
+
+    def _left_out(self, kind: Hashable, lines: int) -> None:
+        match kind:
+            case (int(), str() as name, int() as line):
+                written = self._warning("lines like one before were left out", lines=lines, of=f"{name}:{line}")
+            case _:
+                written = self._warning("requests that failed were left out", lines=lines, code=kind)
+        self.writer.write(written)
+
+    def _warning(self, text: str, **fields: Any) -> str:
+        record = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text, "fields": fields}
+        return self.format(logging.makeLogRecord(record))
 
 
 _output: _Output | None = None
@@ -126,6 +135,7 @@ def configure_logs(
 def flush_logs() -> None:
     """Wait until what was logged is written: for at most a second, since there may be nobody who reads."""
     if _output is not None:
+        _output.limit.flush()
         _output.writer.flush(_FLUSH_SECONDS)
 
 
@@ -162,6 +172,8 @@ def log_request(
     id, token and model are the program's own.
     """
     if _output is None or not _requests.isEnabledFor(logging.INFO):
+        return
+    if code != "OK" and not _output.limit.allows(code):  # answers take work, and refusals nearly none
         return
     named = f'"token":{json.dumps(token)},' if token else ""
     stages = "".join([f',"{name}":{value}' for name, value in durations.items()])

@@ -7,11 +7,11 @@ import zlib
 from collections.abc import Callable
 
 from bundle.errors import LimelightError
+from service.descriptors import room_for_scrapers
 from service.threads import background
 
 logger = logging.getLogger(__name__)
 
-_MOST_CONNECTIONS = 256
 _LONGEST_REQUEST = 8 * 1024
 _PATIENCE = 10.0  # seconds from connection to the end of the answer
 _BACKLOG = 64
@@ -22,7 +22,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 class MetricsServer:
     """Serves a page under /metrics, on a thread with an event loop of its own.
 
-    A connection is one request, for `_PATIENCE` seconds at most; where there are more than `_MOST_CONNECTIONS`, the
+    A connection is one request, for `_PATIENCE` seconds at most; where there are more than `room_for_scrapers`, the
     oldest makes room, so that those who say nothing keep nobody out.
     page: writes what is served; on that thread, for each request.
     Raises: LimelightError where it cannot listen there.
@@ -30,6 +30,7 @@ class MetricsServer:
 
     def __init__(self, page: Callable[[], bytes], host: str, port: int) -> None:
         self._page = page
+        self._most = room_for_scrapers()
         try:
             family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             self._socket = socket.create_server(place, family=family, backlog=_BACKLOG)
@@ -60,7 +61,7 @@ class MetricsServer:
             writer.transport.abort()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= _MOST_CONNECTIONS:
+        if len(self._open) >= self._most:
             oldest = next(iter(self._open))
             del self._open[oldest]
             oldest.transport.abort()

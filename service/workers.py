@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds before a worker that keeps ending is started again
 _STEADY = 60.0  # a worker that lived so long ended by accident
 _CHECKS = 32  # threads that wait for checks of bundles
-_MARGIN = 10.0  # what a worker gets beyond drain and grace
+_MARGIN = 2.0  # what a worker gets beyond drain and grace; one that takes no calls itself gets no more than this
 _COUNTING = 1.0  # what a worker gets to tell what it counted; after that, what it told last is taken
 
 
@@ -137,7 +137,9 @@ class Workers:
         self._checks.close()
         for worker in self._running.values():
             worker.channel.send(Stop())
-        patience = self._settings.drain_seconds + self._settings.grace_seconds + _MARGIN
+        patience = _MARGIN
+        if self._remote is None:
+            patience += self._settings.drain_seconds + self._settings.grace_seconds
         if self._keeping:
             _, late = await asyncio.wait(self._keeping, timeout=patience)
             if late:

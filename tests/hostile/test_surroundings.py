@@ -1,5 +1,6 @@
 """Where a server may have to live: each starts it, has it answer, and stops it in order."""
 
+import json
 import os
 import platform
 import shutil
@@ -8,12 +9,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import trustme
 
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.configuration import ignored_variables, load_settings
@@ -208,3 +211,57 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     unit.write_text(written.replace("/opt/limelight/bin/limelight", "/bin/true"))
     checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
     assert (checked.returncode, checked.stderr) == (0, "")
+
+
+def test_few_open_files_leave_room_for_connections_and_it_is_said(repository: Path) -> None:
+    before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))"
+    flags = ("--repository", str(repository), *LOCAL)
+    with process(*flags, before=before) as (running, logged):
+        with ExitStack() as stack:
+            address = started(running)
+            for number in range(100):
+                options = [("grpc.use_local_subchannel_pool", 1)]  # a connection of its own
+                channel = stack.enter_context(grpc.insecure_channel(address, options))
+                stub = service_pb2_grpc.AttentionServiceStub(channel)
+                assert stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions, number
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+    (said,) = [line for line in logged if "connections fit into the limit of 256 open files" in line]
+    assert "raise it to 2560" in said
+
+
+@pytest.mark.parametrize("kind", [(), ("--workers", "1", "--no-apart")])
+def test_bytes_that_are_no_handshake_are_not_logged(repository: Path, tmp_path: Path, kind: tuple[str, ...]) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost", "127.0.0.1")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    certificate.private_key_pem.write_to_path(str(key))
+    chain.write_bytes(b"".join(each.bytes() for each in certificate.cert_chain_pems))
+    flags = ("--repository", str(repository), *LOCAL, "--tls-cert", str(chain), "--tls-key", str(key), *kind)
+    with process(*flags) as (running, logged):
+        host, _, port = started(running).rpartition(":")
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 64, b""):
+            for _ in range(50):
+                with socket.create_connection((host, int(port)), timeout=30) as caller:
+                    caller.sendall(garbage)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
+    assert not [line for line in logged if not line.startswith("{")]
+    assert len(logged) < 60
+
+
+def test_an_engine_that_is_stopped_holds_no_stop_up(repository: Path) -> None:
+    flags = ("--repository", str(repository), *LOCAL, "--grace-seconds", "1")
+    with process(*flags) as (running, logged):
+        with announced(running, logged) as stub:
+            (engine,) = children(running.pid)
+            os.kill(engine, signal.SIGSTOP)
+            call = stub.Predict.future(predict("tiny", text("the cat")), timeout=120)
+            time.sleep(0.3)
+            running.send_signal(signal.SIGTERM)
+            assert call.code() is grpc.StatusCode.UNAVAILABLE
+        assert running.wait(timeout=60) == 0
+        assert not alive(engine)
+    said = {line["event"]: datetime.fromisoformat(line["time"]) for line in map(json.loads, logged)}
+    # Its grace of a second and two more, by the server's own timers; they were ten longer.
+    assert said["1 workers did not stop in time and are killed"] - said["stopping"] < timedelta(seconds=10)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from service import logs
+from service.log_limit import LineLimit
 from service.log_writer import LogWriter
 from service.logs import configure_logs, count_dropped, describe, flush_logs, log_failure, log_request, request_id
 
@@ -38,7 +39,7 @@ def lines(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().split("\n")[:-1]]
 
 
-def request(identity: str = "a", model: str = "tiny", token: str = "") -> None:
+def request(identity: str = "a", model: str = "tiny", token: str = "", code: str = "OK") -> None:
     log_request(
         identity=identity,
         token=token,
@@ -46,7 +47,7 @@ def request(identity: str = "a", model: str = "tiny", token: str = "") -> None:
         model=model,
         version=2,
         rows=3,
-        code="OK",
+        code=code,
         seconds=0.0015,
         durations={"queue_ms": 0.25, "compute_ms": 1.0},
     )
@@ -190,3 +191,37 @@ def test_any_other_id_is_replaced_by_a_fresh_one(sent: str | bytes | None) -> No
 
 def test_no_error_has_no_description() -> None:
     assert describe(None) == ""
+
+
+def test_answers_are_all_logged_and_of_failed_requests_only_so_many(log: Path) -> None:
+    for number in range(500):
+        request(str(number))
+        request(str(number), code="UNAUTHENTICATED")
+    request("other", code="NOT_FOUND")
+    found = lines(log)
+    codes = [each.get("code") for each in found if each["event"] == "request"]
+    assert (codes.count("OK"), codes.count("NOT_FOUND"), codes.count("UNAUTHENTICATED")) == (500, 1, 50)
+    (left_out,) = [each for each in found if each["event"] == "requests that failed were left out"]
+    assert (left_out["code"], left_out["lines"], left_out["level"]) == ("UNAUTHENTICATED", 450, "warning")
+
+
+def test_of_each_other_line_there_are_only_so_many(log: Path) -> None:
+    for number in range(300):
+        logging.getLogger("limelight.test").error("the graph failed on %d", number)
+    logging.getLogger("limelight.test").error("something else")
+    found = lines(log)
+    assert sum(each["event"].startswith("the graph failed") for each in found) == 50
+    assert any(each["event"] == "something else" for each in found)
+    (left_out,) = [each for each in found if each["event"] == "lines like one before were left out"]
+    assert left_out["lines"] == 250 and left_out["of"].startswith("limelight.test:")
+
+
+def test_lines_that_were_left_out_are_told_of_once_the_time_is_over() -> None:
+    now, told = [0.0], []
+    limit = LineLimit(lambda kind, lines: told.append((kind, lines)), lines=2, seconds=10.0, clock=lambda: now[0])
+    assert [limit.allows("a") for _ in range(5)] == [True, True, False, False, False]
+    assert limit.allows("b") and not told
+    now[0] = 11.0
+    assert limit.allows("a") and told == [("a", 3)]
+    limit.flush()
+    assert told == [("a", 3)]

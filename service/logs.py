@@ -20,6 +20,7 @@ from service.log_writer import DEFAULT_BYTES, LogWriter, unblock
 
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _FLUSH_SECONDS = 1.0
+_OPERATORS = ("service.repository", "service.checking", "service.folders")  # a line for each model, and of no caller's
 _requests = logging.getLogger("limelight.requests")
 
 
@@ -80,7 +81,8 @@ class _Output(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Have a record written."""
-        if not self.limit.allows((record.levelno, record.name, record.lineno)):
+        own = record.name.startswith(_OPERATORS)
+        if not own and not self.limit.allows((record.levelno, record.name, record.lineno)):
             return
         try:
             line = self.format(record)

@@ -209,9 +209,12 @@ def test_of_each_other_line_there_are_only_so_many(log: Path) -> None:
     for number in range(300):
         logging.getLogger("limelight.test").error("the graph failed on %d", number)
     logging.getLogger("limelight.test").error("something else")
+    for number in range(300):
+        logging.getLogger("service.repository").warning("folder %d is no model", number)
     found = lines(log)
     assert sum(each["event"].startswith("the graph failed") for each in found) == 50
     assert any(each["event"] == "something else" for each in found)
+    assert sum(each["event"].startswith("folder") for each in found) == 300  # as many as there are, whoever calls
     (left_out,) = [each for each in found if each["event"] == "lines like one before were left out"]
     assert left_out["lines"] == 250 and left_out["of"].startswith("limelight.test:")
 

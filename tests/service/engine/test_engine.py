@@ -150,10 +150,8 @@ async def test_a_call_is_admitted_whole_or_not_at_all(
         await busy(runner)
         waiting = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 4),) * 2)))
         await asyncio.sleep(0)
-        before = time.monotonic()
-        with pytest.raises(QueueFullError) as refused:
+        with pytest.raises(QueueFullError) as refused:  # while nothing can be answered
             await answered(engine, fake, Query((row_of(folders, 5),) * 2))
-        assert time.monotonic() - before < 10
         assert 0 < refused.value.retry_after <= 30
         assert count.rejections == [(Rejection.QUEUE_FULL, 2)]
         fits = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 6),))))

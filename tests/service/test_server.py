@@ -302,7 +302,7 @@ def test_a_second_signal_ends_the_process_at_once(repository: Path) -> None:
     with process(*flags) as (running, _):
         started(running)
         running.send_signal(signal.SIGINT)
-        time.sleep(0.5)
+        time.sleep(1.5)  # within a second it would be the same request
         assert running.poll() is None
         running.send_signal(signal.SIGINT)
         assert running.wait(timeout=30) != 0

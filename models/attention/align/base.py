@@ -81,6 +81,16 @@ def both(mask: Tensor | None, other: Tensor) -> Tensor:
     return other if mask is None else mask & other
 
 
+def whole(mask: Tensor, query: int, key: int) -> Tensor:
+    """A mask with all queries and all keys, so that they can be counted.
+
+    An axis of size 1 stands for all of them only while masks are combined: whoever sums over it counts one.
+
+    Shapes: mask [..., query or 1, key or 1] -> [..., query, key].
+    """
+    return mask.expand(*mask.shape[:-2], query, key)
+
+
 def normalise(weights: Tensor) -> Tensor:
     """Non-negative weights divided by their sum; rows of zeros stay zeros."""
     total = weights.sum(-1, keepdim=True)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from models.attention.align.base import Align, both, in_single, softmax
+from models.attention.align.base import Align, both, in_single, softmax, whole
 from models.attention.context import Context
 from models.attention.errors import ShapeError, require_features
 
@@ -71,5 +71,6 @@ class LocalPredictive(Align):
             raise ShapeError("LocalPredictive predicts the position from the query; there is none")
         require_features(query, "query", self.d_q, self)
         share = self.position(torch.tanh(self.hidden(query))).sigmoid()
-        allowed = torch.ones_like(key[:, :1, None, :, 0], dtype=torch.bool) if mask is None else mask
+        every = torch.ones_like(key[:, :1, None, :, 0], dtype=torch.bool)
+        allowed = every if mask is None else whole(mask, mask.shape[-2], key.shape[-2])
         return in_single(share) * allowed.sum(-1, keepdim=True)

@@ -17,13 +17,14 @@ def expected_alignment(scores: Tensor, previous: Tensor | None, mask: Tensor | N
     In logarithms, so that no product can vanish; memory is query × key².
     """
     stop = keep(scores.sigmoid(), mask)
-    passing = keep(logsigmoid(-scores), mask)
+    # Behind a key that stops almost surely, differences of the sums are small, and the sums are not.
+    passing = keep(logsigmoid(-scores), mask).double()
     passed = passing.cumsum(-1) - passing  # Σ_{l<j} log(1 - p_l)
     if previous is None:
-        return stop * passed.exp()
+        return stop * passed.exp().to(stop.dtype)
     later = torch.arange(scores.shape[-1], device=scores.device)
     walk = fill(passed.unsqueeze(-2) - passed.unsqueeze(-1), later.unsqueeze(-1) <= later).exp()  # [..., from k, to j]
-    return stop * (previous.to(scores.dtype).unsqueeze(-2) @ walk).squeeze(-2)
+    return stop * (previous.unsqueeze(-2).to(walk.dtype) @ walk).squeeze(-2).to(stop.dtype)
 
 
 def first_stop(stops: Tensor, previous: Tensor | None) -> Tensor:

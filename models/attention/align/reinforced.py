@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, logsigmoid
 
-from models.attention.align.base import Align, both, softmax
+from models.attention.align.base import Align, both, softmax, whole
 from models.attention.context import Context
 from models.attention.errors import ShapeError, require_features
 from models.attention.signals.reinforce import selection_cost
@@ -35,7 +35,8 @@ class Selector(nn.Module):
     def forward(self, features: Tensor, valid: Tensor | None = None) -> Tensor:
         require_features(features, "features", self.d, self)
         share = torch.ones_like(features[..., :1]) if valid is None else valid.transpose(-2, -1).to(features.dtype)
-        mean = (features * share).sum(-2, keepdim=True) / share.sum(-2, keepdim=True).clamp(min=1)
+        share = share / share.sum(-2, keepdim=True).clamp(min=1)  # before anything is summed, which half precision ends
+        mean = (features * share).sum(-2, keepdim=True)
         mean = mean.expand_as(features)
         odds: Tensor = self.odds(elu(self.hidden(torch.cat([features, mean, features * mean], -1))))
         return odds.transpose(-2, -1)
@@ -63,6 +64,13 @@ class Selection(NamedTuple):
     """What the samplers kept: keys [batch, head, 1, key], and queries [batch, head, query, 1] where they are chosen."""
 
     keys: Tensor
+    queries: Tensor | None = None
+
+
+class Valid(NamedTuple):
+    """What can be kept: keys [batch, head, 1, key], queries [batch, head, query, 1]; None for all."""
+
+    keys: Tensor | None = None
     queries: Tensor | None = None
 
 
@@ -121,29 +129,38 @@ class Reinforced(Align):
         if context.noise is None:
             return {}
         kept = self.selection(mask, context)
-        cost = share_of(kept.keys, None if mask is None else mask.any(-2, keepdim=True))
+        valid = self.valid(mask, context)
+        cost = share_of(kept.keys, valid.keys)
         if kept.queries is not None:
-            cost = cost + share_of(kept.queries, None if mask is None else mask.any(-1, keepdim=True))
+            cost = cost + share_of(kept.queries, valid.queries)
         return {"log_probability": self.log_probability(kept, mask, context).sum(-1), "cost": cost}
 
     def log_odds(self, mask: Tensor | None, context: Context) -> Selection:
         """Log-odds of keeping each key, and each query."""
-        valid = None if mask is None else mask.any(-2, keepdim=True)
-        keys = self.selector(context.required("key", self), valid)
+        valid = self.valid(mask, context)
+        keys = self.selector(context.required("key", self), valid.keys)
         if self.query_selector is None:
             return Selection(keys)
         if context.query is None:
             raise ShapeError("Reinforced was built to choose between queries; there is none")
-        asking = None if mask is None else mask.any(-1, keepdim=True).transpose(-2, -1)
+        asking = None if valid.queries is None else valid.queries.transpose(-2, -1)
         return Selection(keys, self.query_selector(context.query, asking).transpose(-2, -1))
 
     def log_probability(self, selection: Selection, mask: Tensor | None, context: Context) -> Tensor:
         """Log-probability of a selection, differentiable in the samplers -> [batch, head]."""
-        odds = self.log_odds(mask, context)
-        keys = bernoulli(selection.keys, odds.keys, None if mask is None else mask.any(-2, keepdim=True))
+        odds, valid = self.log_odds(mask, context), self.valid(mask, context)
+        keys = bernoulli(selection.keys, odds.keys, valid.keys)
         if selection.queries is None or odds.queries is None:
             return keys
-        return keys + bernoulli(selection.queries, odds.queries, None if mask is None else mask.any(-1, keepdim=True))
+        return keys + bernoulli(selection.queries, odds.queries, valid.queries)
+
+    def valid(self, mask: Tensor | None, context: Context) -> Valid:
+        """Which keys some query may attend to, and which queries may attend to some key."""
+        if mask is None:
+            return Valid()
+        queries = mask.shape[-2] if context.query is None else context.query.shape[-2]
+        pairs = whole(mask, queries, context.required("key", self).shape[-2])
+        return Valid(pairs.any(-2, keepdim=True), pairs.any(-1, keepdim=True))
 
 
 def share_of(kept: Tensor, valid: Tensor | None) -> Tensor:

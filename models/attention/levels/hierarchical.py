@@ -45,8 +45,9 @@ class Hierarchical(nn.Module):
     ) -> tuple[Tensor, HierarchicalWeights]:
         require_axes(words, "words", "batch, sentence, word, feature")
         if mask is None:
-            mask = words.new_ones(()).bool().expand(words.shape[:-1])
+            mask = words.new_ones(1, 1, 1).bool()
         require_axes(mask, "mask", "batch, sentence, word")
+        mask = mask.expand(words.shape[:-1])  # sentences are counted, and words laid out side by side
         word_context, sentence_context = contexts_for(contexts, HierarchicalWeights._fields)
         sentences, word_weights = self.word(words.flatten(0, 1), None, mask.flatten(0, 1), word_context)
         sentences, present = sentences.unflatten(0, words.shape[:2]), mask.any(-1)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from torch import Tensor, nn
 
+from models.attention.align.base import in_single
 from models.attention.context import Context
 from models.attention.core import Attention
 from models.attention.errors import CombinationError, ShapeError, require_axes, require_features
@@ -99,7 +100,7 @@ class MultiHead(nn.Module):
         queries, keys, values = self.project(query, key, value)
         context_vectors, weights, scores = self.attention.with_scores(queries, keys, values, mask, context)
         merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_model / heads, d_model]
-        added = (values @ merge).square().sum(-1).sqrt()  # [batch, head, key]
+        added = in_single(values @ merge).square().sum(-1).sqrt().to(values.dtype)  # [batch, head, key]
         return self.join(context_vectors), Looks(weights, scores, weights.abs() * added.unsqueeze(-2))
 
     def context_vectors(

@@ -48,10 +48,13 @@ def average(features: Tensor, mask: Tensor | None = None) -> Tensor:
     require_axes(features, "features", "batch, position, d")
     if mask is None:
         return features.mean(-2, keepdim=True)
-    return share(mask, features).unsqueeze(-2) @ features
+    return share(mask.expand(features.shape[:-1]), features).unsqueeze(-2) @ features
 
 
 def share(mask: Tensor, like: Tensor) -> Tensor:
-    """Equal weights over the True entries of the last axis, in the dtype of `like`; zeros where there are none."""
+    """Equal weights over the True entries of the last axis, in the dtype of `like`; zeros where there are none.
+
+    They are counted: an axis of size 1 does not stand for all here.
+    """
     # Dividing before anything is summed keeps half precision from overflowing.
     return mask.to(like.dtype) / mask.sum(-1, keepdim=True).clamp(min=1).to(like.dtype)

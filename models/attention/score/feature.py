@@ -1,8 +1,11 @@
 """Feature-based score (B11): windows of keys are judged by their mean and their spread."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from models.attention.align.base import in_single, whole
 from models.attention.context import Context
 from models.attention.linear import HeadLinear
 from models.attention.score.base import Score
@@ -40,13 +43,27 @@ class FeatureBased(Score):
 
 
 def group_moments(key: Tensor, mask: Tensor | None, radius: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each key's window, both [batch, head, key, d_k]."""
-    position = torch.arange(key.shape[-2], device=key.device)
-    near = (position.unsqueeze(-1) - position).abs() <= radius
-    member = near if mask is None else near & mask.any(-2, keepdim=True)
-    share = member.to(key.dtype)
-    share = share / share.sum(-1, keepdim=True).clamp(min=1)
-    mean = share @ key
-    variance = share @ key.square() - mean.square()
+    """Mean and standard deviation of each key's window, both [batch, head, key, d_k].
+
+    The deviation is that of the differences from the mean: E[x²] - E[x]² cancels where keys lie far from 0.
+    """
+    keys, position = in_single(key), torch.arange(key.shape[-2], device=key.device)
+    last = key.shape[-2] - 1
+    places = [position + step for step in range(-radius, radius + 1)]
+    windows = [keys.index_select(-2, place.clamp(0, last)) for place in places]
+    inside = [((place >= 0) & (place <= last)).unsqueeze(-1) for place in places]
+    if mask is not None:
+        valid = whole(mask, mask.shape[-2], key.shape[-2]).any(-2).unsqueeze(-1)  # [..., key, 1]
+        inside = [own & valid.index_select(-2, place.clamp(0, last)) for own, place in zip(inside, places, strict=True)]
+    shares = [own.to(keys.dtype) for own in inside]
+    count = sum(shares[1:], shares[0]).clamp(min=1)
+    mean = _total(windows, shares) / count
+    variance = _total([(each - mean).square() for each in windows], shares) / count
     # The floor keeps the square root's gradient finite for a group of one.
-    return mean, variance.clamp(min=torch.finfo(key.dtype).eps ** 2).sqrt()
+    spread = variance.clamp(min=torch.finfo(key.dtype).eps ** 2).sqrt()
+    return mean.to(key.dtype), spread.to(key.dtype)
+
+
+def _total(values: Sequence[Tensor], shares: Sequence[Tensor]) -> Tensor:
+    first, *rest = (value * share for value, share in zip(values, shares, strict=True))
+    return sum(rest, first)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from models.attention.align.base import in_single
 from models.attention.context import Context
 from models.attention.errors import require_features
 from models.attention.score.base import Score
@@ -59,8 +60,9 @@ class NegativeDistance(Score):
         """‖difference‖ over the last axis, with gradient 0 (and not NaN) at 0."""
         if self.p == 1:
             return difference.abs().sum(-1)
-        squared = difference.square().sum(-1)
-        return torch.where(squared > 0, squared, torch.ones_like(squared)).sqrt() * (squared > 0)
+        squared = squares(difference)
+        length = torch.where(squared > 0, squared, torch.ones_like(squared)).sqrt() * (squared > 0)
+        return length.to(difference.dtype)
 
 
 class GaussianKernel(Score):
@@ -84,10 +86,19 @@ class GaussianKernel(Score):
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         require_features(query, "query", key.shape[-1], self)
         variance = math.sqrt(key.shape[-1]) if self.bandwidth is None else self.bandwidth**2
-        exponent = pairwise(query, -key, lambda difference: difference.square().sum(-1), self.chunk) / (-2 * variance)
-        return exponent if self.log else exponent.exp()
+        exponent = pairwise(query, -key, squares, self.chunk) / (-2 * variance)
+        found = exponent if self.log else exponent.exp()
+        if found.dtype != query.dtype:  # half precision ends sooner: far is far, and not infinite
+            found = found.clamp(min=torch.finfo(query.dtype).min)
+        return found.to(query.dtype)
+
+
+def squares(difference: Tensor) -> Tensor:
+    """‖difference‖² over the last axis, in float32 at least: in half precision, that of 256 is infinite."""
+    return in_single(difference).square().sum(-1)
 
 
 def unit(vectors: Tensor) -> Tensor:
     """Vectors of length 1; zero vectors stay zero."""
-    return normalize(vectors, dim=-1, eps=torch.finfo(vectors.dtype).tiny ** 0.5)
+    single = in_single(vectors)
+    return normalize(single, dim=-1, eps=torch.finfo(vectors.dtype).tiny ** 0.5).to(vectors.dtype)

@@ -1,17 +1,20 @@
 """Reads a bundle, and refuses one that is broken, changed, too new, or reaches outside its folder."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from google.protobuf import json_format
 
+from bundle.described import check_bindings, check_description
 from bundle.errors import BundleError
 from bundle.features import check_features
 from bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
-from bundle.maps import DENSE_AXES, WEIGHTS
-from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION
+from bundle.maps import DENSE_AXES
+from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, is_model_name, is_version
+from bundle.numbers import check_numbers
 from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
 
@@ -25,7 +28,8 @@ class BundleFolder:
 
     digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file. graph_bytes: size of each
     graph by its name, with the weights that lie beside it. stamps: of each file, bundle.json among them, as it was
-    while it was read and hashed.
+    while it was read and hashed. origin: the name and version that it was written by; those that it goes by now are its
+    folder's, and stand in `bundle`.
     """
 
     path: Path
@@ -33,6 +37,7 @@ class BundleFolder:
     digest: str
     graph_bytes: Mapping[str, int] = field(default_factory=dict)
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
+    origin: str = ""
 
     def file(self, name: str) -> Path:
         """Give the path of a file that the bundle lists; BundleError for any other."""
@@ -64,7 +69,8 @@ def _read(folder: Path, largest: int | None) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise BundleError("the version, or the model that it belongs to, is not a plain folder")
     data, stamp = read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)
-    bundle = _parse(data)
+    written = parse(data)
+    bundle = placed(written, folder)
     files = frozenset(file.path for file in bundle.files)
     if len(files) < len(bundle.files) or len(files) > _MOST_FILES:
         raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MOST_FILES} files")
@@ -72,17 +78,45 @@ def _read(folder: Path, largest: int | None) -> BundleFolder:
     stamps = {BUNDLE_FILE: stamp, **check_hashes(folder, bundle.files)}
     if SAMPLES_FILE not in files:
         raise BundleError(f"the bundle has no {SAMPLES_FILE}, so its answers cannot be checked")
+    _check_parts(bundle)
     graph_bytes = {}
     for graph in bundle.graphs:
         if graph.file not in files:
             raise BundleError(f"the graph {graph.name} is in {graph.file!r}, which the bundle does not list")
         weights = check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
         graph_bytes[graph.name] = sum((folder / name).stat().st_size for name in (graph.file, *weights))
-    _check_names(bundle, folder)
-    return BundleFolder(folder, bundle, hashlib.sha256(data).hexdigest(), graph_bytes, stamps)
+    digest = hashlib.sha256(data).hexdigest()
+    return BundleFolder(folder, bundle, digest, graph_bytes, stamps, origin_of(written))
 
 
-def _parse(data: bytes) -> bundle_pb2.Bundle:
+def name_of(folder: Path) -> tuple[str, int]:
+    """Give the model and the version that a folder is: it says so, and not the bundle in it, which may be a copy.
+
+    Raises: BundleError where the folders' names are none that a model or a version may have.
+    """
+    version = Path(os.path.abspath(folder))
+    if not is_model_name(version.parent.name) or not is_version(version.name):
+        raise BundleError(
+            "its folder is not called <model>/<version>: lower-case letters, digits, _ and -, and a number"
+        )
+    return version.parent.name, int(version.name)
+
+
+def placed(bundle: bundle_pb2.Bundle, folder: Path) -> bundle_pb2.Bundle:
+    """Give a bundle by the name and version of its folder. Raises: BundleError as `name_of`."""
+    found = bundle_pb2.Bundle()
+    found.CopyFrom(bundle)
+    found.description.name, found.description.version = name_of(folder)
+    return found
+
+
+def origin_of(bundle: bundle_pb2.Bundle) -> str:
+    """Say by which name and version a bundle was written."""
+    return f"{bundle.description.name}/{bundle.description.version}"
+
+
+def parse(data: bytes) -> bundle_pb2.Bundle:
+    """Read the content of a bundle.json. Raises: BundleError where it is none, or needs what this release lacks."""
     bundle = bundle_pb2.Bundle()
     try:
         json_format.Parse(data, bundle, ignore_unknown_fields=True)
@@ -96,41 +130,16 @@ def _parse(data: bytes) -> bundle_pb2.Bundle:
     return bundle
 
 
-def _check_names(bundle: bundle_pb2.Bundle, folder: Path) -> None:
-    """Check that what the description refers to exists, so that nothing later has to."""
-    description = bundle.description
-    if (description.name, str(description.version)) != (folder.parent.name, folder.name):
-        raise BundleError(f"it says that it is {description.name}/{description.version}, which is not where it is")
-    if not description.examples:
+def _check_parts(bundle: bundle_pb2.Bundle) -> None:
+    """Check that what the description says fits together, so that nothing later has to."""
+    if not bundle.description.examples:
         raise BundleError("it has no example, so its answers cannot be checked")
+    check_numbers(bundle)
+    check_bindings(bundle)
+    check_description(bundle)
     graphs = {graph.name: graph for graph in bundle.graphs}
-    if not graphs:
-        raise BundleError("it has no graph")
-    labels = {each.name for each in description.label_sets}
-    bindings = {(binding.map, binding.quantity or WEIGHTS): binding for binding in bundle.maps}
-    for each in description.maps:
-        for name in (each.query_labels, each.key_labels, *filter(None, (each.head_labels, each.feature_labels))):
-            if name not in labels:
-                raise BundleError(f"the map {each.name} refers to the label set {name!r}, which is not described")
-        for quantity in (WEIGHTS, *each.quantities):
-            binding = bindings.get((each.name, quantity))
-            if binding is None or binding.graph not in graphs:
-                raise BundleError(f"the map {each.name} is bound to no output of a graph")
-            for output in filter(None, (binding.output, binding.query_index, binding.key_index)):
-                if output not in graphs[binding.graph].outputs:
-                    raise BundleError(
-                        f"the map {each.name} is bound to {output!r}, which {binding.graph} does not put out"
-                    )
-            _check_switches(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
-    masks = {each.mask for each in bundle.tensors}
-    for graph in bundle.graphs:
-        for name in graph.packed:
-            if name not in masks.intersection(graph.inputs):
-                raise BundleError(f"the graph {graph.name} packs by {name!r}, which is no mask that it takes")
-    if bundle.HasField("generation"):
-        for name in filter(None, (bundle.generation.encoder, bundle.generation.step, bundle.generation.prefill)):
-            if name not in graphs:
-                raise BundleError(f"generation refers to the graph {name!r}, which is not there")
+    for binding in bundle.maps:
+        _check_switches(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
 
 
 def _switches(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:

@@ -114,13 +114,25 @@ def test_a_symbolic_link_in_place_of_the_version_or_the_model(folder: Path) -> N
     refused(folder.parent / "3", "not a plain folder")
 
 
-def test_a_bundle_that_lies_where_it_does_not_belong(folder: Path) -> None:
-    refused(folder.rename(folder.parent / "2"), "it says that it is echo/1")
+def test_a_bundle_goes_by_the_name_and_version_of_its_folder(folder: Path) -> None:
+    before = read_bundle(folder)
+    promoted = folder.parent.parent / "promoted" / "7"
+    shutil.copytree(folder, promoted)
+    for place, name, version in ((folder.rename(folder.parent / "2"), "echo", 2), (promoted, "promoted", 7)):
+        found = read_bundle(place)
+        assert (found.bundle.description.name, found.bundle.description.version) == (name, version)
+        assert (found.origin, found.digest) == ("echo/1", before.digest)
 
 
 @pytest.mark.parametrize("version", ["0", "01", "-1", "latest"])
 def test_a_version_that_is_none(folder: Path, version: str) -> None:
-    refused(folder.rename(folder.parent / version), "it says that it is echo/1")
+    refused(folder.rename(folder.parent / version), "its folder is not called <model>/<version>")
+
+
+@pytest.mark.parametrize("model", ["Echo", "echo.old", ".echo"])
+def test_a_name_that_no_model_may_have(folder: Path, model: str) -> None:
+    renamed = folder.parent.rename(folder.parent.parent / model)
+    refused(renamed / "1", "its folder is not called <model>/<version>")
 
 
 def in_a_branch(node: NodeProto) -> NodeProto:
@@ -223,7 +235,7 @@ def edit_binding(bundle: bundle_pb2.Bundle) -> None:
 
 
 def edit_generation(bundle: bundle_pb2.Bundle) -> None:
-    bundle.generation.step = "step"
+    bundle.generation.step, bundle.generation.max_new_tokens = "step", 4
 
 
 def edit_no_examples(bundle: bundle_pb2.Bundle) -> None:

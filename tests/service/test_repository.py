@@ -223,8 +223,24 @@ def test_a_version_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -
     shutil.copytree(folder.path, inside / "tiny" / "2")
     repository = load(inside)
     assert repository.status("tiny", 1).state is State.FAILED
-    # The copy says that it is version 1.
-    assert "not where it is" in repository.status("tiny", 2).reason
+    assert "not a plain folder" in repository.status("tiny", 1).reason
+    assert repository.resolve("tiny").version == 2
+
+
+def test_copies_are_served_by_the_names_of_their_folders(tmp_path: Path) -> None:
+    """Rollback by a higher version, promotion to another name, and a rename: everywhere the folder's name counts."""
+    folder = bundles.tiny(tmp_path)
+    for name, version in (("tiny", "3"), ("promoted", "12")):
+        shutil.copytree(folder.path, tmp_path / name / version)
+    folder.path.rename(tmp_path / "tiny" / "2")
+    seen = Seen()
+    repository = load(tmp_path, seen)
+    assert seen.models == {("promoted", 12): True, ("tiny", 2): True, ("tiny", 3): True}
+    for name, version in seen.models:
+        model = repository.resolve(name, version)
+        assert (model.name, model.version, model.digest) == (name, version, folder.digest)
+        assert (model.description.name, model.description.version) == (name, version)
+    assert repository.resolve("tiny").version == 3
 
 
 def test_a_folder_that_cannot_be_read_is_that_models_failure(monkeypatch: pytest.MonkeyPatch) -> None:

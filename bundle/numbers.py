@@ -1,0 +1,139 @@
+"""Bounds on every number, name and list of a bundle's description, whatever it is of: what is beyond them is no model's.
+
+Whether a number is true is for the graphs to show; these are for what is computed of it before a graph has run.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from bundle.errors import BundleError
+from bundle.v1 import bundle_pb2
+
+_ANY_INT = (-(2**31), 2**31 - 1)
+_COUNT = (0, 2**31 - 1)
+# An axis of a tensor: its tensors are bounded by what the graphs put out.
+_AXIS = (0, 2**24)
+_PIXELS = (1, 2**14)
+_MOST_AXES = 8
+_LONGEST_NAME = 256
+_LONGEST_TEXT = 2**16
+# What there can be of each repeated field; names of classes and of fixed label sets are more.
+_MOST_LISTED = 2**14
+_MOST_NAMES = 2**20
+
+# By message and field: least and most.
+BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {
+        "limelight.bundle.v1.DecodeImage.channels": (1, 3),
+        "limelight.bundle.v1.ResizeImage.rows": _PIXELS,
+        "limelight.bundle.v1.ResizeImage.columns": _PIXELS,
+        "limelight.bundle.v1.CropImage.rows": _PIXELS,
+        "limelight.bundle.v1.CropImage.columns": _PIXELS,
+        "limelight.bundle.v1.Generation.max_new_tokens": (1, 2**20),
+        "limelight.bundle.v1.State.batch_axis": (0, _MOST_AXES),
+        "limelight.bundle.v1.State.growing_axis": (0, _MOST_AXES),
+        "limelight.v1.Dimension.size": _AXIS,
+        "limelight.v1.Dimension.maximum": _AXIS,
+        "limelight.v1.TensorDescription.minimum": _ANY_INT,
+        "limelight.v1.TensorDescription.maximum": _ANY_INT,
+        "limelight.v1.MapDescription.layer": (0, 2**14),
+        "limelight.v1.MapDescription.heads": (1, 2**12),
+        "limelight.v1.MapDescription.features": (0, 2**16),
+        "limelight.v1.Grid.rows": (1, 2**12),
+        "limelight.v1.Grid.columns": (1, 2**12),
+        "limelight.v1.SequenceDescription.max_new_tokens": (1, 2**20),
+        "limelight.v1.Citation.year": _ANY_INT,
+    }
+)
+# Fields of which there may be many.
+_LONG = frozenset(
+    {
+        "limelight.v1.ClassesDescription.labels",
+        "limelight.v1.LabelSetDescription.names",
+    }
+)
+# Numbers that may be below zero.
+_SIGNED = frozenset(
+    {
+        "limelight.bundle.v1.TensorBinding.pad_value",
+        "limelight.bundle.v1.NormaliseImage.scale",
+        "limelight.bundle.v1.NormaliseImage.mean",
+        "limelight.bundle.v1.NormaliseImage.deviation",
+        "limelight.v1.TensorDescription.fill",
+        "limelight.v1.Metric.value",
+        "limelight.v1.Metric.baseline",
+        "limelight.v1.Metric.float32_value",
+    }
+)
+# What callers send is bounded elsewhere.
+_LEFT_OUT = frozenset({"limelight.v1.Instance", "limelight.v1.Region"})
+# For people, as long as a paragraph or two.
+_TEXTS = frozenset({"summary", "title", "venue", "licence", "library_versions", "text"})
+
+
+def check_numbers(bundle: bundle_pb2.Bundle) -> None:
+    """Check every number, enumeration, name and list of a bundle against its bounds.
+
+    Raises: BundleError naming the field by its path, such as `description.maps[0].heads`.
+    """
+    _check(bundle, "")
+
+
+def _check(message: Message, path: str) -> None:
+    for field, content in message.ListFields():
+        name = f"{path}.{field.name}" if path else field.name
+        if field.is_repeated and not _is_map(field):
+            most = _MOST_NAMES if field.full_name in _LONG else _MOST_LISTED
+            if len(content) > most:
+                raise BundleError(f"{name} has {len(content)} entries, more than {most}")
+        for where, each in _values(field, content, name):
+            if field.type == FieldDescriptor.TYPE_MESSAGE and not _is_map(field):
+                if field.message_type.full_name not in _LEFT_OUT:
+                    _check(each, where)
+            else:
+                _check_value(field, each, where)
+    _check_missing(message, path)
+
+
+def _check_missing(message: Message, path: str) -> None:
+    """Check numbers that are 0, which no list of fields has."""
+    for field in message.DESCRIPTOR.fields:
+        least, _ = BOUNDS.get(field.full_name, _COUNT)
+        if least > 0 and not getattr(message, field.name):
+            raise BundleError(f"{path}.{field.name} is 0; it is to be at least {least}")
+
+
+def _is_map(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def _values(field: FieldDescriptor, content: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if _is_map(field):
+        for key, value in content.items():
+            yield from ((path, key), (path, value))
+    elif field.is_repeated:
+        yield from ((f"{path}[{place}]", each) for place, each in enumerate(content))
+    else:
+        yield path, content
+
+
+def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
+    if isinstance(value, str):
+        most = _LONGEST_TEXT if field.name in _TEXTS else _LONGEST_NAME
+        if len(value) > most:
+            raise BundleError(f"{path} has {len(value)} characters, more than {most}")
+    elif field.type == FieldDescriptor.TYPE_ENUM:
+        if value not in field.enum_type.values_by_number:
+            raise BundleError(f"{path} is {value}, which this release does not know")
+    elif isinstance(value, float):
+        if not math.isfinite(value) or (value < 0 and field.full_name not in _SIGNED):
+            raise BundleError(f"{path} is {value:g}; it is to be a finite number" + " from 0" * math.isfinite(value))
+    elif isinstance(value, int):
+        least, most = BOUNDS.get(field.full_name, _COUNT)
+        if not least <= value <= most:
+            raise BundleError(f"{path} is {value}; it is to be from {least} to {most}")

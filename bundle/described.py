@@ -29,7 +29,7 @@ def check_description(bundle: bundle_pb2.Bundle) -> None:
     for tensor in _tensors(model):
         _check_tensor(tensor)
     for output in model.outputs:
-        check_distinct(f"axis of the output {output.name!r}", [each.name for each in output.dimensions])
+        check_axes(f"the output {output.name!r}", output.dimensions)
     for labels in model.label_sets:
         _check_label_set(model, labels, generates=bundle.HasField("generation"))
     for description in model.maps:
@@ -51,6 +51,12 @@ def check_distinct(what: str, names: Iterable[str]) -> None:
         seen.add(name)
 
 
+def check_axes(what: str, dimensions: Iterable[model_pb2.Dimension]) -> None:
+    """Raise BundleError where an axis varies and has no name: nobody knows then how large it is."""
+    if not all(each.size or each.name for each in dimensions):
+        raise BundleError(f"{what} has an axis without a name or a size")
+
+
 def _tensors(model: model_pb2.ModelDescription) -> Iterator[model_pb2.TensorDescription]:
     for each in model.inputs:
         if not each.tensors:
@@ -60,7 +66,7 @@ def _tensors(model: model_pb2.ModelDescription) -> Iterator[model_pb2.TensorDesc
 
 def _check_tensor(tensor: model_pb2.TensorDescription) -> None:
     what = f"the tensor {tensor.name!r}"
-    check_distinct(f"axis of {what}", [each.name for each in tensor.dimensions])
+    check_axes(what, tensor.dimensions)
     for each in tensor.dimensions:
         if each.size and each.maximum not in (0, each.size):
             raise BundleError(f"{what} has {each.name} of {each.size}, and of {each.maximum} at most")
@@ -84,6 +90,8 @@ def _check_label_set(
             raise BundleError(f"{what} is of the axis {labels.dimension!r}, which is not there")
     if labels.kind in _GROWN and not generates:
         raise BundleError(f"{what} is of steps, but the model does not generate")
+    if labels.HasField("grid") != (labels.kind == attention_pb2.LABEL_KIND_GRID):
+        raise BundleError(f"{what} is of cells without a grid, or has a grid and is of something else")
     counted = (
         bool(labels.tensor)
         or labels.HasField("grid")
@@ -238,7 +246,7 @@ def _check_noise(bundle: bundle_pb2.Bundle) -> None:
     taken = {name for graph in bundle.graphs for name in graph.inputs}
     for each in bundle.noise:
         what = f"the noise input {each.tensor.name!r}"
-        check_distinct(f"axis of {what}", [axis.name for axis in each.tensor.dimensions])
+        check_axes(what, each.tensor.dimensions)
         if each.tensor.name not in taken:
             raise BundleError(f"{what} is taken by no graph")
         for axis in each.tensor.dimensions:

@@ -349,6 +349,8 @@ def nested_mask_name(
     labels = next(each for each in model.label_sets if each.name == description.key_labels)
     if labels.tensor not in tensors or not tensors[labels.tensor].mask:
         raise BundleError(f"the map {description.name} has nested keys, but their tensor has no mask")
+    if len(tensors[labels.tensor].description.dimensions) != 2:
+        raise BundleError(f"the map {description.name} has nested keys, but their tensor has no rows")
     return tensors[labels.tensor].mask
 
 

@@ -92,8 +92,8 @@ def _check(message: Message, path: str) -> None:
             if len(content) > most:
                 raise BundleError(f"{name} has {len(content)} entries, more than {most}")
         for where, each in _values(field, content, name):
-            if field.type == FieldDescriptor.TYPE_MESSAGE and not _is_map(field):
-                if field.message_type.full_name not in _LEFT_OUT:
+            if isinstance(each, Message):
+                if each.DESCRIPTOR.full_name not in _LEFT_OUT:
                     _check(each, where)
             else:
                 _check_value(field, each, where)
@@ -127,7 +127,7 @@ def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
         most = _LONGEST_TEXT if field.name in _TEXTS else _LONGEST_NAME
         if len(value) > most:
             raise BundleError(f"{path} has {len(value)} characters, more than {most}")
-    elif field.type == FieldDescriptor.TYPE_ENUM:
+    elif field.enum_type is not None:
         if value not in field.enum_type.values_by_number:
             raise BundleError(f"{path} is {value}, which this release does not know")
     elif isinstance(value, float):

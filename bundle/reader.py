@@ -135,8 +135,8 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
     if not bundle.description.examples:
         raise BundleError("it has no example, so its answers cannot be checked")
     check_numbers(bundle)
-    check_bindings(bundle)
     check_description(bundle)
+    check_bindings(bundle)
     graphs = {graph.name: graph for graph in bundle.graphs}
     for binding in bundle.maps:
         _check_switches(binding, graphs[binding.graph], generates=bundle.HasField("generation"))

@@ -1,5 +1,6 @@
 """A map on its way through the pipeline."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,7 @@ class Part:
     quantity: int
     normalised: bool
     signed: bool
-    heads: tuple[int, ...]
+    heads: Sequence[int]
     head_reduction: HeadReduction
     queries: Indices | None
     keys: Indices | None

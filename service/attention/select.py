@@ -70,11 +70,11 @@ class IndexUnion:
 class SelectedMap:
     """A map that a call selects; `queries` and `keys` are None for all of them.
 
-    heads: ascending, never negative.
+    heads: ascending, never negative; a range where they are all of them.
     """
 
     description: model_pb2.MapDescription
-    heads: tuple[int, ...]
+    heads: Sequence[int]
     queries: IndexUnion | None = None
     keys: IndexUnion | None = None
 
@@ -103,8 +103,8 @@ def select_maps(
     if not offering:
         raise InputError(f"{field}.quantity", f"is {quantity_name(quantity)}, which no map of the model has")
     if not selections:
-        return tuple(SelectedMap(each, tuple(range(each.heads))) for each in offering)
-    heads: dict[str, set[int]] = {}
+        return tuple(SelectedMap(each, range(each.heads)) for each in offering)
+    heads: dict[str, set[int] | None] = {}  # None for all, which are as many as somebody says
     # The lists of a selection are the same for all of its maps, and what is worked out of them is so once.
     queries: dict[str, list[IndexList] | None] = {}
     keys: dict[str, list[IndexList] | None] = {}
@@ -119,22 +119,29 @@ def select_maps(
             if not offers(each, quantity):
                 continue
             # The union with "all" is all, which None stands for and an empty selection means.
-            every = range(each.heads)
-            of_map = of_heads.on_axis(each.heads, f"heads of {each.name}").tolist() if selection.heads else every
-            heads.setdefault(each.name, set()).update(of_map)
+            known = heads.setdefault(each.name, set())
+            if not selection.heads:
+                heads[each.name] = None
+            else:
+                wanted = of_heads.on_axis(each.heads, f"heads of {each.name}").tolist()
+                heads[each.name] = None if known is None else known.union(wanted)
             _add(queries, each.name, of_queries)
             _add(keys, each.name, of_keys)
     unions: dict[tuple[int, ...], IndexUnion] = {}
     return tuple(
         SelectedMap(
             each,
-            tuple(sorted(heads[each.name])),
+            _ascending(heads[each.name], each.heads),
             _union(queries[each.name], unions),
             _union(keys[each.name], unions),
         )
         for each in maps
         if each.name in heads
     )
+
+
+def _ascending(heads: set[int] | None, count: int) -> Sequence[int]:
+    return range(count) if heads is None else tuple(sorted(heads))
 
 
 def indices(wanted: IndexUnion | None, size: int, what: str) -> npt.NDArray[np.intp] | None:

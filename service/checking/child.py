@@ -13,7 +13,7 @@ from service.engine.arena import share_arena
 from service.engine.model import open_model
 from service.engine.observer import NullObserver
 from service.engine.providers import runtime
-from service.engine.selftest import check_samples
+from service.engine.selftest import check_ranges, check_samples
 from service.errors import MemoryShortError
 from service.memory import give_back
 from service.signals import leave_stopping_to_parent
@@ -55,6 +55,7 @@ def _check(request: Request) -> Verdict:
         folder = read_bundle(request.folder, settings.check_bytes)
         model = open_model(folder, request.provider, settings, NullObserver(), saved=request.saves)
         check_samples(model, folder)
+        check_ranges(model)
         return Passed.of(folder)
     except (MemoryError, MemoryShortError) as error:
         return Refused(

@@ -17,6 +17,7 @@ from bundle.text import Detokenizer, read_tokenizer
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
 from service.engine.chunks import Chunks, chunk_policy, chunk_shape
+from service.engine.described import check_stated
 from service.engine.forward import Forward
 from service.engine.generation import Generating
 from service.engine.jobs import AdmittedCall, Job, RowEvent
@@ -191,6 +192,7 @@ def open_model(
         graph.name: open_session(folder, graph, provider, limits[graph.name], saved and saved / str(number))
         for number, graph in enumerate(bundle.graphs)
     }
+    check_stated(bundle, {name: each.stated() for name, each in sessions.items()})
     description, runner = bundle.description, _runner(folder, sessions, observer, policy, provider)
     model = Model(
         name=description.name,
@@ -263,7 +265,10 @@ def _projected(bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session]) -> di
     for each in bundle.maps:
         if each.HasField("projections"):
             made_of, graph = each.projections, sessions[each.graph]
-            _, heads, _, size = graph.gives(made_of.query_output)
+            shape = graph.gives(made_of.query_output)
+            if len(shape) != 4 or (made_of.bias_output and len(graph.gives(made_of.bias_output)) != 4):
+                raise BundleError(f"what the map {each.map} is made of has no axes [batch, head, place, size]")
+            _, heads, _, size = shape
             if not isinstance(heads, int) or not isinstance(size, int):
                 raise BundleError(f"the graph {each.graph} does not state the size of {made_of.query_output}")
             _, of_heads, of_queries, _ = graph.gives(made_of.bias_output) if made_of.bias_output else (1,) * 4

@@ -12,12 +12,13 @@ import numpy as np
 from bundle.errors import BundleError, InputError
 from bundle.maps import WEIGHTS, MapPart, MapWeights, map_key, map_quantities
 from bundle.reader import BundleFolder
-from bundle.rows import Row
+from bundle.rows import Row, tensor_descriptions
 from bundle.samples import Sample, read_samples
 from bundle.tolerance import Tolerances
 from bundle.values import Array
-from bundle.wire import DTYPES, instance_from_wire
+from bundle.wire import instance_from_wire
 from limelight.v1 import model_pb2
+from service.engine.described import untrue
 from service.engine.jobs import Job, unheard
 from service.engine.model import Model, Runner
 from service.engine.types import Answer, MapKey, Query
@@ -62,11 +63,49 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
                     sample = samples[job.index]
                     expected = sample if query.maps else replace(sample, maps={})
                     difference = compare(answer, expected, tolerances)
-                    difference = difference or undescribed(answer, model.description, job.row)
+                    difference = difference or untrue(answer, model.description, job.row)
                     if difference:
                         raise BundleError(
                             f"sample {job.index}, {way}{how}, is not answered as in PyTorch: {difference}"
                         )
+
+
+def check_ranges(model: Model) -> None:
+    """Answer an example with the least, and with the largest number that each tensor of whole numbers is said to take
+    (a vocabulary), in the place of its first.
+
+    Raises: BundleError naming the tensor whose graph fails on what it takes.
+    """
+    row = _example(model)
+    for tensor in tensor_descriptions(model.description.inputs):
+        array = row.tensors.get(tensor.name)
+        if array is None or not array.size or array.dtype.kind != "i":
+            continue
+        for limit, name in ((tensor.minimum, "minimum"), (tensor.maximum, "maximum")):
+            if not tensor.HasField(name) or array.flat[0] == limit:
+                continue
+            changed = array.copy()
+            changed.flat[0] = limit
+            tried = replace(row, tensors={**row.tensors, tensor.name: changed})
+            try:
+                _run(model, tried, wide=False)
+            except InferenceError as error:
+                raise BundleError(
+                    f"the tensor {tensor.name!r} is described as taking {limit}, on which the graph fails"
+                ) from error
+
+
+def _example(model: Model) -> Row:
+    return model.preprocessor.row(instance_from_wire(model.description.examples[0], "examples[0]"), field="examples[0]")
+
+
+def _run(model: Model, row: Row, *, wide: bool) -> None:
+    """Answer a row. Raises: InferenceError where it cannot be."""
+    jobs = model.jobs(unheard(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
+    for happened in model.runner.uncounted().run(jobs, wide):
+        for _, event in happened:
+            if isinstance(event, InferenceError):
+                raise event
 
 
 def warm_up(model: Model) -> None:
@@ -75,13 +114,11 @@ def warm_up(model: Model) -> None:
 
     Raises: InferenceError, or InputError, where it cannot be answered.
     """
-    row = model.preprocessor.row(instance_from_wire(model.description.examples[0], "examples[0]"), field="examples[0]")
+    row = _example(model)
     if model.record is not None:
         model.record(row)
-    jobs = model.jobs(unheard(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
     for wide in {False, model.wide}:
-        for _ in model.runner.uncounted().run(jobs, wide):
-            pass
+        _run(model, row, wide=wide)
 
 
 def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
@@ -107,26 +144,6 @@ def compare(answer: Answer, sample: Sample, tolerances: Tolerances) -> str:
         if difference := tolerances.difference(name, actual.weights, _held(actual, weights.weights), is_map=True):
             return difference
     return ""
-
-
-def undescribed(answer: Answer, description: model_pb2.ModelDescription, row: Row) -> str:
-    """Say which output is not of the type and shape that the description states; empty where all are.
-
-    Where a description names a dimension that the row's inputs do not have, any size will do.
-    """
-    for each in description.outputs:
-        array = answer.outputs.get(each.name)
-        if array is None:
-            continue
-        sizes = [dimension.size or row.sizes.get(dimension.name, 0) for dimension in each.dimensions]
-        fits = len(sizes) == array.ndim and all(map(_fits, sizes, array.shape))
-        if not fits or array.dtype != DTYPES.get(each.data_type):
-            return f"{each.name} is {array.dtype} of shape {list(array.shape)}, which is not what is described"
-    return ""
-
-
-def _fits(size: int, found: int) -> bool:
-    return size in (0, found)
 
 
 def _computed(answer: Answer) -> dict[MapKey, MapWeights]:

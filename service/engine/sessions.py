@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,20 @@ class _Turn:
         self._turn.__exit__(*error)
 
 
+class Stated(NamedTuple):
+    """What a graph states of an input or output. type: as the runtime writes it, `tensor(float)`; shape: sizes, and
+    names of axes that vary.
+    """
+
+    type: str
+    shape: tuple[int | str | None, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None:
+        """Its type; None for one that no bundle has."""
+        return _DTYPES.get(self.type)
+
+
 @dataclass(frozen=True, eq=False)
 class Session:
     """A graph ready to run. `run` is thread-safe and lets other threads go on.
@@ -107,6 +121,13 @@ class Session:
     def gives(self, name: str) -> tuple[int | str | None, ...]:
         """Give the shape of an output, in the same way."""
         return next(tuple(each.shape) for each in self._session.get_outputs() if each.name == name)
+
+    def stated(self) -> dict[str, Stated]:
+        """Give what the graph states of each of its inputs and outputs."""
+        return {
+            each.name: Stated(each.type, tuple(each.shape))
+            for each in [*self._session.get_inputs(), *self._session.get_outputs()]
+        }
 
     def run(
         self,

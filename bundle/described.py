@@ -1,5 +1,5 @@
-"""Whether the parts of a bundle's description fit together: nothing stands twice, and nothing is referred to that is not
-there. What it says of the graphs is for the graphs to show.
+"""Whether the parts of a bundle's description fit together: nothing stands twice, and nothing that is referred to is
+missing. What it says of the graphs is for the graphs to show.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Bounds on every number, name and list of a bundle's description, whatever it is of: what is beyond them is no model's.
+"""Bounds on every number, name and list of a bundle's description: what is beyond them is no model's.
 
 Whether a number is true is for the graphs to show; these are for what is computed of it before a graph has run.
 """

@@ -16,8 +16,9 @@ from service.engine.observer import NullObserver, Observer
 from service.engine.providers import Provider
 from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from service.folders import Folders, scan
-from service.loading import Loader
+from service.loading import Loader, Postponed
 from service.settings import Settings
+from service.skipped import nothing_to_serve, tell_what_there_is
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,8 @@ _LONGEST_NAME = 64
 _MOST_LISTED = 20
 _LOADERS = 32
 _LOOK_SECONDS = 0.05
+# Seconds after which what could not be checked is tried again: twice as many each time, up to the longest.
+_AGAIN, _LONGEST_AGAIN = 5.0, 300.0
 
 
 def _everything(name: str) -> bool:
@@ -45,7 +48,7 @@ class State(Enum):
 class VersionStatus:
     """What is known of one version.
 
-    reason: why it was refused, fit for callers (the log says more). model: once it is ready.
+    reason: why it was refused, or is still being loaded, fit for callers (the log says more). model: once it is ready.
     """
 
     name: str
@@ -93,6 +96,8 @@ class Repository:
         self._default: dict[str, VersionStatus] = {}  # what version 0 is
         self._users: dict[Model, _Users] = {}
         self.changes = 0  # of anything that `statuses` tells
+        self._changed = time.monotonic()  # when the last of them was
+        self._trying: set[asyncio.Task[None]] = set()
         self._forgetting: list[Callable[[Model], Awaitable[None]]] = []
         self._freeing: set[asyncio.Task[None]] = set()
         self._heeding: list[Callable[[], None]] = []
@@ -102,13 +107,27 @@ class Repository:
         """True when some model can answer."""
         return any(status.state is State.READY for status in self._default.values())
 
+    def why_not_ready(self) -> str:
+        """Say why no model can answer; empty where one can, or is still being loaded."""
+        if not self._versions:
+            return nothing_to_serve({})
+        statuses = self.statuses()
+        if any(each.state is not State.FAILED for each in statuses):
+            return ""
+        first = statuses[0]
+        more = f", and so were {len(statuses) - 1} more" if len(statuses) > 1 else ""
+        return f"no model can answer: {first.name} version {first.version} was refused: {first.reason}{more}"
+
     async def find(self) -> None:
         """Scan the folder, where nobody has: from then on calls for what is in it are told that it is being loaded.
 
         Raises: LimelightError where the folder cannot be read.
         """
-        found = self._folders
-        self._found = await asyncio.to_thread(scan, Path(self._settings.repository)) if found is None else found
+        found, path = self._folders, Path(self._settings.repository)
+        if found is None:  # who looked for them has told of it
+            found = await asyncio.to_thread(scan, path)
+            await asyncio.to_thread(tell_what_there_is, path, found)
+        self._found = found
         for name, version in self._found:
             self._keep(VersionStatus(name, version, State.LOADING))
 
@@ -135,13 +154,11 @@ class Repository:
 
         Raises: LimelightError where the folder cannot be read.
         """
+        self._changed = time.monotonic()
         loading, wait = asyncio.create_task(self.load()), self._settings.load_wait_seconds
-        known, since = self.changes, time.monotonic()
         try:
             while not loading.done():
-                if known != self.changes:
-                    known, since = self.changes, time.monotonic()
-                left = since + wait - time.monotonic()
+                left = self._changed + wait - time.monotonic()  # from the change itself, whenever it is looked at
                 if left <= 0 and self.is_ready:
                     return loading
                 await asyncio.wait([loading], timeout=max(left, _LOOK_SECONDS))
@@ -171,7 +188,7 @@ class Repository:
         Raises: ModelNotFoundError; ModelUnavailableError while it is being loaded.
         """
         status = self.status(name, version)
-        if status.state is State.LOADING:
+        if status.state is State.LOADING and not status.reason:  # or else it only waits to be tried again
             raise ModelUnavailableError(f"{name} version {status.version} is still being loaded")
         self._drop(status)
         if status.model is not None:
@@ -228,7 +245,8 @@ class Repository:
         """
         status = self.status(name, version, sees=sees)
         if status.state is State.LOADING:
-            raise ModelUnavailableError(f"{status.name} version {status.version} is still being loaded")
+            why = f": {status.reason}" if status.reason else ""
+            raise ModelUnavailableError(f"{status.name} version {status.version} is still being loaded{why}")
         if status.model is None:
             raise ModelRefusedError(f"{status.name} version {status.version} was refused: {status.reason}")
         return status.model
@@ -271,6 +289,7 @@ class Repository:
     def _settle(self, name: str) -> None:
         """Settle which version of a model is its default, after a change."""
         self.changes += 1
+        self._changed = time.monotonic()
         versions = self._versions[name]
         if not versions:
             del self._versions[name], self._default[name]
@@ -293,6 +312,35 @@ class Repository:
     async def _load_in(self, pool: ThreadPoolExecutor | None, name: str, version: int, folder: Path) -> None:
         loop = asyncio.get_running_loop()
         loaded = await loop.run_in_executor(pool, self._loader.load, name, version, folder)
+        if isinstance(loaded, Postponed):
+            self._postpone(name, version, folder, loaded.why, _AGAIN)
+            return
+        self._take(name, version, loaded)
+
+    def _postpone(self, name: str, version: int, folder: Path, why: str, seconds: float) -> None:
+        """Try again to load a version, later, until it is there or refused, or unloaded."""
+        reason = f"{why}; it is tried again in {seconds:g} s"
+        logger.warning("%s version %d is not loaded yet: %s", name, version, reason)
+        status = VersionStatus(name, version, State.LOADING, reason)
+        self._keep(status)
+        trying = asyncio.create_task(self._try_again(status, folder, seconds))
+        self._trying.add(trying)
+        trying.add_done_callback(self._trying.discard)
+
+    async def _try_again(self, status: VersionStatus, folder: Path, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        if self._versions.get(status.name, {}).get(status.version) is not status:
+            return
+        loaded = await asyncio.to_thread(self._loader.load, status.name, status.version, folder)
+        if self._versions.get(status.name, {}).get(status.version) is not status:
+            return
+        if isinstance(loaded, Postponed):
+            self._postpone(status.name, status.version, folder, loaded.why, min(2 * seconds, _LONGEST_AGAIN))
+        else:
+            self._take(status.name, status.version, loaded)
+
+    def _take(self, name: str, version: int, loaded: Model | str) -> None:
+        """Take in what loading a version came to."""
         digest = ""
         if isinstance(loaded, str):
             self._keep(VersionStatus(name, version, State.FAILED, loaded))

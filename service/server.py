@@ -106,6 +106,7 @@ async def running_server(
         )
         repository = backend.repository
         front = Front(settings, metrics, access, backend.methods, backend.parsing.message)
+        front.health.why = repository.why_not_ready
         late = member is not None and member.late
         if late:
             loading = await repository.load_until_useful()

@@ -32,6 +32,7 @@ from service.metrics import Metrics
 from service.metrics_server import MetricsServer
 from service.settings import Settings
 from service.signals import leave, spared, stop_signals
+from service.skipped import nothing_to_serve, tell_what_there_is
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Workers:
         self._metrics_port = settings.metrics_port
         self._metrics = metrics
         self._remote = remote
-        self._folders: Folders = {}
+        self._folders: Folders | None = None
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, _Worker] = {}
         self._ended: list[Snapshot] = []
@@ -126,9 +127,15 @@ class Workers:
 
         Raises: LimelightError where the repository cannot be read, or one of them cannot serve.
         """
-        self._folders = await asyncio.to_thread(scan, Path(self._settings.repository))
+        repository = Path(self._settings.repository)
+        self._folders = found = await asyncio.to_thread(scan, repository)
+        await asyncio.to_thread(tell_what_there_is, repository, found)
         self._keeping = [asyncio.create_task(self._keep(number)) for number in range(self._count_of_workers)]
         await self._started
+
+    def nothing_to_serve(self) -> str:
+        """Say that there is no model; empty where there is one, or nobody has looked yet."""
+        return "" if self._folders is None else nothing_to_serve(self._folders)
 
     async def stop(self) -> None:
         """Have every worker stop in order, at the same time, and wait until they have; kill what does not."""
@@ -197,7 +204,7 @@ class Workers:
         except OSError as error:
             return f"worker {number} cannot be started: {error.strerror}"
         self._running[number] = worker
-        worker.channel.send(Begin(number, self._settings, late=self._opened, folders=self._folders))
+        worker.channel.send(Begin(number, self._settings, late=self._opened, folders=self._folders or {}))
         if self._stopping.is_set():
             worker.channel.send(Stop())
         while (message := await worker.channel.receive()) is not None:

@@ -55,6 +55,7 @@ class Apart(Reachable):
             stack.callback(asyncio.create_task(given_back).cancel)
             stack.push_async_callback(self._workers.stop)
             self.front = Front(settings, metrics, access, remote.methods, _unparsed)
+            self.front.health.why = self._workers.nothing_to_serve
             self.port = await self.front.listen(stack, shared=False)
             await self._workers.start()
             yield self

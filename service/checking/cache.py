@@ -20,8 +20,7 @@ from pathlib import Path
 from bundle.errors import BundleError
 from bundle.files import check_hashes, check_sizes, read_stamped
 from bundle.names import BUNDLE_FILE
-from bundle.reader import LARGEST_DESCRIPTION
-from bundle.v1 import bundle_pb2
+from bundle.reader import LARGEST_DESCRIPTION, origin_of, parse, placed
 from service.checking.checker import Checker, Checks
 from service.checking.identity import identity
 from service.checking.verdict import Passed, Verdict, from_json, to_json
@@ -73,8 +72,8 @@ class Cached:
     def _keep(self, verdict: Passed, writing: Path, kept: Path, folder: Path, settings: Settings) -> Passed:
         hashes = {str(path.relative_to(writing)): _hash(path) for path in _files(writing)}
         verdict = replace(verdict, saved=str(kept) if hashes else "")
-        (writing / _HASHES).write_text(json.dumps(hashes))
-        (writing / _VERDICT).write_bytes(to_json(verdict))
+        _write(writing / _VERDICT, to_json(verdict))
+        _write(writing / _HASHES, json.dumps(hashes).encode())
         try:
             writing.rename(kept)
         except OSError:  # something is there: of a server that started at the same time, or of no use
@@ -142,23 +141,40 @@ def _digest(folder: Path) -> str:
         return ""
 
 
+def _write(path: Path, data: bytes) -> None:
+    """Write something with its own hash in front, by which `_read` knows it again."""
+    path.write_bytes(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+
+
+def _read(path: Path) -> bytes:
+    """Read what `_write` wrote. Raises: ValueError where a bit of it is another."""
+    if path.stat().st_size > _LARGEST_VERDICT:
+        raise ValueError("it is larger than any verdict")
+    said, _, data = path.read_bytes().partition(b"\n")
+    if said != hashlib.sha256(data).hexdigest().encode():
+        raise ValueError(f"{path.name} is not what was written")
+    return data
+
+
 def _find(kept: Path, folder: Path, settings: Settings) -> Passed | None:
-    """Give a verdict where there is one, and every file is the one that it was given for."""
+    """Give a verdict where there is one, and every file is the one that it was given for.
+
+    Of the verdict only what it found is taken: what the bundle is, is read from the file that was hashed.
+    """
     try:
-        if (kept / _VERDICT).stat().st_size > _LARGEST_VERDICT:
-            return None
-        verdict = from_json((kept / _VERDICT).read_bytes())
+        verdict = from_json(_read(kept / _VERDICT))
         if not isinstance(verdict, Passed):
             return None
         data, stamp = read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)
         if hashlib.sha256(data).hexdigest() != verdict.digest or not _is_plain(folder):
             return None
-        files = bundle_pb2.Bundle.FromString(verdict.bundle).files
+        bundle = parse(data)
+        files = bundle.files
         if any(os.stat(folder / each.path).st_size != verdict.stamps[each.path][2] for each in files):
             return None
         check_sizes(folder, files, settings.check_bytes)
         stamps = {BUNDLE_FILE: stamp, **check_hashes(folder, files)}
-        hashes = json.loads((kept / _HASHES).read_text())
+        hashes = json.loads(_read(kept / _HASHES))
         if {str(path.relative_to(kept)): _hash(path) for path in _files(kept) if path.parent != kept} != hashes:
             logger.warning("weights that were kept are not what they were; the bundle is checked again")
             return None
@@ -166,9 +182,11 @@ def _find(kept: Path, folder: Path, settings: Settings) -> Passed | None:
     except FileNotFoundError:
         return None
     except Exception as error:
-        logger.debug("what was kept of a check is of no use", exc_info=error)
+        logger.warning("what was kept of a check is of no use, and the bundle is checked again: %s", error)
+        logger.debug("of what was kept", exc_info=error)
         return None
-    return replace(verdict, stamps=stamps)
+    own = placed(bundle, folder).SerializeToString()
+    return replace(verdict, bundle=own, stamps=stamps, saved=str(kept) if hashes else "", origin=origin_of(bundle))
 
 
 def _is_plain(folder: Path) -> bool:

@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from bundle.errors import LimelightError
 from service.checking.process import CheckingProcess
-from service.checking.verdict import Request, Verdict
+from service.checking.verdict import Interrupted, Request, Verdict
 from service.engine.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
@@ -52,9 +51,10 @@ class Checker:
     def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
         """Check a bundle in a process that is free.
 
-        Raises: ModelUnavailableError once this is closed; LimelightError where no process can be started.
+        Where a process is killed, or `_ATTEMPTS` of them end before they have begun, the check is interrupted.
+        Raises: ModelUnavailableError once this is closed.
         """
-        request = Request(folder, provider, settings, saves)
+        request, why = Request(folder, provider, settings, saves), ""
         for _ in range(_ATTEMPTS):
             process = self._take(settings.core_count)
             try:
@@ -64,11 +64,16 @@ class Checker:
             if self._closed:
                 break
             if verdict is not None:
-                return verdict
+                if not isinstance(verdict, Interrupted):
+                    return verdict
+                why = verdict.why
+                logger.warning("a check was interrupted: %s", why)
+                break
+            why = "no process can be started to check it; the server's log says why"
             logger.warning("a process that checks bundles ended before it began: %s", process.last_words())
         if self._closed:
             raise ModelUnavailableError("the server is stopping")
-        raise LimelightError("no process can be started to check it; the server's log says why")
+        return Interrupted(why)
 
     def close(self) -> None:
         """Kill every process; nothing is checked from now on."""
@@ -109,7 +114,7 @@ class Checker:
         try:
             process = CheckingProcess(self._idle_seconds)
         except OSError as error:
-            raise LimelightError(f"no process can be started to check it: {error.strerror}") from error
+            raise ModelUnavailableError(f"no process can be started to check it: {error.strerror}") from error
         finally:
             with self._changed:
                 self._starting -= 1

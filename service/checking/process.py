@@ -6,7 +6,7 @@ import sys
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
-from service.checking.verdict import Refused, Request, Verdict, from_json
+from service.checking.verdict import Interrupted, Refused, Request, Verdict, from_json
 from service.signals import spared
 from service.threads import background
 
@@ -87,8 +87,11 @@ class CheckingProcess:
         self._stop()
         return Refused(f"its check takes longer than the {seconds:g} s that it may", self.last_words())
 
-    def _ended(self, request: Request) -> Refused:
+    def _ended(self, request: Request) -> Refused | Interrupted:
         status = self._process.wait()
+        if status == -signal.SIGKILL:
+            # No limit of its own ends it so: the system was short of memory, and this process was the first to go.
+            return Interrupted("the system ended the process that checked it (SIGKILL), as where memory runs out")
         if status == -signal.SIGXCPU:
             most = request.settings.check_cpu_seconds
             return Refused(f"its check takes more than the {most} s of a core that it may", self.last_words())

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from service.checking.checker import Checks
-from service.checking.verdict import Request, Verdict
+from service.checking.verdict import Interrupted, Request, Verdict
 from service.engine.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
@@ -30,11 +30,14 @@ class Once:
             mine: Future[Verdict] = known or Future()
             self._found[folder] = mine
         if known is None:
+            keeps = False
             try:
-                mine.set_result(self._checks.check(folder, provider, settings, saves))
+                verdict = self._checks.check(folder, provider, settings, saves)
+                keeps = self._keeps and not isinstance(verdict, Interrupted)  # which is tried again
+                mine.set_result(verdict)
             except BaseException as error:
                 mine.set_exception(error)
-            if not self._keeps:
+            if not keeps:
                 self._found.pop(folder, None)
         return mine.result()
 

@@ -47,7 +47,8 @@ class Request:
 class Passed:
     """A bundle loads, and answers its samples. The fields are those of `BundleFolder`; bundle: as a message.
 
-    saved: where its packed weights are kept; empty where they are not.
+    saved: where its packed weights are kept; empty where they are not. origin: the name and version that it was written
+    by.
     """
 
     bundle: bytes
@@ -55,11 +56,13 @@ class Passed:
     graph_bytes: Mapping[str, int]
     stamps: Mapping[str, Stamp]
     saved: str = ""
+    origin: str = ""
 
     @classmethod
     def of(cls, folder: BundleFolder) -> "Passed":
         """Say it of a bundle that was read."""
-        return cls(folder.bundle.SerializeToString(), folder.digest, folder.graph_bytes, folder.stamps)
+        data = folder.bundle.SerializeToString()
+        return cls(data, folder.digest, folder.graph_bytes, folder.stamps, origin=folder.origin)
 
     @property
     def saved_weights(self) -> Path | None:
@@ -69,7 +72,7 @@ class Passed:
     def folder(self, path: Path) -> BundleFolder:
         """Give the bundle without reading any of its files again."""
         bundle = bundle_pb2.Bundle.FromString(self.bundle)
-        return BundleFolder(path, bundle, self.digest, self.graph_bytes, self.stamps)
+        return BundleFolder(path, bundle, self.digest, self.graph_bytes, self.stamps, self.origin)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,14 @@ class Refused:
     detail: str = ""
 
 
-Verdict = Passed | Refused
+@dataclass(frozen=True)
+class Interrupted:
+    """A check came to no end for a reason that may pass: the system ended its process. why: fit for callers."""
+
+    why: str
+
+
+Verdict = Passed | Refused | Interrupted
 
 
 def to_json(verdict: Verdict) -> bytes:
@@ -94,11 +104,14 @@ def to_json(verdict: Verdict) -> bytes:
 def from_json(data: bytes) -> Verdict:
     """Read a verdict. Raises: ValueError, KeyError or TypeError where it is none."""
     content = json.loads(data)
+    if "why" in content:
+        return Interrupted(str(content["why"]))
     if "reason" in content:
         return Refused(str(content["reason"]), str(content["detail"]))
     stamps = {str(name): _stamp(stamp) for name, stamp in content["stamps"].items()}
     sizes = {str(name): int(size) for name, size in content["graph_bytes"].items()}
-    return Passed(base64.b64decode(content["bundle"]), str(content["digest"]), sizes, stamps, str(content["saved"]))
+    bundle, digest = base64.b64decode(content["bundle"]), str(content["digest"])
+    return Passed(bundle, digest, sizes, stamps, str(content["saved"]), str(content["origin"]))
 
 
 def _stamp(numbers: list[int]) -> Stamp:

@@ -44,7 +44,9 @@ def check_stated(bundle: bundle_pb2.Bundle, graphs: _Graphs) -> None:
         for noise in bundle.noise:
             if noise.tensor.name in inputs:
                 sizes = _sizes(noise.tensor.dimensions)
-                _check(f"the noise input {noise.tensor.name!r}", inputs[noise.tensor.name], noise.tensor, [None, *sizes])
+                _check(
+                    f"the noise input {noise.tensor.name!r}", inputs[noise.tensor.name], noise.tensor, [None, *sizes]
+                )
         for output in bundle.description.outputs:
             if output.name in graph.outputs:
                 _check_output(bundle, graph, output, stated[output.name])
@@ -208,14 +210,15 @@ def untrue(answer: Answer, description: model_pb2.ModelDescription, row: Row, *,
                 return f"there is no output {each.name}"
             continue
         wanted = [dimension.size or sizes.get(dimension.name, 0) for dimension in each.dimensions]
-        fits = len(wanted) == array.ndim and all(size in (0, found) for size, found in zip(wanted, array.shape, strict=True))
+        fits = len(wanted) == array.ndim and all(
+            size in (0, found) for size, found in zip(wanted, array.shape, strict=True)
+        )
         if not fits or array.dtype != DTYPES.get(each.data_type):
             return f"{each.name} is {array.dtype} of shape {list(array.shape)}, which is not what is described"
         for dimension, size in zip(each.dimensions, array.shape, strict=True):
             if not dimension.size and dimension.name not in sizes and not size <= dimension.maximum:
-                return (
-                    f"{each.name} has {size} for {dimension.name}, which no input decides, and {dimension.maximum} at most"
-                )
+                most = dimension.maximum
+                return f"{each.name} has {size} for {dimension.name}, which no input decides, and {most} at most"
     maps = {each.name: each for each in description.maps}
     for (name, quantity), weights in answer.maps.items():
         if said := _untrue_map(maps[name], quantity, weights, answer, row):
@@ -276,5 +279,3 @@ def _far_from_1(weights: MapWeights, queries: int) -> float:
         for head, row in zip(sums, array, strict=True):
             np.add.at(head, weights.query_index, row)
     return float(np.minimum(np.abs(sums - 1), np.abs(sums)).max(initial=0.0))
-
-

@@ -5,13 +5,16 @@ it, and watchers hold up a stop for its whole grace.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from service.rpc.aborting import abort
+
+logger = logging.getLogger(__name__)
 
 _Status = health_pb2.HealthCheckResponse.ServingStatus
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -20,7 +23,12 @@ _MOST_WATCHING = 1024
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """Tells whether the server, under the name "" and those of its services, can answer. For one event loop."""
+    """Tells whether the server, under the name "" and those of its services, can answer. For one event loop.
+
+    why: says why it cannot, where that is known and will not pass; it is logged once somebody asks.
+    """
+
+    why: Callable[[], str] = staticmethod(lambda: "")
 
     def __init__(self, services: tuple[str, ...]) -> None:
         self._services = frozenset({"", *services})
@@ -28,11 +36,12 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._stopping = False
         self._changed = asyncio.Event()
         self._watching = 0
+        self._explained = False
 
     def set(self, serving: bool) -> None:
         """Say whether the server can answer; without effect once it stops."""
         if not self._stopping and serving is not self._serving:
-            self._serving = serving
+            self._serving, self._explained = serving, False
             self._notify()
 
     def stop(self) -> None:
@@ -73,6 +82,9 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def _response(self, service: str) -> health_pb2.HealthCheckResponse:
         if service not in self._services:
             return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+        if not self._serving and not self._stopping and not self._explained and (why := self.why()):
+            self._explained = True
+            logger.warning("health was asked for, and is NOT_SERVING: %s", why)
         return health_pb2.HealthCheckResponse(status=SERVING if self._serving else NOT_SERVING)
 
     def _notify(self) -> None:

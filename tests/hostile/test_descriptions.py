@@ -223,9 +223,7 @@ def test_whatever_field_lies_the_model_is_refused_or_answers_without_an_internal
     """Every field that the description has, and those that it leaves out, one after the other."""
     content = whole(originals[base])
     repository = tmp_path / "repository"
-    for number, (path, lie) in enumerate(
-        (path, lie) for path, value in leaves(content) for lie in lies_about(value)
-    ):
+    for number, (path, lie) in enumerate((path, lie) for path, value in leaves(content) for lie in lies_about(value)):
         folder = repository / f"lie-{number}" / "1"
         lied(originals[base], folder, path, lie)
         verdict = checked(folder)
@@ -251,21 +249,21 @@ def answers(stub: Any, described: model_pb2.ModelDescription) -> Iterator[grpc.S
     example = copy.deepcopy(described.examples[0])
     reference = values_pb2.Model(name=described.name)
     for instances in ([example], [example] * 3):
-        yield code(lambda: stub.Predict(service_pb2.PredictRequest(model=reference, instances=instances), timeout=60))
+        yield code(stub.Predict, service_pb2.PredictRequest(model=reference, instances=instances))
         if described.maps:
-            yield code(lambda: stub.Attend(service_pb2.AttendRequest(model=reference, instances=instances), timeout=60))
+            yield code(stub.Attend, service_pb2.AttendRequest(model=reference, instances=instances))
     if described.task == model_pb2.TASK_GENERATION:
         request = service_pb2.GenerateRequest(model=reference, instance=example)
-        yield code(lambda: list(stub.Generate(request, timeout=60)))
+        yield code(lambda sent, timeout: list(stub.Generate(sent, timeout=timeout)), request)
     for tensor in (each for one in described.inputs for each in one.tensors):
         sent = values_pb2.Instance()
         sent.inputs[tensor.name].tensor.SetInParent()
-        yield code(lambda: stub.Predict(service_pb2.PredictRequest(model=reference, instances=[sent]), timeout=60))
+        yield code(stub.Predict, service_pb2.PredictRequest(model=reference, instances=[sent]))
 
 
-def code(call: Any) -> grpc.StatusCode:
+def code(method: Any, request: Any) -> grpc.StatusCode:
     try:
-        call()
+        method(request, timeout=60)
     except grpc.RpcError as error:
         return error.code()  # type: ignore[no-any-return]
     return grpc.StatusCode.OK

@@ -5,23 +5,28 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bundle.maps import MapWeights
 from bundle.reader import BundleFolder
 from bundle.samples import Sample, samples_file
 from service import repository as repository_module
+from service.checking.verdict import Interrupted, Verdict
 from service.engine.observer import NullObserver
-from service.engine.providers import choose_provider
-from service.errors import ModelNotFoundError, ModelRefusedError
+from service.engine.providers import Provider, choose_provider
+from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from service.folders import scan
-from service.repository import Repository, State
+from service.repository import Repository, State, VersionStatus
 from service.settings import Settings
 from tests.service import bundles
-from tests.service.serving import CHECKS
+from tests.service.serving import CHECKS, serving
 
 
 class Seen(NullObserver):
@@ -263,3 +268,146 @@ def test_a_folder_that_cannot_be_read_is_that_models_failure(monkeypatch: pytest
         assert repository.resolve("tiny")
         with pytest.raises(ModelRefusedError, match=r"noisy version 0 was refused: bundle\.json is missing"):
             repository.resolve("noisy")
+
+
+@dataclass
+class Killed:
+    """Checks whose process the system ends, so many times for each bundle."""
+
+    times: int
+    asked: int = 0
+
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
+        """Come to no end at first."""
+        self.asked += 1
+        return Interrupted("it was ended") if self.asked <= self.times else CHECKS.check(folder, provider, settings)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def test_what_could_not_be_checked_is_tried_again_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundles.tiny(tmp_path)
+    monkeypatch.setattr(repository_module, "_AGAIN", 0.05)
+    checks = Killed(4)
+
+    async def run() -> None:
+        repository = Repository(Settings(repository=str(tmp_path)), choose_provider("cpu", lanes=1), checks)
+        await repository.load()
+        status = repository.status("tiny")
+        assert (status.state, status.reason) == (State.LOADING, "it was ended; it is tried again in 0.05 s")
+        with pytest.raises(ModelUnavailableError, match="still being loaded: it was ended"):
+            repository.resolve("tiny")
+        assert repository.why_not_ready() == ""
+        changes = asyncio.Event()
+        repository.on_change(changes.set)
+        while not repository.is_ready:
+            changes.clear()
+            await asyncio.wait_for(changes.wait(), 60)
+        assert checks.asked == 5 and repository.status("tiny").reason == ""
+
+    asyncio.run(run())
+
+
+def test_what_waits_to_be_tried_again_can_be_unloaded(tmp_path: Path) -> None:
+    bundles.tiny(tmp_path)
+
+    async def run() -> None:
+        repository = Repository(Settings(repository=str(tmp_path)), choose_provider("cpu", lanes=1), Killed(99))
+        await repository.load()
+        await repository.unload("tiny", 1)
+        assert repository.statuses() == []
+
+    asyncio.run(run())
+
+
+def test_a_server_waits_once_for_models_that_are_held_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock of the test: what was loaded at 1 s is told at 1 s + the wait, however late that is looked at."""
+    bundles.tiny(tmp_path)
+    now, waits = [0.0], list[float]()
+    monkeypatch.setattr(repository_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    async def run() -> None:
+        settings = Settings(repository=str(tmp_path), load_wait_seconds=30.0)
+        repository = Repository(settings, choose_provider("cpu", lanes=1), CHECKS)
+
+        async def load() -> None:
+            await repository.find()
+            await asyncio.Event().wait()
+
+        async def wait(tasks: list[Any], timeout: float) -> None:
+            waits.append(timeout)
+            await asyncio.sleep(0)
+            if len(waits) == 2:
+                now[0] += 1
+                repository._keep(VersionStatus("tiny", 1, State.READY, model=cast(Any, object())))
+                now[0] += timeout - 1
+            else:
+                now[0] += timeout
+
+        monkeypatch.setattr(repository, "load", load)
+        monkeypatch.setattr(repository_module.asyncio, "wait", wait)
+        loading = await repository.load_until_useful()
+        loading.cancel()
+        ready = repository._changed
+        assert 30 <= now[0] - ready <= 31
+
+    asyncio.run(run())
+
+
+SKIPPED: list[tuple[str, str]] = [
+    ("Digits/1", "Digits is left out: a model's name is of lower-case letters, digits, _ and -, at most 64; rename it"),
+    ("Digits/1", "rename it, as to 'digits'"),
+    ("my model/1", "rename it, as to 'my-model'"),
+    ("digits/v1", "digits/v1 is left out: a version is a number from 1, without zeros; rename it, as to '1'"),
+    ("digits/007", "digits/007 is left out: a version is a number from 1, without zeros; rename it, as to '7'"),
+    ("digits/latest", "rename it to its number"),
+    ("digits", "digits has a bundle and no folder of its version: move what is in it to digits/1/"),
+    ("3", "is a model's own folder: give the parent folder"),
+    ("", "is itself a version of a model: give the folder two above it"),
+]
+
+
+@pytest.mark.parametrize(("place", "said"), SKIPPED, ids=lambda each: each[:20])
+def test_a_folder_that_is_no_model_is_told_with_what_to_do(
+    place: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    repository = tmp_path / "repository"
+    folder = repository / place
+    folder.mkdir(parents=True)
+    (folder / "bundle.json").write_text("{}")
+    loaded = load(repository)
+    assert any(said in each.message for each in caplog.records if each.levelname == "WARNING"), caplog.text
+    assert "there is nothing to serve" in caplog.text
+    assert "there is nothing to serve" in loaded.why_not_ready()
+
+
+def test_what_is_left_out_beside_models_is_told_and_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bundles.tiny(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "tiny")
+    (tmp_path / "hollow").mkdir()
+    for name in (".git", "lost+found"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "README.md").write_text("ours")
+    assert load(tmp_path).why_not_ready() == ""
+    said = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert [each.split(" is left out: ")[0] for each in said] == ["hollow", "link"]
+    assert "it is a link, which is not followed" in said[1]
+    for number in range(100):
+        (tmp_path / f"Model {number}").mkdir()
+    caplog.clear()
+    load(tmp_path)
+    said = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert len(said) == 21 and said[-1] == "82 more folders of the repository are no models"
+
+
+def test_health_says_once_why_nothing_can_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = bundles.tiny(tmp_path)
+    (folder.path / "model.onnx").write_bytes(b"")
+    with serving(tmp_path) as running:
+        stub = health_pb2_grpc.HealthStub(running.channel)
+        for _ in range(3):
+            answer = stub.Check(health_pb2.HealthCheckRequest())
+            assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+    said = [each.message for each in caplog.records if "health was asked for" in each.message]
+    assert len(said) == 1 and "no model can answer: tiny version 1 was refused: model.onnx" in said[0]

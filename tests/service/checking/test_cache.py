@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,7 +16,7 @@ from service.checking import cache as cache_module
 from service.checking.cache import Cached
 from service.checking.checker import Checks
 from service.checking.shared import Once
-from service.checking.verdict import Passed, Refused, Verdict
+from service.checking.verdict import Interrupted, Passed, Refused, Verdict, from_json, to_json
 from service.engine import sessions
 from service.engine.model import open_model
 from service.engine.observer import NullObserver
@@ -233,6 +235,63 @@ def test_nothing_that_is_kept_is_trusted_to_be_whole(cached: Cached, counted: Co
         next(cached._folder.rglob("verdict.json")).write_bytes(spoiled)
         passes(cached, folder.path)
         assert counted.asked == asked + 1
+
+
+def test_a_bit_that_turns_anywhere_in_what_is_kept_is_noticed_or_harmless(
+    tmp_path: Path, folder: BundleFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the verdict, in the hashes and in packed weights: what is told is what the bundle's own files say."""
+    monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
+    monkeypatch.setattr(sessions, "SMALLEST", 0)
+    counted = Counted(Here())
+    cached = Cached(counted, tmp_path / "cache", 2**30)
+    expected = passes(cached, folder.path)
+    files = sorted(each for each in cached._folder.rglob("*") if each.is_file())
+    assert {"verdict.json", "hashes.json", "graph.onnx"} <= {each.name for each in files}
+    (kept,), random = cached._folder.iterdir(), Random(0)
+    for file in files:
+        whole = file.read_bytes()
+        for _ in range(60):
+            data = bytearray(whole)
+            data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+            file.write_bytes(data)
+            assert cache_module._find(kept, folder.path, SETTINGS) is None, file.name
+        file.write_bytes(whole)
+    assert passes(cached, folder.path) == expected and counted.asked == 1
+
+
+def test_a_copy_is_known_again_and_goes_by_its_own_name(cached: Cached, counted: Counted, folder: BundleFolder) -> None:
+    first, copied = passes(cached, folder.path), folder.path.parent.parent / "promoted" / "9"
+    shutil.copytree(folder.path, copied)
+    found = passes(cached, copied)
+    assert (counted.asked, found.digest, found.origin) == (1, first.digest, "tiny/1")
+    description = found.folder(copied).bundle.description
+    assert (description.name, description.version) == ("promoted", 9)
+
+
+@dataclass
+class Killed:
+    """Checks whose process the system ends, so many times."""
+
+    times: int
+    asked: int = 0
+
+    def check(self, folder: Path, provider: Provider, settings: Settings, saves: Path | None = None) -> Verdict:
+        """Come to no end at first."""
+        self.asked += 1
+        return Interrupted("ended") if self.asked <= self.times else CHECKS.check(folder, provider, settings, saves)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def test_an_interrupted_check_is_kept_by_nobody(tmp_path: Path, folder: BundleFolder) -> None:
+    killed = Killed(2)
+    checks = Once(Cached(killed, tmp_path / "cache", 2**30))
+    found = [checks.check(folder.path, PROVIDER, SETTINGS) for _ in range(4)]
+    assert found[:2] == [Interrupted("ended")] * 2 and found[2] == found[3] == Passed.of(folder)
+    assert killed.asked == 3
+    assert from_json(to_json(found[0])) == found[0]
 
 
 def test_several_who_ask_at_once_have_a_bundle_checked_once(folder: BundleFolder) -> None:

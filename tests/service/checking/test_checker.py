@@ -17,7 +17,7 @@ from bundle.errors import LimelightError
 from service.checking import checker as checker_module
 from service.checking import process as process_module
 from service.checking.checker import Checker
-from service.checking.verdict import Passed, Refused, Verdict
+from service.checking.verdict import Interrupted, Passed, Refused, Verdict
 from service.engine.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
@@ -103,7 +103,7 @@ def test_memory_is_limited(checker: Checker, good: Path) -> None:
         assert passes(checker, good)
 
 
-def test_a_process_that_is_killed_is_its_bundles_failure(checker: Checker, good: Path, endless: Path) -> None:
+def test_a_process_that_is_killed_says_nothing_against_its_bundle(checker: Checker, good: Path, endless: Path) -> None:
     before = set(children(os.getpid(), CHECKING))
     thread, found = meanwhile(lambda: checker.check(endless, PROVIDER, SETTINGS))
     assert eventually(lambda: bool(set(children(os.getpid(), CHECKING)) - before), 60)
@@ -111,7 +111,7 @@ def test_a_process_that_is_killed_is_its_bundles_failure(checker: Checker, good:
     assert eventually(lambda: _seconds(pid) > 1.0, 60)  # past its start: it loops
     os.kill(pid, signal.SIGKILL)
     thread.join()
-    assert isinstance(found[0], Refused) and "(SIGKILL)" in found[0].reason
+    assert isinstance(found[0], Interrupted) and "(SIGKILL)" in found[0].why
     assert passes(checker, good)
 
 
@@ -163,7 +163,7 @@ def test_where_no_process_starts_a_bundle_says_so(
     checker: Checker, good: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process_module, "_PROGRAM", "raise SystemExit('no luck')")
-    with pytest.raises(LimelightError, match="no process can be started"):
-        checker.check(good, PROVIDER, SETTINGS)
+    found = checker.check(good, PROVIDER, SETTINGS)
+    assert isinstance(found, Interrupted) and "no process can be started" in found.why
     monkeypatch.undo()
     assert passes(checker, good)

@@ -36,8 +36,6 @@ def check_description(bundle: bundle_pb2.Bundle) -> None:
         _check_map(model, description)
     for result in model.results:
         _check_result(bundle, result)
-    if bundle.HasField("generation") and sum(each.HasField("sequence") for each in model.results) != 1:
-        raise BundleError("it generates, but not exactly one of its results is a sequence")
 
 
 def check_distinct(what: str, names: Iterable[str]) -> None:
@@ -317,6 +315,8 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"generation refers to the graph {name!r}, which is not there")
     roles = [name for name in (generation.step, generation.encoder, generation.prefill) if name]
     check_distinct("graph of generation", roles)
+    if sum(each.HasField("sequence") for each in bundle.description.results) != 1:
+        raise BundleError("it generates, but not exactly one of its results is a sequence")
     check_distinct("input of a state", [each.input for each in generation.states])
     check_distinct("output of a state", [each.output for each in generation.states])
     tensors = {tensor.name: tensor for tensor in _tensors(bundle.description)}

@@ -6,6 +6,8 @@ row and s = max |W| / 63 of each column. Integers are summed exactly, and no row
 the padding beside it, as it has with one for all of a batch (docs/decisions/0013).
 """
 
+import hashlib
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ _MOST_WEIGHT = 63
 _MOST = 127
 _ZERO = 128  # activations are unsigned, which is the faster kernel
 _DOMAINS = ("", "ai.onnx")
+# What turns a weight before it is multiplied: the exporter folds it away only where the weight is small.
+_TURNS = ("Identity", "Transpose", "Reshape")
 # Where these have weights, they stand in the place given.
 _WEIGHTS = {"MatMul": (1,), "Gemm": (1,), "GRU": (1, 2), "LSTM": (1, 2), "RNN": (1, 2), "Conv": (1,)}
 _CONSTANTS = {
@@ -33,6 +37,9 @@ _CONSTANTS = {
     "int8_zero": np.uint8(_ZERO),
     "int8_last_axis": np.array([-1], np.int64),
 }
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,17 +53,18 @@ class _Quantised:
 def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
     """Give a copy of a float32 model with its large products in 8-bit integers; inputs and outputs stay as they are.
 
+    What of its weights stays in float32 is logged.
     Raises: ExportError where there is no such product, or other operators hold more of the weights, naming the one that
     holds most.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
-    weights = {each.name: each for each in graph.initializer}
+    weights = _Weights(graph)
     products = [node for node in graph.node if _is_large_product(node, weights)]
     _check_worth(graph, products, weights)
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in _CONSTANTS.items())
-    matrices: dict[tuple[str, bool], _Quantised] = {}
+    matrices: dict[str, _Quantised] = {}
     rows: dict[str, tuple[str, str]] = {}
     nodes: list[onnx.NodeProto] = []
     chosen = {node.output[0] for node in products}
@@ -64,55 +72,121 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.output[0] not in chosen:
             nodes.append(node)
             continue
-        source, turned = node.input[1], bool(_attribute(node, "transB", 0))
-        if (source, turned) not in matrices:
-            matrices[source, turned] = _quantise_matrix(graph, weights[source], turned)
+        matrix = weights.matrix(node)
+        known = hashlib.sha256(repr(matrix.shape).encode() + matrix.tobytes()).hexdigest()
+        if known not in matrices:  # several parts, or places, may read one weight, each turned by a node of its own
+            matrices[known] = _quantise_matrix(graph, f"{node.input[1]}_{len(matrices)}", matrix)
         if node.input[0] not in rows:
             made, rows[node.input[0]] = _quantise_rows(node.input[0])
             nodes += made
-        nodes += _product(node, *rows[node.input[0]], matrices[source, turned])
+        nodes += _product(node, *rows[node.input[0]], matrices[known])
     del graph.node[:]
     graph.node.extend(nodes)
-    _drop_unused(graph, {source for source, _ in matrices})
+    _drop_unused(graph)
     return copy
 
 
-def _is_large_product(node: onnx.NodeProto, weights: dict[str, onnx.TensorProto]) -> bool:
-    if node.op_type not in ("MatMul", "Gemm") or node.domain not in _DOMAINS or node.input[1] not in weights:
+class _Weights:
+    """The constant operands of a graph's products, through the nodes that turn them."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._given = {each.name: each for each in graph.initializer}
+        self._made = {node.output[0]: node for node in graph.node if node.op_type in (*_TURNS, "Constant")}
+
+    def source(self, name: str) -> str:
+        """Name the initializer that an operand is; empty where it is none, or of more than one."""
+        while name not in self._given:
+            node = self._made.get(name)
+            if node is None or node.op_type not in _TURNS:
+                return ""
+            if node.op_type == "Reshape" and self._shape(node) is None:
+                return ""
+            name = node.input[0]
+        return name
+
+    def array(self, name: str) -> Array | None:
+        """Give an operand; None where it is no constant."""
+        if not self.source(name):
+            return None
+        if name in self._given:
+            return numpy_helper.to_array(self._given[name])
+        node = self._made[name]
+        before = self.array(node.input[0])
+        if before is None or node.op_type == "Identity":
+            return before
+        if node.op_type == "Transpose":
+            turned: list[int] = _listed(node, "perm") or list(range(before.ndim))[::-1]
+            return before.transpose(turned)
+        shape = self._shape(node)
+        assert shape is not None
+        return before.reshape([size or before.shape[place] for place, size in enumerate(shape)])
+
+    def matrix(self, node: onnx.NodeProto) -> Array:
+        """Give the matrix [in, out] of a product."""
+        found = self.array(node.input[1])
+        assert found is not None
+        return np.ascontiguousarray(found.T if _attribute(node, "transB", 0) else found)
+
+    def _shape(self, node: onnx.NodeProto) -> list[int] | None:
+        name = node.input[1]
+        if name in self._given:
+            return [int(size) for size in numpy_helper.to_array(self._given[name])]
+        made = self._made.get(name)
+        value = next((each for each in made.attribute if each.name == "value"), None) if made is not None else None
+        if value is not None:
+            return [int(size) for size in numpy_helper.to_array(value.t)]
+        return _listed(made, "value_ints") if made is not None else None
+
+
+def _is_large_product(node: onnx.NodeProto, weights: _Weights) -> bool:
+    if node.op_type not in ("MatMul", "Gemm") or node.domain not in _DOMAINS:
         return False
     plain = {"transA": 0, "alpha": 1.0, "beta": 1.0}
     if any(_attribute(node, name, value) != value for name, value in plain.items()):
         return False
-    matrix = weights[node.input[1]]
-    large = len(matrix.dims) == 2 and matrix.dims[0] * matrix.dims[1] >= SMALLEST
-    return large and matrix.data_type == onnx.TensorProto.FLOAT
+    matrix = weights.array(node.input[1])
+    return matrix is not None and matrix.ndim == 2 and matrix.size >= SMALLEST and matrix.dtype == np.float32
 
 
-def _check_worth(graph: onnx.GraphProto, products: list[onnx.NodeProto], weights: dict[str, onnx.TensorProto]) -> None:
-    """Refuse a graph that int8 would do nothing for."""
-    chosen = {node.input[1] for node in products}
+def _check_worth(graph: onnx.GraphProto, products: list[onnx.NodeProto], weights: _Weights) -> None:
+    """Refuse a graph that int8 would do nothing for; say what of another it leaves as it is."""
+    chosen = {weights.source(node.input[1]) for node in products}
+    converted_products = {node.output[0] for node in products}
     left: Counter[str] = Counter()
+    counted: set[str] = set()
+    said: Counter[str] = Counter()
     for node in _all_nodes(graph):
         for place in _WEIGHTS.get(node.op_type, ()):
-            if len(node.input) > place and node.input[place] in weights.keys() - chosen:
-                left[node.op_type] += int(np.prod(weights[node.input[place]].dims))
-    converted = sum(int(np.prod(weights[name].dims)) for name in chosen)
+            source = weights.source(node.input[place]) if len(node.input) > place else ""
+            array = weights.array(node.input[place]) if source else None
+            if array is None or node.output[0] in converted_products:
+                continue
+            if array.size >= SMALLEST:
+                said[f"{node.op_type} with {list(array.shape)}"] += 1
+            if source not in chosen | counted:
+                counted.add(source)
+                left[node.op_type] += array.size
+    sizes = {each.name: int(np.prod(each.dims)) for each in graph.initializer}
+    converted = sum(sizes[name] for name in chosen)
     if left.total() > converted or not converted:
         most = f", most of the others in {left.most_common(1)[0][0]}, which stays in float32" if left else ""
         raise ExportError(
             f"int8 would win nothing: {converted} of {converted + left.total()} weights are in products with matrices "
             f"of at least {SMALLEST} numbers{most}"
         )
+    if said:
+        listed = ", ".join(f"{count} {what}" for what, count in sorted(said.items()))
+        logger.warning(
+            "int8: %d products are in integers; these with large weights stay in float32: %s", len(products), listed
+        )
 
 
-def _quantise_matrix(graph: onnx.GraphProto, weight: onnx.TensorProto, turned: bool) -> _Quantised:
-    matrix = numpy_helper.to_array(weight)
-    matrix = matrix.T if turned else matrix
+def _quantise_matrix(graph: onnx.GraphProto, name: str, matrix: Array) -> _Quantised:
     scales: Array = np.abs(matrix).max(axis=0) / np.float32(_MOST_WEIGHT)
     scales[scales == 0] = 1
     integers = np.rint(matrix / scales).astype(np.int8)
-    names = _Quantised(f"{weight.name}_int8{'_turned' * turned}", f"{weight.name}_int8{'_turned' * turned}_scales")
-    graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(integers), names.integers))
+    names = _Quantised(f"{name}_int8", f"{name}_int8_scales")
+    graph.initializer.append(numpy_helper.from_array(integers, names.integers))
     graph.initializer.append(numpy_helper.from_array(scales / np.float32(_MOST), names.scales))
     return names
 
@@ -142,12 +216,19 @@ def _product(node: onnx.NodeProto, integers: str, most: str, matrix: _Quantised)
         yield helper.make_node("Add", [unbiased, bias], [result])
 
 
-def _drop_unused(graph: onnx.GraphProto, candidates: set[str]) -> None:
-    """Drop the float32 matrices that nothing reads any more."""
-    read = {name for node in _all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
-    kept = [each for each in graph.initializer if each.name not in candidates or each.name in read]
+def _drop_unused(graph: onnx.GraphProto) -> None:
+    """Drop the nodes that turned weights, and the float32 weights, that nothing reads any more."""
+    while True:
+        read = {name for node in _all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
+        kept = [node for node in graph.node if node.op_type not in _TURNS or read.intersection(node.output)]
+        if len(kept) == len(graph.node):
+            break
+        del graph.node[:]
+        graph.node.extend(kept)
+    read |= {each.name for each in graph.input}  # what may be left out has its default among them
+    weights = [each for each in graph.initializer if each.name in read]
     del graph.initializer[:]
-    graph.initializer.extend(kept)
+    graph.initializer.extend(weights)
 
 
 def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
@@ -162,3 +243,8 @@ def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:
     found = next((each for each in node.attribute if each.name == name), None)
     return default if found is None else helper.get_attribute_value(found)
+
+
+def _listed(node: onnx.NodeProto, name: str) -> list[int] | None:
+    found = next((each for each in node.attribute if each.name == name), None)
+    return None if found is None else [int(each) for each in found.ints]

@@ -20,6 +20,7 @@ from models.cards.card import Card
 from models.network import Network
 
 _STEPS = 4
+_TOGETHER = 8
 _LARGEST = 13  # of the first axis that varies, one less for each further one; the long case has three times as much
 
 
@@ -31,23 +32,50 @@ def verify(graphs: Sequence[Graph], model: Network, card: Card, comparison: Comp
     """
     comparison = comparison or Comparison(card)
     cases = Cases(card, seed=1)
-    check: _OnePass | _Generating
-    if card.generation is None:
-        check = _OnePass(graphs, model, card, comparison)
-    else:
-        check = _Generating(graphs, model, card, comparison, cases)
+    check = _check(graphs, model, card, comparison, cases)
     fused = any(is_fused(graph.model) for graph in graphs)
     for name, rows in _cases(card, cases, fused=fused):
         check.compare(rows, name)
     return comparison
 
 
-def _cases(card: Card, cases: Cases, *, fused: bool) -> Iterator[tuple[str, list[Row]]]:
+def compare_many(
+    graphs: Sequence[Graph], model: Network, card: Card, comparison: Comparison, rows: int, seed: int = 2
+) -> None:
+    """Compare so many more rows, drawn at random, of any size up to the long case's: for what is measured, and not only
+    held to a bound, few are too few.
+
+    Raises: ExportError as `verify`.
+    """
+    cases = Cases(card, seed=seed)
+    check = _check(graphs, model, card, comparison, cases)
+    largest, long = _sizes(card)
+    for number in range(-(-rows // _TOGETHER)):
+        sizes = long if number % 4 == 3 else largest
+        some = cases.mixed(sizes, _TOGETHER) if sizes else cases.rows({BATCH: _TOGETHER})
+        check.compare(some, f"rows drawn at random, {number}")
+
+
+def _check(
+    graphs: Sequence[Graph], model: Network, card: Card, comparison: Comparison, cases: Cases
+) -> "_OnePass | _Generating":
+    if card.generation is None:
+        return _OnePass(graphs, model, card, comparison)
+    return _Generating(graphs, model, card, comparison, cases)
+
+
+def _sizes(card: Card) -> tuple[dict[str, int], dict[str, int]]:
+    """Give the sizes of the ordinary cases, and of the long one."""
     edges = {each.description.dimensions[0].name for each in input_tensors(card) if each.indexes}
     largest = {axis: min(_LARGEST - place, most or _LARGEST) for place, (axis, most) in enumerate(maxima(card).items())}
     # A query has several edges, or there is nothing to be told apart.
     largest |= {axis: min(3 * size, maxima(card)[axis] or 3 * size) for axis, size in largest.items() if axis in edges}
     long = {axis: min(3 * size, maxima(card)[axis] or 3 * size) for axis, size in largest.items()}
+    return largest, long
+
+
+def _cases(card: Card, cases: Cases, *, fused: bool) -> Iterator[tuple[str, list[Row]]]:
+    largest, long = _sizes(card)
     ones = dict.fromkeys(largest, 1)
     yield "one row", cases.rows({BATCH: 1, **largest})
     yield "rows of one size", cases.rows({BATCH: 4, **largest})

@@ -1,9 +1,11 @@
 """Rows to batches and back: padding is put on and taken off without a trace."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bundle.errors import BundleError
 from bundle.maps import canonical, cut, fixed_labels, nested_mask_name
 from bundle.rows import BoundTensor, Labels, Row, bound_tensors, collate
 from bundle.v1 import bundle_pb2
@@ -129,6 +131,10 @@ def test_the_mask_of_the_tensor_that_the_keys_come_from() -> None:
     tensors = bound_tensors(description.inputs, small.bundle().tensors)
     assert nested_mask_name(description, description.maps[0], tensors) == ""
     description.maps[0].form = model_pb2.MAP_FORM_EDGES
+    with pytest.raises(BundleError, match="their tensor has no rows"):
+        nested_mask_name(description, description.maps[0], tensors)
+    description.inputs[0].tensors[0].dimensions.insert(0, model_pb2.Dimension(name="sentence"))
+    tensors = bound_tensors(description.inputs, small.bundle().tensors)
     assert nested_mask_name(description, description.maps[0], tensors) == "ids_mask"
 
 

@@ -19,20 +19,24 @@ from bundle.errors import BundleError
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder, read_bundle
 from bundle.tolerance import Tolerances
+from bundle.values import Array
 from bundle.writer import write_bundle
 from export import converted, int8, torch_side
+from export.compare import Comparison
 from export.errors import ExportError
 from export.float16 import halve
 from export.graphs import build_graphs
 from export.int8 import quantise
 from export.pipeline import export_model
 from export.precision import Precision
+from export.verify import compare_many
 from limelight import cli
 from limelight.v1 import model_pb2
 from models.attention import Attention
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
-from models.cards.card import Metric, TrainedModel
+from models.cards.card import Card, Metric, TrainedModel
+from models.zoo.index import recipe
 from service.engine import sessions
 from service.engine.model import open_model
 from service.engine.observer import NullObserver
@@ -42,6 +46,7 @@ from service.settings import Settings
 from tests.export import tiny
 from tests.export.conftest import MODELS
 from tests.export.test_export_zoo import a_gat
+from tests.models import small
 from tests.service.serving import serving
 
 WIDTH = 32
@@ -156,7 +161,7 @@ def test_no_tolerance_is_found_for_a_graph_whose_queries_and_keys_are_swapped(
     trained = wide()
     (broken,) = build_graphs(torch_side.for_export(_swapped(trained.model)), trained.card)
     monkeypatch.setattr(converted, "_CONVERT", {Precision.INT8: lambda model: quantise(broken.model)})
-    with pytest.raises(ExportError, match=r"too coarse for this model: encoder\.0\.self"):
+    with pytest.raises(ExportError, match=r"too coarse for this model: (logits|encoder\.0\.self) is up to"):
         export_model(trained, tmp_path, precision=Precision.INT8)
     assert not (tmp_path / "reader").exists()
 
@@ -177,6 +182,97 @@ def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
             continue
         with pytest.raises(BundleError, match="is not answered as in PyTorch"):
             check_samples(model, folder)
+
+
+class Counted(Comparison):
+    """Counts the arrays that a bundle's tolerances do not allow."""
+
+    def __init__(self, card: Card, folder: BundleFolder) -> None:
+        super().__init__(card)
+        self.stated = Tolerances(folder.bundle.tolerances, "CPUExecutionProvider")
+        self.seen, self.outside = 0, list[str]()
+
+    def arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
+        self.seen += 1
+        if said := self.stated.difference(name, actual, expected, is_map=is_map):
+            self.outside.append(f"{said} ({case})")
+
+
+def test_rows_that_nothing_was_measured_by_are_within_the_stated_tolerances(folders: dict[str, BundleFolder]) -> None:
+    """1,600 rows of another seed, and for each of them every output and map, three times."""
+    folder, trained = folders[Precision.INT8], wide()
+    model = torch_side.for_export(trained.model)
+    (graph,) = build_graphs(model, trained.card)
+    counted = Counted(trained.card, folder)
+    converted_graph = replace(graph, model=onnx.load(str(folder.file("model.onnx"))))
+    compare_many([converted_graph], model, trained.card, counted, 1600, seed=99)
+    assert counted.seen > 10_000
+    assert not counted.outside, counted.outside
+    assert min(each.cases for each in folder.bundle.parity) > 256  # and that is stated
+
+
+def products_of(nodes: str, **weights: np.ndarray) -> onnx.ModelProto:
+    """A graph of x [row, 8] -> y, z, whose weights stand behind what the exporter left in place."""
+    head = '<ir_version: 8, opset_import: ["" : 20]> products (float[n, 8] x) => (float[n, m] y, float[k, l] z)'
+    model = onnx.parser.parse_model(f"{head} {{ {nodes} }}")
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in weights.items())
+    return model
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape"),
+    [
+        ("t = Transpose <perm = [1, 0]> (w)  y = MatMul(x, t)  z = MatMul(x, t)", (8, 8)),
+        ("t = Transpose(w)  u = Transpose(w)  y = MatMul(x, t)  z = MatMul(y, u)", (8, 8)),
+        ("i = Identity(w)  t = Transpose <perm = [1, 0]> (i)  y = MatMul(x, t)  z = Gemm <transB = 1> (x, i)", (8, 8)),
+        ("s = Constant <value_ints = [8, 8]> ()  t = Reshape(w, s)  y = MatMul(x, t)  z = MatMul(x, t)", (2, 4, 8)),
+    ],
+)
+def test_weights_that_are_turned_or_read_twice_are_converted(
+    nodes: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int8, "SMALLEST", 1)
+    random = np.random.default_rng(0)
+    model = products_of(nodes, w=random.standard_normal(shape).astype(np.float32))
+    changed = quantise(model)
+    assert [node.op_type for node in changed.graph.node].count("MatMulInteger") == 2
+    assert "w" not in {each.name for each in changed.graph.initializer}
+    feeds = {"x": random.standard_normal((5, 8)).astype(np.float32)}
+    before, after = (
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+        for each in (model, changed)
+    )
+    for expected, found in zip(before, after, strict=True):
+        assert 0 < np.abs(found - expected).max() < 0.05 * np.abs(expected).max()
+
+
+def test_large_products_that_stay_in_float32_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(int8, "SMALLEST", 1)
+    weights = {"w": np.ones((8, 8), np.float32), "heads": np.ones((2, 8, 3), np.float32)}
+    quantise(products_of("y = MatMul(x, w)  z = MatMul(x, heads)", **weights))
+    assert (
+        "1 products are in integers; these with large weights stay in float32: 1 MatMul with [2, 8, 3]" in caplog.text
+    )
+
+
+def test_a_generating_model_wide_enough_for_it_is_converted() -> None:
+    """Its weights, which step and prefill share, are too large for the exporter to turn them beforehand."""
+    torch.manual_seed(0)
+    config = replace(small.GPT, d_model=528, d_hidden=528, layers=1)
+    blueprint = replace(small.blueprint("gpt"), config=config)
+    network = recipe("gpt").build(blueprint)
+    graphs = build_graphs(torch_side.for_export(network), recipe("gpt").card(network, blueprint))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(int8, "SMALLEST", 2**15)
+        changed = {graph.name: quantise(graph.model) for graph in graphs}
+    counts = {
+        name: [node.op_type for node in model.graph.node].count("MatMulInteger") for name, model in changed.items()
+    }
+    assert counts == {"step": 6, "prefill": 2}
+    for graph in graphs:
+        assert changed[graph.name].ByteSize() < 0.4 * graph.model.ByteSize()
 
 
 def test_a_model_whose_weights_cannot_be_converted_is_refused_with_the_operator(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_everything_whole_is_the_models_own_weights_in_the_models_order() -> Non
     assert [each.part.description.name for each in finished] == [each.name for each in descriptions]
     for each in finished:
         np.testing.assert_array_equal(each.weights, maps[each.part.description.name].weights)
-        assert (each.part.heads, each.part.queries, each.part.keys, each.scales) == ((0, 1), None, None, None)
+        assert (tuple(each.part.heads), each.part.queries, each.part.keys, each.scales) == ((0, 1), None, None, None)
 
 
 def test_a_selection_cuts_every_axis_and_says_which_indices_are_left() -> None:

@@ -252,7 +252,7 @@ ATTACKS = {
     calls_itself: "call each other more than 100 deep",
     is_of_another_format: "not a readable ONNX graph",
     has_another_name: "has no name that ends with .onnx",
-    describes_other_outputs: "which is not what is described",
+    describes_other_outputs: "has 3 labels, and the output 'logits' has 4 numbers for them",
     cannot_be_read: "bundle.json is missing",
 }
 

@@ -94,7 +94,7 @@ def ask(client: limelight.Client, kind: str, rows: Sequence[Ids], timeout: float
         return [np.ravel(each.outputs["logits"]) for each in answers]
     attended = client.attend(TINY, instances, outputs=["logits"], timeout=timeout, **options)
     return [
-        np.concatenate([np.ravel(each.prediction.outputs["logits"]), *(np.ravel(one.weights) for one in each)])
+        np.concatenate([np.ravel(each.prediction.outputs["logits"]), *(np.ravel(one.weights) for one in each.maps)])
         for each in attended
     ]
 

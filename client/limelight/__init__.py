@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from limelight.errors import DeadlineExceeded as DeadlineExceeded
     from limelight.errors import Error as Error
     from limelight.errors import FailedPrecondition as FailedPrecondition
+    from limelight.errors import InputError as InputError
     from limelight.errors import Internal as Internal
     from limelight.errors import InvalidArgument as InvalidArgument
     from limelight.errors import NotFound as NotFound
@@ -73,8 +74,8 @@ if TYPE_CHECKING:
     __version__: str
 
 _ERRORS = (
-    "Cancelled DeadlineExceeded Error FailedPrecondition Internal InvalidArgument NotFound OutOfRange PermissionDenied "
-    "ResourceExhausted Unauthenticated Unavailable Unimplemented"
+    "Cancelled DeadlineExceeded Error FailedPrecondition InputError Internal InvalidArgument NotFound OutOfRange "
+    "PermissionDenied ResourceExhausted Unauthenticated Unavailable Unimplemented"
 )
 _MODULES = {
     "aio": "AsyncClient",

@@ -1,8 +1,9 @@
 """The asynchronous client, for asyncio."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack, overload
+from typing import Any, NoReturn, Self, Unpack, overload
 
 import grpc
 import grpc.aio
@@ -20,7 +21,10 @@ from limelight.streams import StreamEvent
 
 
 class AsyncClient:
-    """A connection to a Limelight server, for one event loop. Arguments, calls and errors are those of `Client`."""
+    """A connection to a Limelight server, for asyncio. Arguments, calls and errors are those of `Client`.
+
+    It may be used in several event loops, one after the other or in several threads: each has a connection of its own.
+    """
 
     def __init__(
         self,
@@ -44,8 +48,8 @@ class AsyncClient:
             metadata=tuple(metadata),
             options=tuple(options),
         )
-        self._channel: Any = None
-        self._service: Any = None
+        # Made at the first call in a loop: an asynchronous channel belongs to the loop that runs when it is made.
+        self._connections: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
 
     @overload
     async def predict(
@@ -110,16 +114,25 @@ class AsyncClient:
     async def ready(self, *, timeout: float | None = None) -> bool:
         """As `Client.ready`."""
         try:
-            self._stub()  # which opens the channel
-            return bool(await health.check(self._channel)(None, timeout=self._timeout(timeout)))
+            channel, _ = self._connected()
+            return bool(await health.check(channel)(None, timeout=self._timeout(timeout)))
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
 
     async def close(self) -> None:
         """Ends the connection, and every call that is under way. A later call connects again."""
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = self._service = None
+        connections, self._connections = self._connections, {}
+        here = connections.pop(asyncio.get_running_loop(), None)
+        for loop, (channel, _) in connections.items():
+            transport.drop(channel)
+            if loop.is_running():  # with a loop that ended its connections ended
+                asyncio.run_coroutine_threadsafe(channel.close(), loop)
+        if here is not None:
+            transport.drop(here[0])
+            await here[0].close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(transport.NOT_COPIED)
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,16 +167,23 @@ class AsyncClient:
             stream.cancel()
 
     def _stub(self) -> Any:
-        # Made at the first call, because an asynchronous channel belongs to the event loop that runs when it is made.
-        if self._service is None:
+        return self._connected()[1]
+
+    def _connected(self) -> tuple[Any, Any]:
+        """The channel of the running event loop, and the methods on it."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._connections:
+            transport.check_fork()
+            self._connections = {each: made for each, made in self._connections.items() if not each.is_closed()}
             options = transport.channel_options(self._settings)
             credentials = self._settings.channel_credentials
             if credentials is None:
-                self._channel = grpc.aio.insecure_channel(self._settings.target, options)
+                channel = grpc.aio.insecure_channel(self._settings.address, options)
             else:
-                self._channel = grpc.aio.secure_channel(self._settings.target, credentials, options)
-            self._service = transport.stub(self._channel)
-        return self._service
+                channel = grpc.aio.secure_channel(self._settings.address, credentials, options)
+            transport.keep(channel)
+            self._connections[loop] = channel, transport.stub(channel)
+        return self._connections[loop]
 
     def _timeout(self, timeout: float | None) -> float | None:
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -1,35 +1,40 @@
 """An answer with its attention."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from limelight import bertviz
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
 from limelight.predictions import Prediction, read_prediction
+from limelight.records import Named, Record
 from limelight.v1 import service_pb2, values_pb2
 
 
-class _Maps:
-    """What has maps: by name, one after the other, and how many."""
+class _Maps(Record, Mapping[str, AttentionMap]):
+    """What has maps: a mapping from their names, in order."""
 
     maps: tuple[AttentionMap, ...]
 
     def __getitem__(self, name: str) -> AttentionMap:
         return find(self.maps, name)
 
-    def __iter__(self) -> Iterator[AttentionMap]:
-        return iter(self.maps)
+    def __iter__(self) -> Iterator[str]:
+        return iter([each.name for each in self.maps])
 
     def __len__(self) -> int:
         return len(self.maps)
+
+    def keys(self) -> KeysView[str]:
+        return {each.name: each for each in self.maps}.keys()
 
 
 @dataclass(frozen=True, eq=False)
 class SequenceAttention(_Maps):
     """The attention behind one of several sequences: those maps alone that its tokens decide."""
+
+    _array = "its maps are: `.maps`"
 
     sequence: int
     """Its place among `prediction.sequences`."""
@@ -40,7 +45,9 @@ class SequenceAttention(_Maps):
 
 @dataclass(frozen=True, eq=False)
 class Attended(_Maps):
-    """One instance's answer and the weights behind it. `attended["encoder.0.self"]` is the map of that name."""
+    """One instance's answer and the weights behind it: a mapping from names to maps, `answer["encoder.0.self"]`."""
+
+    _array = 'its maps are: `answer["encoder.0.self"]`, `answer.maps`'
 
     prediction: Prediction
     maps: tuple[AttentionMap, ...]
@@ -73,4 +80,4 @@ def _sequence(
 ) -> SequenceAttention:
     label_sets = {**shared, **read_label_sets(message.label_sets, instance, shared)}
     maps = tuple(read_map(each, label_sets) for each in message.maps)
-    return SequenceAttention(message.sequence, maps, MappingProxyType(label_sets))
+    return SequenceAttention(message.sequence, maps, Named(label_sets))

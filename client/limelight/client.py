@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self, Unpack, overload
+from typing import NoReturn, Self, Unpack, overload
 
 import grpc
 
@@ -36,7 +36,8 @@ class Client:
         metadata: sent with every call.
         options: channel options of gRPC, which win over those that the client sets.
 
-    A call that fails raises a subclass of `limelight.Error`; inputs that cannot be sent raise TypeError or ValueError.
+    A call that fails raises a subclass of `limelight.Error`. What cannot be sent raises InputError (one of them, and a
+    ValueError), ValueError or TypeError.
     """
 
     def __init__(
@@ -64,9 +65,9 @@ class Client:
         channel_options = transport.channel_options(self._settings)
         made = self._settings.channel_credentials
         if made is None:
-            self._channel = grpc.insecure_channel(target, channel_options)
+            self._channel = grpc.insecure_channel(self._settings.address, channel_options)
         else:
-            self._channel = grpc.secure_channel(target, made, channel_options)
+            self._channel = grpc.secure_channel(self._settings.address, made, channel_options)
         self._stub = transport.stub(self._channel)
 
     @overload
@@ -151,13 +152,17 @@ class Client:
     def ready(self, *, timeout: float | None = None) -> bool:
         """Whether the server reports ready: some model answers, and it is not about to stop. Needs no token."""
         try:
-            return bool(health.check(self._channel)(None, timeout=self._timeout(timeout)))
+            return bool(health.check(self._channel)(None, timeout=self._begun(timeout)))
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(transport.NOT_COPIED)
 
     def close(self) -> None:
         """Ends the connection, and every call that is under way."""
         self._channel.close()
+        transport.drop(self._channel)
 
     def __enter__(self) -> Self:
         return self
@@ -170,14 +175,14 @@ class Client:
     def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
         method = getattr(self._stub, call.method)
         try:
-            response = method(call.request, timeout=self._timeout(timeout), metadata=self._settings.sent)
+            response = method(call.request, timeout=self._begun(timeout), metadata=self._settings.sent)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         return calls.read(call, response)
 
     def _stream(self, call: Call[Answer], timeout: float | None) -> Iterator[Answer]:
         method = getattr(self._stub, call.method)
-        stream = method(call.request, timeout=self._timeout(timeout), metadata=self._settings.sent)
+        stream = method(call.request, timeout=self._begun(timeout), metadata=self._settings.sent)
         try:
             for response in stream:
                 yield calls.read(call, response)
@@ -186,5 +191,7 @@ class Client:
         finally:
             stream.cancel()
 
-    def _timeout(self, timeout: float | None) -> float | None:
+    def _begun(self, timeout: float | None) -> float | None:
+        """Note that a call begins; the time that it has."""
+        transport.keep(self._channel)
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from limelight.enums import name_of
 from limelight.labels import Grid
+from limelight.records import Named, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
 
 @dataclass(frozen=True)
-class ModelStatus:
+class ModelStatus(Record):
     """A version of a model in the repository."""
 
     name: str
@@ -27,7 +27,7 @@ class ModelStatus:
 
 
 @dataclass(frozen=True)
-class Dimension:
+class Dimension(Record):
     """One axis of a tensor; `size` is 0 where it varies, `maximum` 0 where it has no limit."""
 
     name: str
@@ -36,7 +36,7 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(Record):
     """A tensor as one instance has it: no batch axis."""
 
     name: str
@@ -51,7 +51,7 @@ class TensorInfo:
 
 
 @dataclass(frozen=True)
-class InputInfo:
+class InputInfo(Record):
     """An input that a caller sends."""
 
     name: str
@@ -64,7 +64,7 @@ class InputInfo:
 
 
 @dataclass(frozen=True)
-class OutputInfo:
+class OutputInfo(Record):
     """A raw output."""
 
     name: str
@@ -74,7 +74,7 @@ class OutputInfo:
 
 
 @dataclass(frozen=True)
-class ResultInfo:
+class ResultInfo(Record):
     """A typed result that the model gives. What does not belong to its kind is empty."""
 
     name: str
@@ -96,7 +96,7 @@ class ResultInfo:
 
 
 @dataclass(frozen=True)
-class Target:
+class Target(Record):
     """A number that a regression puts out; `unit` is empty where it has none."""
 
     name: str
@@ -104,7 +104,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class MapInfo:
+class MapInfo(Record):
     """An attention map that the model has."""
 
     name: str
@@ -134,7 +134,7 @@ class MapInfo:
 
 
 @dataclass(frozen=True)
-class LabelSetInfo:
+class LabelSetInfo(Record):
     """What the entries along an axis are."""
 
     name: str
@@ -152,7 +152,7 @@ class LabelSetInfo:
 
 
 @dataclass(frozen=True)
-class Metric:
+class Metric(Record):
     """A figure measured on held-out data, beside what a trivial method reaches."""
 
     name: str
@@ -165,7 +165,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class Citation:
+class Citation(Record):
     """The paper that a model comes from."""
 
     authors: tuple[str, ...]
@@ -175,7 +175,7 @@ class Citation:
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TrainingData(Record):
     """What the model learned from."""
 
     name: str
@@ -186,7 +186,7 @@ class TrainingData:
 
 
 @dataclass(frozen=True)
-class GraphInfo:
+class GraphInfo(Record):
     """A graph of the bundle, as the runtime runs it: the provider asked for, and how many nodes run on which."""
 
     name: str
@@ -194,8 +194,8 @@ class GraphInfo:
     nodes: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(frozen=True, eq=False)
+class Model(Record):
     """Everything about a model."""
 
     status: ModelStatus
@@ -281,7 +281,7 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         label_sets=tuple(_label_set(each) for each in it.label_sets),
         max_characters=it.limits.max_characters,
         max_pixels=it.limits.max_pixels,
-        taxonomy=MappingProxyType(taxonomy),
+        taxonomy=Named(taxonomy),
         citation=Citation(tuple(citation.authors), citation.title, citation.year, citation.venue),
         training_data=TrainingData(
             data.name, data.licence, data.training_examples, data.held_out_examples, data.summary
@@ -389,4 +389,4 @@ def _metric(message: model_pb2.Metric) -> Metric:
 
 def _graph(message: service_pb2.GraphStatus) -> GraphInfo:
     nodes = {each.provider: each.nodes for each in message.nodes}
-    return GraphInfo(message.name, message.provider, MappingProxyType(nodes))
+    return GraphInfo(message.name, message.provider, Named(nodes))

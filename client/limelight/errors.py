@@ -43,6 +43,10 @@ class InvalidArgument(Error):
     status = grpc.StatusCode.INVALID_ARGUMENT
 
 
+class InputError(InvalidArgument, ValueError):
+    """Something that cannot be sent, found before anything was: `field` says what, `str(error)` where in it."""
+
+
 class OutOfRange(Error):
     """A value is past what the model allows; `field` says which."""
 

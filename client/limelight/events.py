@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeAlias
 
 from limelight.labels import LabelSet, plain, read_label_set, read_label_sets
 from limelight.maps import AttentionMap, read_map
 from limelight.predictions import GeneratedSequence, Provenance, read_provenance, read_sequence
+from limelight.records import Named, Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 
 @dataclass(frozen=True, eq=False)
-class GenerationStart:
+class GenerationStart(Record):
     """The first event."""
 
     label_sets: Mapping[str, LabelSet]
@@ -24,8 +24,10 @@ class GenerationStart:
 
 
 @dataclass(frozen=True, eq=False)
-class GeneratedToken:
+class GeneratedToken(Record):
     """One token."""
+
+    _array = "its `maps` are"
 
     index: int
     """Its place in the sequence, from 0."""
@@ -41,8 +43,10 @@ class GeneratedToken:
 
 
 @dataclass(frozen=True, eq=False)
-class GenerationEnd:
+class GenerationEnd(Record):
     """The last event."""
+
+    _array = "its `maps` are"
 
     sequences: tuple[GeneratedSequence, ...]
     """The whole sequence; for beam search, all hypotheses asked for, best first."""
@@ -56,6 +60,11 @@ class GenerationEnd:
     def text(self) -> str:
         """The text of the best sequence."""
         return self.sequences[0].text if self.sequences else ""
+
+    @property
+    def probability(self) -> float | None:
+        """How probable the model holds the best sequence; None without one."""
+        return self.sequences[0].probability if self.sequences else None
 
 
 GenerationEvent: TypeAlias = GenerationStart | GeneratedToken | GenerationEnd
@@ -76,7 +85,7 @@ class EventReader:
             start = message.start
             self._label_sets = read_label_sets(start.label_sets, self._instance)
             seed = start.seed if start.HasField("seed") else None
-            return GenerationStart(MappingProxyType(dict(self._label_sets)), start.truncated, seed)
+            return GenerationStart(Named(dict(self._label_sets)), start.truncated, seed)
         if kind == "token":
             token = message.token
             maps = tuple(self._token_map(each, token) for each in token.maps)

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from limelight.enums import number_of
+from limelight.errors import InputError
 from limelight.predictions import Span
+from limelight.strings import check_string, quoted
 from limelight.v1 import attention_pb2
 
 
@@ -68,45 +70,52 @@ class Pool:
         return attention_pb2.Pool(size=self.size, reduction=reduction)
 
 
-def grouping_messages(groupings: Groupings) -> list[attention_pb2.Grouping]:
-    """The protocol's groupings.
+def grouping_messages(groupings: Groupings, field: str = "groups") -> list[attention_pb2.Grouping]:
+    """The protocol's groupings; `field` is what they are of a request.
 
-    Raises: TypeError for what is no member of a group, ValueError for a range with gaps, both naming the group.
+    Raises: TypeError for what is no member of a group, ValueError for a range with gaps, both naming the group;
+    InputError for a name that cannot be sent.
     """
     if isinstance(groupings, Grouping):
         groupings = [groupings]
     elif isinstance(groupings, Mapping):
         groupings = [Grouping(groups=groupings)] if groupings else []
-    return [_grouping(each) for each in groupings]
+    return [_grouping(each, field) for each in groupings]
 
 
-def _grouping(grouping: Grouping) -> attention_pb2.Grouping:
+def _grouping(grouping: Grouping, field: str) -> attention_pb2.Grouping:
     reduction = None
     if grouping.reduction is not None:
         reduction = number_of(attention_pb2.GroupReduction, grouping.reduction, what="a grouping's reduction")
-    groups = [_group(name, members) for name, members in grouping.groups.items()]
+    check_string(grouping.label_set, f"{field}, the label set")
+    groups = [_group(name, members, f"{field}[{quoted(name)}]") for name, members in grouping.groups.items()]
     return attention_pb2.Grouping(label_set=grouping.label_set, groups=groups, reduction=reduction)
 
 
-def _group(name: str, members: Members) -> attention_pb2.Group:
+def _group(name: str, members: Members, field: str) -> attention_pb2.Group:
+    check_string(name, f"the name in {field}")
     group = attention_pb2.Group(name=name)
     # Strings and ranges are sequences too, and each a member of its own.
     one = isinstance(members, str | range) or not isinstance(members, Sequence)
     several = [members] if one else members
     for member in cast(Sequence[Member], several):
         try:
-            _add(group, member)
+            _add(group, member, field)
+        except InputError:
+            raise
         except (TypeError, ValueError) as error:
-            raise type(error)(f"group {name!r}: {error}") from error
+            kind = InputError if isinstance(error, ValueError) else TypeError
+            raise kind(f"group {name!r}: {error}") from error
     return group
 
 
-def _add(group: attention_pb2.Group, member: object) -> None:
+def _add(group: attention_pb2.Group, member: object, field: str) -> None:
     match member:
         case str():
-            group.inputs.append(member)
+            group.inputs.append(check_string(member, field))
         case TextSpan() | Span():
-            group.spans.add(start=member.start, end=member.end, sentence=member.sentence, part=member.part)
+            part = check_string(member.part, f"{field}.part")
+            group.spans.add(start=member.start, end=member.end, sentence=member.sentence, part=part)
         case range():
             if member.step != 1 or member.start < 0:
                 raise ValueError(f"{member} has gaps or counts from the end: give the indices as a list, or a slice")

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
+from limelight.records import Record, as_array
 from limelight.v1 import attention_pb2, values_pb2
 
 Integers = NDArray[np.int32]
@@ -22,7 +23,7 @@ def _empty() -> Integers:
 
 
 @dataclass(frozen=True)
-class Region:
+class Region(Record):
     """A part of an image as it was sent, turned as its EXIF orientation says, in pixels from its upper left corner."""
 
     left: float
@@ -39,7 +40,7 @@ class Region:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Record):
     """Cells laid over an image, row by row, after any leading entries."""
 
     rows: int
@@ -65,9 +66,9 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelSet:
+class LabelSet(Record):
     """The entries along an axis. `labels` has a string for each, whatever they are; a column that says nothing of this
-    kind of entry is empty.
+    kind of entry is empty. `numpy.asarray(label_set)` are its labels.
     """
 
     name: str
@@ -100,6 +101,9 @@ class LabelSet:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(np.array(self.labels, str), dtype, copy)
 
     @cached_property
     def special(self) -> NDArray[np.bool_]:

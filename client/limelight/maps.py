@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
 from limelight.labels import LabelSet
+from limelight.records import Record, as_array
 from limelight.tensors import to_array
 from limelight.v1 import attention_pb2
 
@@ -19,8 +20,10 @@ _NO_KEY = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class Edges(Record):
     """Which query attends to which key, one entry an edge: positions along the map's own `query` and `key` axes."""
+
+    _array = "`query_index` and `key_index` are"
 
     query_index: NDArray[np.int64]
     key_index: NDArray[np.int64]
@@ -30,13 +33,13 @@ class Edges:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class AttentionMap:
+class AttentionMap(Record):
     """The weights of one attention for one instance.
 
     `weights` is float32, however it was sent: [head, query, key], [head, edge] where `edges` is set, or [head, query,
     place] where `key_index` is, with a last axis `feature` for multi-dimensional attention. `query` and `key` label
     exactly the entries that are here: after a selection they are parts of the model's label sets, and their `indices`
-    say which.
+    say which. `numpy.asarray(map)` is `map.dense()`, whatever its form.
     """
 
     name: str
@@ -86,6 +89,9 @@ class AttentionMap:
         dense = np.full((len(self.weights), len(self.query), len(self.key), *features), absent, np.float32)
         self._lay_out(self.weights, dense)
         return dense
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.dense(), dtype, copy)
 
     def present(self) -> NDArray[np.bool_]:
         """[head, query, key]: True where there is a number.

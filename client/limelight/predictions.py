@@ -1,21 +1,22 @@
 """Predictions: typed results beside raw outputs, and what made them."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
 from limelight.labels import LabelSet, read_label_sets
+from limelight.records import Named, Record, as_array
 from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
 
 
 @dataclass(frozen=True)
-class ClassProbability:
+class ClassProbability(Record):
     """A class and its probability."""
 
     label: str
@@ -25,8 +26,10 @@ class ClassProbability:
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Record):
     """The classes of an instance."""
+
+    _array = "`[each.probability for each in classes]` can be one"
 
     classes: tuple[ClassProbability, ...]
     """Most probable first: all, or as many as `max_classes` allows."""
@@ -43,8 +46,10 @@ class Classification:
 
 
 @dataclass(frozen=True, eq=False)
-class Tagging:
+class Tagging(Record):
     """The classes of each entry of a label set, in columns; `tagging[3]` are those of entry 3."""
+
+    _array = "`probabilities` and `indices` are"
 
     label_set: str
     """Name of the label set of the entries, which is among `Prediction.label_sets`."""
@@ -72,7 +77,7 @@ class Tagging:
 
 
 @dataclass(frozen=True)
-class Span:
+class Span(Record):
     """A span of a text, by Unicode code points of the string as sent. It may be given as a group of an `attend`."""
 
     text: str
@@ -87,7 +92,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Spans:
+class Spans(Record):
     """The best spans."""
 
     spans: tuple[Span, ...]
@@ -95,7 +100,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class GeneratedSequence:
+class GeneratedSequence(Record):
     """A sequence that the model put out."""
 
     text: str
@@ -107,9 +112,14 @@ class GeneratedSequence:
     finish_reason: str
     """"end", "length", "stop" or "target"."""
 
+    @property
+    def probability(self) -> float:
+        """How probable the model holds the whole sequence: the product of its tokens' probabilities."""
+        return math.exp(min(0.0, math.fsum(self.log_probabilities)))
+
 
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(Record):
     """What a model put out."""
 
     sequences: tuple[GeneratedSequence, ...]
@@ -117,15 +127,18 @@ class Sequences:
 
 
 @dataclass(frozen=True, eq=False)
-class Embedding:
-    """A vector."""
+class Embedding(Record):
+    """A vector, which `numpy.asarray` gives."""
 
     vector: NDArray[Any]
     """[feature]."""
 
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return as_array(self.vector, dtype, copy)
+
 
 @dataclass(frozen=True)
-class Number:
+class Number(Record):
     """A number that a regression puts out."""
 
     name: str
@@ -135,8 +148,10 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Regression:
+class Regression(Record):
     """Numbers, in the order of the model's description; `regression["temperature"]` is the value of one."""
+
+    _array = "`[each.value for each in numbers]` can be one"
 
     numbers: tuple[Number, ...]
 
@@ -152,7 +167,7 @@ Kind = TypeVar("Kind", Classification, Tagging, Spans, Sequences, Embedding, Reg
 
 
 @dataclass(frozen=True)
-class Provenance:
+class Provenance(Record):
     """What made an answer, and how long it took. Times are in seconds."""
 
     model: str
@@ -169,12 +184,14 @@ class Provenance:
 
 
 @dataclass(frozen=True, eq=False)
-class Prediction:
+class Prediction(Record):
     """The answer for one instance.
 
     `results` has everything by name. `label`, `classes`, `text` and the rest read the first result of their kind, and
     are None or empty where the model has none such.
     """
+
+    _array = "`outputs` are"
 
     results: Mapping[str, Result]
     """By the name that the model's description gives it, the main one first."""
@@ -197,9 +214,10 @@ class Prediction:
 
     @property
     def probability(self) -> float | None:
-        """Classification: the probability of `label`."""
-        found = self._first(Classification)
-        return found.probability if found else None
+        """Classification: the probability of `label`. Generation: that of `text`, the whole sequence."""
+        if found := self._first(Classification):
+            return found.probability
+        return self.sequences[0].probability if self.sequences else None
 
     @property
     def classes(self) -> tuple[ClassProbability, ...]:
@@ -254,9 +272,9 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     # A kind that came after this client is left out: its outputs are there all the same.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
     return Prediction(
-        results=MappingProxyType(results),
-        label_sets=MappingProxyType(read_label_sets(message.label_sets, instance)),
-        outputs=MappingProxyType(outputs),
+        results=Named(results),
+        label_sets=Named(read_label_sets(message.label_sets, instance)),
+        outputs=Named(outputs),
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),

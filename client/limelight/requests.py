@@ -5,7 +5,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
 from limelight.enums import number_of
+from limelight.errors import InputError
 from limelight.groups import Groupings, Pool, grouping_messages
+from limelight.strings import check_string, check_strings
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight.values import Inputs, to_instance
 
@@ -30,7 +32,7 @@ class Selection:
     def message(self) -> attention_pb2.MapSelection:
         """The protocol's message."""
         return attention_pb2.MapSelection(
-            names=_strings(self.maps),
+            names=_strings(self.maps, "maps"),
             layers=_integers(self.layers),
             heads=_integers(self.heads),
             queries=_integers(self.queries),
@@ -85,8 +87,8 @@ class Attention(Selection):
             quantity=number_of(attention_pb2.Quantity, self.quantity, what="quantity"),
             reduce_heads=reduction,
             rollout=self.rollout,
-            query_groups=grouping_messages(self.query_groups),
-            key_groups=grouping_messages(self.key_groups),
+            query_groups=grouping_messages(self.query_groups, "query_groups"),
+            key_groups=grouping_messages(self.key_groups, "key_groups"),
             pool=pool.message() if pool else None,
             top_k=self.top_k,
             encoding=number_of(attention_pb2.Encoding, self.encoding, what="encoding"),
@@ -122,7 +124,7 @@ class Generation:
     def message(self) -> service_pb2.GenerationOptions:
         """The protocol's message."""
         same = {field.name: getattr(self, field.name) for field in fields(self)}
-        same |= {"stop": _strings(self.stop)}
+        same |= {"stop": _strings(self.stop, "stop")}
         same |= {"strategy": number_of(service_pb2.Strategy, self.strategy, what="strategy")}
         return service_pb2.GenerationOptions(**same)
 
@@ -210,7 +212,7 @@ def predict_request(
         model=model_message(model, version),
         instances=_instances(inputs, seed),
         truncate=truncate,
-        outputs=_strings(outputs),
+        outputs=_strings(outputs, "outputs"),
         generation=generation.message() if generation else None,
         max_classes=max_classes,
     )
@@ -234,7 +236,7 @@ def attend_request(
         model=model_message(model, version),
         instances=_instances(inputs, seed),
         truncate=truncate,
-        outputs=_strings(outputs),
+        outputs=_strings(outputs, "outputs"),
         generation=generation.message() if generation else None,
         max_classes=max_classes,
         attention=Attention(**attention).options(),
@@ -254,7 +256,7 @@ def generate_request(
     """A request for one sequence; `generation` are fields of `Generation`."""
     return service_pb2.GenerateRequest(
         model=model_message(model, version),
-        instance=_seeded(to_instance(inputs), seed),
+        instance=_seeded(to_instance(inputs, "instance"), seed),
         truncate=truncate,
         generation=Generation(**generation).message(),
         attention=attention.options() if attention else None,
@@ -262,8 +264,8 @@ def generate_request(
 
 
 def model_message(name: str, version: int = 0) -> values_pb2.Model:
-    """Which model a call is for."""
-    return values_pb2.Model(name=name, version=version)
+    """Which model a call is for. Raises: InputError for a name that cannot be sent."""
+    return values_pb2.Model(name=check_string(name, "model.name"), version=version)
 
 
 def is_one(inputs: Instances) -> bool:
@@ -274,10 +276,11 @@ def is_one(inputs: Instances) -> bool:
 def _instances(inputs: Instances, seed: Seeds) -> list[values_pb2.Instance]:
     if isinstance(inputs, str | bytes):
         raise TypeError('inputs go by name: {"text": …}; `Client.model` says which a model takes')
-    instances = [to_instance(each) for each in inputs] if isinstance(inputs, Sequence) else [to_instance(inputs)]
+    several = inputs if isinstance(inputs, Sequence) else [inputs]
+    instances = [to_instance(each, f"instances[{number}]") for number, each in enumerate(several)]
     seeds = seed if isinstance(seed, Sequence) else [seed] * len(instances)
     if len(seeds) != len(instances):
-        raise ValueError(
+        raise InputError(
             f"{len(seeds)} seeds for {len(instances)} instances: give one, or as many as there are instances"
         )
     return [_seeded(*each) for each in zip(instances, seeds, strict=True)]
@@ -288,15 +291,15 @@ def _seeded(instance: values_pb2.Instance, seed: int | None) -> values_pb2.Insta
     if seed is None:
         return instance
     if not 0 <= seed < 1 << 64:
-        raise ValueError(f"a seed is from 0 to 2**64 - 1, not {seed}")
+        raise InputError(f"a seed is from 0 to 2**64 - 1, not {seed}")
     seeded = values_pb2.Instance()
     seeded.CopyFrom(instance)
     seeded.seed = seed
     return seeded
 
 
-def _strings(value: Strings) -> Sequence[str]:
-    return [value] if isinstance(value, str) else value
+def _strings(value: Strings, field: str) -> Sequence[str]:
+    return [check_string(value, field)] if isinstance(value, str) else check_strings(value, field)
 
 
 def _integers(value: Integers) -> Sequence[int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from limelight.records import Record
 from limelight.streams import MapChunk, StreamedMap, StreamEvent, StreamStart, whole_map
 
 # What a map's name may put into the name of a file; all else, which a server could send, becomes a line.
@@ -16,11 +17,13 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]|^\.+")
 
 
 @dataclass(frozen=True, eq=False)
-class SavedMap:
+class SavedMap(Record):
     """A map in a file: `.npy`, float32 [head, query, key] (and feature). Where it has edges it is `.npz` with `weights`
     [head, edge], and `query_index` and `key_index` [edge], positions along its axes; with `top_k` it is `.npz` with
     `weights` and `key_index` [head, query, place], and `left_out` [head, query] (not of scores).
     """
+
+    _array = "`numpy.load(file)` is"
 
     map: StreamedMap
     file: Path

@@ -1,6 +1,5 @@
 """What proves who is at each end of a connection, and keeps others from reading along."""
 
-import ipaddress
 import os
 import re
 from dataclasses import dataclass, field
@@ -8,6 +7,10 @@ from pathlib import Path
 from typing import TypedDict
 
 import grpc
+
+from limelight.errors import InputError
+from limelight.strings import check_string
+from limelight.targets import is_local
 
 _TOKEN = re.compile(r"[!-~]+")
 
@@ -34,7 +37,11 @@ class SecurityOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """`SecurityOptions`, checked: ValueError for those that make no sense together, OSError for files not there."""
+    """`SecurityOptions`, checked.
+
+    Raises: InputError for a string that cannot be sent, ValueError for options that make no sense together, OSError for
+    files not there.
+    """
 
     ca: str | os.PathLike[str] | None = None
     cert: str | os.PathLike[str] | None = None
@@ -49,7 +56,11 @@ class Security:
             raise ValueError("cert and key are needed together: a certificate and its key")
         # gRPC's own error for metadata that it cannot send quotes it.
         if self.token is not None and not _TOKEN.fullmatch(self.token):
-            raise ValueError("the token is no token: it is empty, or has spaces, line ends or letters beyond ASCII")
+            place = getattr(_TOKEN.match(self.token), "end", int)()
+            what = "it is empty, or has spaces, line ends or letters beyond ASCII"
+            raise InputError(f"the token is no token: {what} (at character {place})")
+        if self.server_name is not None:
+            check_string(self.server_name, "server_name")
 
     @property
     def encrypted(self) -> bool:
@@ -68,7 +79,7 @@ class Security:
         if self.server_name:
             found.append(("grpc.ssl_target_name_override", self.server_name))
         if self.token is not None and not (encrypted or self.insecure):
-            # A proxy is another machine, which gRPC would use even to reach this one where the environment names it.
+            # A proxy is another machine, which could read the token.
             found.append(("grpc.enable_http_proxy", 0))
         return tuple(found)
 
@@ -81,19 +92,6 @@ class Security:
                 "the token would be sent unencrypted to another machine: use TLS (ca, or tls), or say insecure"
             )
         return (("authorization", f"Bearer {self.token}"),)
-
-
-def is_local(target: str) -> bool:
-    """True for an address of this machine, as gRPC writes addresses."""
-    if target.startswith(("unix:", "unix-abstract:")):
-        return True
-    host = re.sub(r"^(dns:(///?)?|ipv4:|ipv6:)", "", target)
-    bracketed = re.fullmatch(r"\[(.*)\](:\d+)?", host)
-    host = bracketed[1] if bracketed else host.rpartition(":")[0] or host
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _read(path: str | os.PathLike[str] | None) -> bytes | None:

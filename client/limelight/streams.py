@@ -11,12 +11,15 @@ from limelight.enums import name_of
 from limelight.labels import LabelSet
 from limelight.maps import AttentionMap, Edges, axis_labels, read_map
 from limelight.predictions import Prediction, read_prediction
+from limelight.records import Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StreamedMap:
+class StreamedMap(Record):
     """A map that a stream brings. Its fields are those of `AttentionMap`."""
+
+    _array = "it describes one that comes in chunks"
 
     name: str
     stack: str
@@ -30,7 +33,7 @@ class StreamedMap:
 
 
 @dataclass(frozen=True, eq=False)
-class StreamStart:
+class StreamStart(Record):
     """The first event of an instance."""
 
     instance: int
@@ -40,8 +43,10 @@ class StreamStart:
 
 
 @dataclass(frozen=True, eq=False)
-class MapChunk:
+class MapChunk(Record):
     """Some heads and queries of a map. `part` is a map of just these; where they stand in the whole, the slices say."""
+
+    _array = "its `part` is"
 
     instance: int
     index: int
@@ -52,7 +57,7 @@ class MapChunk:
 
 
 @dataclass(frozen=True)
-class StreamEnd:
+class StreamEnd(Record):
     """The last event of an instance: nothing is missing. Times are in milliseconds, all chunks together."""
 
     instance: int

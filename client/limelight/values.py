@@ -21,7 +21,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from limelight.errors import InputError
 from limelight.png import encode_png
+from limelight.strings import check_string, check_strings, decoded, quoted
 from limelight.tensors import to_tensor
 from limelight.v1 import values_pb2
 
@@ -117,10 +119,10 @@ Inputs: TypeAlias = Mapping[str, Input]
 _IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
 
 
-def to_instance(inputs: Inputs | values_pb2.Instance) -> values_pb2.Instance:
-    """The protocol's instance of the values by input name.
+def to_instance(inputs: Inputs | values_pb2.Instance, field: str = "instances[0]") -> values_pb2.Instance:
+    """The protocol's instance of the values by input name; `field` is its path in the request.
 
-    Raises: TypeError or ValueError naming the input, OSError for a file that cannot be read.
+    Raises: InputError or TypeError naming the input, OSError for a file that cannot be read.
     """
     if isinstance(inputs, values_pb2.Instance):
         return inputs
@@ -128,61 +130,72 @@ def to_instance(inputs: Inputs | values_pb2.Instance) -> values_pb2.Instance:
         raise TypeError(f"an instance maps names of inputs to values; this is a {type(inputs).__name__}")
     instance = values_pb2.Instance()
     for name, value in inputs.items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name of an input is a string, not {name!r}")
+        path = f"{field}.inputs[{quoted(name)}]"
+        check_string(name, f"the name in {path}")
         try:
-            instance.inputs[name].CopyFrom(to_value(value))
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"input {name!r}: {error}") from error
+            instance.inputs[name].CopyFrom(to_value(value, path))
+        except InputError:
+            raise
+        except (ValueError, EOFError) as error:  # NumPy's, of an empty file
+            raise InputError(f"input {name!r}: {error}") from error
+        except TypeError as error:
+            raise TypeError(f"input {name!r}: {error}") from error
     return instance
 
 
-def to_value(value: Input) -> values_pb2.Value:
-    """The protocol's value (the table is above).
+def to_value(value: Input, field: str = "value") -> values_pb2.Value:
+    """The protocol's value (the table is above); `field` is its path in the request.
 
-    Raises: TypeError for a type that is none of these, ValueError for a file whose suffix says nothing, OSError for a
-    file that cannot be read.
+    Raises: TypeError for a type that is none of these, ValueError for a file whose suffix says nothing, InputError for
+    a text that cannot be sent, OSError for a file that cannot be read.
     """
     match value:
         case values_pb2.Value():
             return value
         case str():
-            return values_pb2.Value(text=value)
+            return values_pb2.Value(text=check_string(value, field))
         case bytes():
             if value[:4] == b"RIFF" and value[8:12] == b"WAVE":
                 return values_pb2.Value(audio=Audio(value).message())
             return values_pb2.Value(image=value)
         case os.PathLike():
-            return _from_file(Path(value))
+            return _from_file(Path(value), field)
         case np.ndarray():
             return values_pb2.Value(tensor=to_tensor(value))
         case Document(content=str() as text):
-            return values_pb2.Value(document=values_pb2.Document(text=text))
+            return values_pb2.Value(document=values_pb2.Document(text=check_string(text, field)))
         case Document(content=sentences):
-            return values_pb2.Value(document=values_pb2.Document(sentences=values_pb2.Sentences(texts=sentences)))
+            texts = values_pb2.Sentences(texts=check_strings(sentences, f"{field}.sentences.texts"))
+            return values_pb2.Value(document=values_pb2.Document(sentences=texts))
         case Pair():
-            return values_pb2.Value(pair=values_pb2.Pair(first=value.first, second=value.second))
+            first, second = check_string(value.first, f"{field}.first"), check_string(value.second, f"{field}.second")
+            return values_pb2.Value(pair=values_pb2.Pair(first=first, second=second))
         case Image():
             return values_pb2.Value(image=value.data())
         case Audio():
             return values_pb2.Value(audio=value.message())
         case Graph():
+            check_strings(value.node_names, f"{field}.node_names")
             return values_pb2.Value(graph=value.message())
         case tuple() if len(value) == 2 and all(isinstance(text, str) for text in value):
-            return to_value(Pair(*value))
+            return to_value(Pair(*value), field)
         case list() if value and all(isinstance(text, str) for text in value):
-            return to_value(Document(value))
+            return to_value(Document(value), field)
         case list() | tuple():
             raise TypeError("a list of sentences and a pair of texts hold strings; numbers go into a NumPy array")
     raise TypeError(f"no input is a {type(value).__name__}")
 
 
-def _from_file(path: Path) -> values_pb2.Value:
+def _from_file(path: Path, field: str) -> values_pb2.Value:
     suffix = path.suffix.lower()
     if suffix in _IMAGE_SUFFIXES:
         return to_value(Image(path))
     if suffix == ".wav":
         return to_value(Audio(path))
     if suffix == ".txt":
-        return to_value(path.read_text(encoding="utf-8"))
+        return values_pb2.Value(text=decoded(path.read_bytes(), field, str(path)))
     if suffix == ".npy":
         return to_value(np.load(path, allow_pickle=False))
     raise ValueError(f"{path} is neither an image, .wav, .txt nor .npy by its suffix; read it, and send what it holds")

@@ -233,7 +233,7 @@ WITH_NOTHING_TO_SEE = (("disan", "forward", 0), ("disan", "backward", -1), ("hat
 @pytest.mark.parametrize("name", MODELS)
 def test_rows_sum_to_one(name: str, served: Served) -> None:
     for answer in ask(served.client, name, served.trained[name].examples):
-        for each in answer:
+        for each in answer.maps:
             if name == "attention-unet-features":  # gates, each for itself
                 assert not each.normalised and ((each.weights > 0) & (each.weights < 1)).all()
                 continue
@@ -261,7 +261,7 @@ def test_rows_sum_to_one(name: str, served: Served) -> None:
 )
 def test_maps_are_as_large_as_what_they_look_at(name: str, shapes: dict[str, tuple[int, ...]], served: Served) -> None:
     (answer,) = ask(served.client, name, served.trained[name].examples)
-    assert {each.name: each.weights.shape for each in answer} == shapes
+    assert {each.name: each.weights.shape for each in answer.maps} == shapes
 
 
 @pytest.mark.parametrize("quantity", ["scores", "norms"])
@@ -270,9 +270,9 @@ def test_scores_and_norms_are_those_of_pytorch(quantity: str, served: Served) ->
     images = [{"image": Image(picture(bytes(range(begin, begin + 64))))} for begin in (0, 64, 128)]
     answers = served.client.attend("vit", [{"image": each["image"].data} for each in images], quantity=quantity)
     for answer, expected in zip(answers, pytorch(trained, images), strict=True):
-        assert {each.quantity for each in answer} == {quantity}
+        assert {each.quantity for each in answer.maps} == {quantity}
         assert len(list(answer)) == len(trained.card.description.maps)
-        for each in answer:
+        for each in answer.maps:
             wanted = expected.maps[f"{each.name}:{quantity}"].weights
             np.testing.assert_allclose(each.weights, wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
             assert not each.normalised and each.signed == (quantity == "scores")

@@ -81,13 +81,13 @@ def _describe(name: str | None, error: Exception) -> str | None:
         return None
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    from limelight.errors import Error
+    from limelight.errors import Error, InputError
 
-    if isinstance(error, Error):
+    if isinstance(error, Error) and not isinstance(error, InputError):
         field = f"{error.field}: " if error.field and error.field not in error.message else ""
         after = f" (try again in {error.retry_after:g} s)" if error.retry_after else ""
         return f"{error.code.name}: {field}{error.message}{after}"
-    # Inputs that cannot be sent: a file that is not UTF-8, an integer that does not fit.
+    # What cannot be sent: a text that is not UTF-8, an integer that does not fit.
     return str(error) if isinstance(error, ValueError) else None
 
 

@@ -1,0 +1,116 @@
+"""Which machine a target is, and whether a proxy may stand between.
+
+The proxy is what `grpc_proxy`, `https_proxy` or `http_proxy` names. gRPC sends every target there that `no_grpc_proxy`
+or `no_proxy` does not name, this machine too, and knows no variable in capitals. Here this machine is never reached
+through another one, and `NO_PROXY` counts as well.
+"""
+
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+
+_EXCEPTIONS = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
+_HERE = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_NO_NETWORK = ("unix:", "unix-abstract:", "vsock:")
+_SCHEME = re.compile(r"^(dns:(///?)?|ipv4:|ipv6:)", re.IGNORECASE)
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def resolvable(target: str) -> str:
+    """The target with this machine's name or address as gRPC's resolver knows it, not as `localhost.` or `127.1`."""
+    scheme = found[0] if (found := _SCHEME.match(target)) and found[0].lower().startswith("dns:") else ""
+    host, port = _split(target.removeprefix(scheme))
+    if not _is_loopback(host) or ":" in host or "," in target:
+        return target
+    address = _address(host)
+    return f"{scheme}{host.removesuffix('.') if address is None else address}{f':{port}' if port else ''}"
+
+
+def is_local(target: str) -> bool:
+    """Whether gRPC reaches this machine and no other by an address, however it is written."""
+    if target.startswith(_NO_NETWORK[:2]):
+        return True
+    hosts = [host for host, _ in _places(target)]
+    return bool(hosts) and all(_is_loopback(host) for host in hosts)
+
+
+def is_direct(target: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a target is reached without a proxy, whatever proxy the environment names.
+
+    True for this machine, and for what `no_grpc_proxy`, `no_proxy` or `NO_PROXY` name: hosts and domains with what is
+    below them, addresses and networks, each with a port or without, or `*` for everything.
+    """
+    if target.startswith(_NO_NETWORK):
+        return True
+    places = list(_places(target))
+    exceptions = [each.strip() for name in _EXCEPTIONS for each in environment.get(name, "").split(",")]
+    # Of several addresses a proxy would be asked for all at once, as one name.
+    return any(_is_here(host) for host, _ in places) or all(
+        any(_matches(each, host, port) for each in exceptions) for host, port in places
+    )
+
+
+def _places(target: str) -> Iterator[tuple[str, str]]:
+    """Host and port of each address of a target; the port is empty where none is given."""
+    rest = _SCHEME.sub("", target)
+    for each in rest.split(",") if target.lower().startswith(("ipv4:", "ipv6:")) else [rest]:
+        yield _split(each)
+
+
+def _split(address: str) -> tuple[str, str]:
+    if bracketed := re.fullmatch(r"\[(.*)\](?::(\d*))?", address):
+        return bracketed[1].lower(), bracketed[2] or ""
+    host, colon, port = address.rpartition(":")
+    # An address of IPv6 without brackets has more colons, and no port.
+    return (host.lower(), port) if colon and ":" not in host else (address.lower(), "")
+
+
+def _address(host: str) -> _Address | None:
+    """The address that a host is, in any of the ways in which the C library reads one; None for a name."""
+    try:
+        address: _Address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            # 127.1, 0x7f.0.0.1 and 2130706433 are addresses too.
+            return ipaddress.IPv4Address(socket.inet_aton(host)) if re.fullmatch(r"[0-9a-fx.]+", host) else None
+        except (OSError, ValueError):
+            return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host.removesuffix(".") == "localhost" if address is None else address.is_loopback
+
+
+def _is_here(host: str) -> bool:
+    """As `_is_loopback`, with what no token may be sent to unencrypted: names that should mean this machine."""
+    address = _address(host)
+    if address is not None:
+        return address.is_loopback or address.is_unspecified
+    name = host.removesuffix(".")
+    return name in _HERE or name.endswith(".localhost")
+
+
+def _matches(exception: str, host: str, port: str) -> bool:
+    """Whether an entry of `no_proxy` names a host and port."""
+    if exception == "*":
+        return True
+    address = _address(host)
+    try:
+        network = ipaddress.ip_network(exception.strip("[]"), strict=False)
+    except ValueError:
+        pass
+    else:
+        return address is not None and address.version == network.version and address in network
+    named, at = _split(exception)
+    named = named.removeprefix("*").removeprefix(".").removesuffix(".")
+    if not named or (at and at != port):
+        return False
+    if address is not None:
+        return _address(named) == address
+    name = host.removesuffix(".")
+    return name == named or name.endswith(f".{named}")

@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help performance peers demo demo-models install-demo-models protocol-image test lint types docs clean
+.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image test lint types docs clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -22,6 +22,8 @@ $(VENV)/serve.stamp: $(SOURCES) | $(VENV)/bin/python
 $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/serve.stamp
+
+dev: $(VENV)/dev.stamp  ## Installs what training, exporting and the tests need; serving is part of it.
 
 # A demo model: its name, what is trained, and how it is exported.
 define demo-model

@@ -1,5 +1,6 @@
 """`limelight serve`. Light to import: what runs the server is imported when it runs."""
 
+import errno
 import inspect
 import logging
 import os
@@ -13,6 +14,7 @@ import typer
 
 from bundle.errors import LimelightError
 from limelight.cli import CommandError
+from limelight.cli.streams import say
 from service.configuration import SettingsError, ignored_variables, load_settings
 from service.settings import Settings
 
@@ -53,8 +55,7 @@ def serve(**flags: Any) -> None:
 def print_address(server: "Reachable") -> None:
     """Say in one line where calls are answered."""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
-    with suppress(OSError, ValueError):  # a server whose output nobody reads serves all the same
-        print(f"limelight: serving on {server.address}{metrics}", flush=True)
+    say(f"limelight: serving on {server.address}{metrics}")
 
 
 def run(settings: Settings, announce: Callable[["Server"], None] = print_address) -> None:
@@ -125,9 +126,19 @@ def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(serving)
     except LimelightError as error:
-        raise CommandError(error.message) from error
+        raise CommandError(error.message + _remedy(error, settings)) from error
     finally:
         flush_logs()
+
+
+def _remedy(error: LimelightError, settings: Settings) -> str:
+    """Name the flag that helps where a port is taken; empty for other errors."""
+    cause = error.__cause__
+    if not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
+        return ""
+    if settings.metrics_port and f":{settings.metrics_port}:" in error.message:
+        return "; give --metrics-port another port (LIMELIGHT_METRICS_PORT), or 0 for no metrics"
+    return "; give --port another port (LIMELIGHT_PORT), or 0 for any free one"
 
 
 def _signature() -> inspect.Signature:

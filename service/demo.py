@@ -1,17 +1,24 @@
 """`limelight demo`: serves the small trained models of the project, and prints commands that work as pasted."""
 
+import errno
+import os
 import shlex
+import socket
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from limelight.cli import CommandError
+from limelight.cli.connection import server_of
+from limelight.cli.streams import say
 from service.command import run
 from service.configuration import SettingsError, load_settings
+from service.settings import Settings
 
 if TYPE_CHECKING:
     from limelight.v1 import model_pb2, values_pb2
@@ -19,13 +26,18 @@ if TYPE_CHECKING:
 
 DEMO = Path(__file__).resolve().parent.parent / "deploy" / "demo"
 _WIDTH = 100
-DEFAULT_TARGET = "127.0.0.1:50051"
 
 
 def demo(
     repository: Annotated[Path, typer.Option(help="Folder of bundles to serve.", metavar="DIR")] = DEMO,
-    port: Annotated[int, typer.Option(help="Port for gRPC; 0 for any free one.")] = 50051,
-    metrics_port: Annotated[int, typer.Option(help="Port for metrics; 0 for none.")] = 9464,
+    port: Annotated[
+        Optional[int],  # noqa: UP045 - typer's own form
+        typer.Option(help="Port for gRPC; 0 for any free one. [default: 50051, or a free one]", show_default=False),
+    ] = None,
+    metrics_port: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Port for metrics; 0 for none. [default: 9464, or a free one]", show_default=False),
+    ] = None,
 ) -> None:
     """Serve small trained models and print what to try."""
     if not repository.is_dir():
@@ -38,24 +50,54 @@ def demo(
         settings = load_settings(flags)
     except SettingsError as error:
         raise CommandError(error.message, status=2) from error
-    run(settings, print_commands)
+    settings, taken = _on_free_ports(settings, chosen={"port": port, "metrics_port": metrics_port})
+    run(settings, lambda server: print_commands(server, taken))
 
 
-def print_commands(server: "Server") -> None:
-    """Print what to try with each model that loaded, made of its own examples."""
-    target = "" if server.address == DEFAULT_TARGET else f" --target {server.address}"
-    print(f"Serving on {server.address}" + (f", metrics on {server.metrics_url}" if server.metrics_url else ""))
-    print("Try, in another terminal (Ctrl-C here to stop):\n")
+def print_commands(server: "Server", taken: Sequence[int] = ()) -> None:
+    """Print what to try with each model that loaded, made of its own examples; taken: ports that others are in."""
+    say("\n".join(_lines(server, taken)))
+
+
+def _lines(server: "Server", taken: Sequence[int]) -> Iterator[str]:
+    target = "" if server.address == server_of(os.environ) else f" --target {server.address}"
+    yield from (f"Port {each} is taken by another program: a free one is used instead." for each in taken)
+    yield f"Serving on {server.address}" + (f", metrics on {server.metrics_url}" if server.metrics_url else "")
+    yield "Try, in another terminal (Ctrl-C here to stop):\n"
     program = _program()
-    print(f"  {program} models{target}")
+    yield f"  {program} models{target}"
     for status in server.repository.statuses():
         if status.model is not None and status.is_default:
-            print(f"\n{does(status.model.description)}")
+            yield f"\n{does(status.model.description)}"
             for command in commands(status.model.description):
-                print(f"  {program} {command}{target}")
+                yield f"  {program} {command}{target}"
             if own := own_command(status.model.description):
-                print(f"  # one of yours: {program} {own}{target}")
-    sys.stdout.flush()
+                yield f"  # one of yours: {program} {own}{target}"
+
+
+def _on_free_ports(settings: Settings, chosen: Mapping[str, int | None]) -> tuple[Settings, list[int]]:
+    """Move each port that is taken, and that nobody chose by its flag, to a free one; the ports that were taken."""
+    hosts = {"port": settings.host, "metrics_port": settings.metrics_host}
+    taken = [
+        name
+        for name, host in hosts.items()
+        if chosen[name] is None and (wanted := getattr(settings, name)) and _free_port(host, wanted) is None
+    ]
+    moved: dict[str, Any] = {name: _free_port(hosts[name], 0) or 0 for name in taken}
+    return replace(settings, **moved), [getattr(settings, name) for name in taken]
+
+
+def _free_port(host: str, port: int) -> int | None:
+    """Try to listen; the port, None where it is taken. 0: any free one."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(place)
+            return int(trial.getsockname()[1])
+    except OSError as error:
+        # Another reason is told by the server itself.
+        return None if error.errno == errno.EADDRINUSE else port
 
 
 def does(description: "model_pb2.ModelDescription") -> str:

@@ -164,7 +164,7 @@ def test_maps_go_into_files_while_they_come(client: limelight.Client, tmp_path: 
         assert weights.shape == each.map.shape
         np.testing.assert_allclose(weights, whole[each.map.name].weights, atol=1e-5)
     assert [each.file.name for each in saved if isinstance(each, limelight.SavedMap)] == [
-        f"{each.name}.npy" for each in whole
+        f"{name}.npy" for name in whole
     ]
 
 

@@ -7,7 +7,6 @@ annotations. They report what a user can put right by raising `CommandError`, wh
 import sys
 from collections.abc import Sequence
 
-INSTALL_CLIENT = "in a checkout of Limelight, pip install './client[cli]'"
 _NEEDS = {"typer", "rich", "click", "shellingham"}
 
 
@@ -21,11 +20,16 @@ class CommandError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status: 0, 1 for what failed, 2 for wrong usage, 130 for Ctrl-C."""
+    from limelight.cli import streams
+
+    streams.prepare()
     try:
         from limelight.cli import application
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _NEEDS:
             raise
-        print(f"limelight: the command line needs {error.name}: {INSTALL_CLIENT}", file=sys.stderr)
+        from limelight.cli import installing
+
+        print(f"limelight: the command line needs {error.name}: {installing.client()}", file=sys.stderr)
         return 1
     return application.run(list(sys.argv[1:] if arguments is None else arguments))

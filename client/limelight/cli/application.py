@@ -1,12 +1,11 @@
 """Puts the commands together, runs one, and turns whatever goes wrong into one line and an exit status."""
 
-import os
 import sys
 from typing import Annotated, Any
 
 import typer
 
-from limelight.cli import CommandError, commands
+from limelight.cli import CommandError, commands, streams
 from limelight.version import version
 
 
@@ -17,15 +16,14 @@ def run(arguments: list[str]) -> int:
         command: Any = typer.main.get_command(_application(name))
         # Not standalone: errors come here as exceptions, rather than as a box of several lines.
         status = command.main(arguments or ["--help"], prog_name="limelight", standalone_mode=False)
-        sys.stdout.flush()
+        streams.flush()
         return status if isinstance(status, int) else 0
     except CommandError as error:
         return _fail(str(error), error.status)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.discard_output()  # whoever read it has had enough
         return 1
     except ModuleNotFoundError as error:
         return _fail(str(commands.missing(name or "", error)), 1)
@@ -39,6 +37,8 @@ def run(arguments: list[str]) -> int:
         if described is None:
             raise
         return _fail(described, 1)
+    finally:
+        streams.settle_output()
 
 
 def _application(chosen: str | None) -> typer.Typer:
@@ -80,7 +80,7 @@ def _describe(name: str | None, error: Exception) -> str | None:
     if name not in commands.KNOWN or not commands.KNOWN[name].function:
         return None
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     from limelight.errors import Error, InputError
 
     if isinstance(error, Error) and not isinstance(error, InputError):

@@ -1,6 +1,7 @@
 """Answers as JSON. The shape is an interface: once released, fields are added, never renamed."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -22,8 +23,10 @@ _HIDDEN = {"examples"}
 
 
 def write(document: Any) -> None:
-    """Print one JSON document on one line, as UTF-8."""
-    print(json.dumps(document, ensure_ascii=False, allow_nan=True), flush=True)
+    """Print one JSON document on one line; characters that the output's encoding lacks are JSON's own escapes."""
+    whole = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    # Halves of surrogate pairs, in names of files, are printed as escapes as well: those that JSON has.
+    print(json.dumps(document, ensure_ascii=not whole, allow_nan=True), flush=True)
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any
 
-from limelight.cli import INSTALL_CLIENT, CommandError
+from limelight.cli import CommandError, installing
 
 GROUP = "limelight.commands"
 
@@ -64,7 +64,7 @@ def load(name: str) -> Callable[..., Any] | None:
     if entry is None:
         if not command.extra:
             return None
-        raise CommandError(f"'{name}' is not installed: {install(command.extra)}")
+        raise CommandError(f"'{name}' is not installed: {installing.extra(command.extra)}")
     try:
         loaded: Callable[..., Any] = entry.load()
     except ModuleNotFoundError as error:
@@ -77,10 +77,5 @@ def missing(name: str, error: ModuleNotFoundError) -> CommandError:
     command = KNOWN.get(name)
     if command is None:
         return CommandError(f"'{name}' needs {error.name}, which is not installed")
-    what = install(command.extra) if command.extra else INSTALL_CLIENT
+    what = installing.extra(command.extra) if command.extra else installing.client()
     return CommandError(f"'{name}' needs {error.name}, which is not installed: {what}")
-
-
-def install(extra: str) -> str:
-    """How to install an extra of the application, which is on no package index."""
-    return f"in a checkout of Limelight, pip install '.[{extra}]'"

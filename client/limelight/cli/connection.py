@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -15,11 +15,21 @@ from limelight.cli import CommandError
 from limelight.client import Client
 from limelight.errors import Unavailable
 from limelight.security import SecurityOptions
+from limelight.strings import decoded
 from limelight.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT
 
 _TOKEN, _TOKEN_FILE = "LIMELIGHT_TOKEN", "LIMELIGHT_TOKEN_FILE"
+_TARGET, _HOST, _PORT = "LIMELIGHT_TARGET", "LIMELIGHT_HOST", "LIMELIGHT_PORT"
 
-Target = Annotated[str, typer.Option("--target", envvar="LIMELIGHT_TARGET", metavar="HOST:PORT", help="The server.")]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="HOST:PORT",
+        help=f"The server. [env var: {_TARGET}, or {_HOST} and {_PORT}, as `limelight serve` reads them; "
+        f"default: {DEFAULT_TARGET}]",
+    ),
+]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
 Ca = Annotated[
     Path | None,
@@ -98,7 +108,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _connection(
-    target: Target = DEFAULT_TARGET,
+    target: Target = None,
     timeout: Timeout = DEFAULT_TIMEOUT,
     ca: Ca = None,
     cert: Cert = None,
@@ -116,8 +126,29 @@ def _connection(
         if token is None and os.environ.get(_TOKEN_FILE):
             token_file = Path(os.environ[_TOKEN_FILE])
     if token_file is not None:
-        token = token_file.read_text(encoding="utf-8").strip()
+        token = decoded(token_file.read_bytes(), "token", str(token_file)).strip()
     security = SecurityOptions(
         ca=ca, cert=cert, key=key, tls=tls, server_name=server_name, token=token, insecure=insecure
     )
-    return Connection(target, timeout, security)
+    return Connection(target or server_of(os.environ), timeout, security)
+
+
+def server_of(environment: Mapping[str, str]) -> str:
+    """The target that the environment names, else the default one.
+
+    It is LIMELIGHT_TARGET, or else where a server with these variables listens: so a container's health check asks the
+    server in the container. Variables that are empty count as not there.
+    Raises: CommandError for a port that is none.
+    """
+    if target := environment.get(_TARGET, "").strip():
+        return target
+    default_host, _, default_port = DEFAULT_TARGET.rpartition(":")
+    host = environment.get(_HOST, "").strip().strip("[]") or default_host
+    # Where a server listens on every address, it listens on this machine's own as well.
+    host = {"0.0.0.0": default_host, "::": "::1"}.get(host, host)
+    port = environment.get(_PORT, "").strip() or default_port
+    if "://" in port:  # what Kubernetes tells every pod of a Service named limelight
+        port = default_port
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise CommandError(f"{_PORT} is {port!r}, which is no port of a server", status=2)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from limelight.cli import CommandError
 from limelight.descriptions import InputInfo, Model
+from limelight.strings import decoded, quoted
 from limelight.v1 import values_pb2
 from limelight.values import Audio, Graph, Image, Input, Pair, to_instance
 
@@ -90,16 +91,17 @@ def _named(model: Model, name: str, value: str) -> Input:
 
 def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> Input:
     """The value that an argument stands for: itself, `@FILE` or `-` for standard input."""
+    path = f"instances[0].inputs[{quoted(info.name)}]"
     if kind in _FILES:
-        data = sys.stdin.buffer.read() if argument == "-" else Path(argument.removeprefix("@")).read_bytes()
+        data = standard_input() if argument == "-" else Path(argument.removeprefix("@")).read_bytes()
         return Image(data) if kind == "image" else Audio(data)
     if kind == "tensor" and argument.startswith("@") and argument.endswith(".npy"):
         return _array(np.load(argument[1:], allow_pickle=False), info, tensor)
     if argument == "-":
         # The line break that a terminal or `echo` adds is not part of the text.
-        text = sys.stdin.read().removesuffix("\n")
+        text = decoded(standard_input(), path, "standard input").removesuffix("\n")
     elif argument.startswith("@"):
-        text = Path(argument[1:]).read_text(encoding="utf-8").removesuffix("\n")
+        text = decoded(Path(argument[1:]).read_bytes(), path, argument[1:]).removesuffix("\n")
     elif kind == "document" and os.path.isfile(argument):
         raise CommandError(f"{argument!r} is a file: @{argument} sends what is in it", status=2)
     else:
@@ -124,6 +126,11 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
     return text
 
 
+def standard_input() -> bytes:
+    """Read what is sent by a pipe; nothing where there is none."""
+    return sys.stdin.buffer.read() if sys.stdin is not None else b""
+
+
 def _array(value: Any, info: InputInfo, tensor: str) -> Input:
     """A NumPy array of the type that the model's description states."""
     types = {each.name: each.data_type for each in info.tensors}
@@ -137,7 +144,7 @@ def _array(value: Any, info: InputInfo, tensor: str) -> Input:
 def _json(text: str, name: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"input {name!r} is not JSON: {error}", status=2) from error
 
 

@@ -43,7 +43,7 @@ class Block:
 
 BLOCKS = [Block(*match) for match in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))]
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
-ONLY_PLANNED = ("make test", "make demo-models", "make demo")
+ONLY_PLANNED = ("make test", "make demo-models", "make demo", "make dev")
 # Where the README's commands find the demo. Here it gets a free port: another server may have this one.
 DEMO = "127.0.0.1:50051"
 

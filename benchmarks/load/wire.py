@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 MAX_MESSAGE = 60_000
-UNKNOWN, INTERNAL = 2, 13
+UNKNOWN, INTERNAL, UNAVAILABLE = 2, 13, 14
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _REFUSED, _CANCEL = 7, 8
@@ -182,9 +182,8 @@ class Connection:
                     raise ConnectionError("trailers came in several frames")
                 yield Ended(stream, *trailers(payload), payload)
             elif kind == _RST_STREAM and int.from_bytes(payload) == _REFUSED and stream in self._sent:
-                # Not looked at, since calls that have ended still counted; every client sends it again.
-                self._waiting.appendleft(self._sent.pop(stream))
-                del self._streams[self._waiting[0][0]]
+                # As gRPC's clients have it whose retries are off: nothing is sent again, and so every refusal counts.
+                yield Ended(stream, UNAVAILABLE, False)
             elif kind == _RST_STREAM:
                 yield Ended(stream, INTERNAL, False)
             else:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.labels import LabelSet
 from limelight.maps import AttentionMap
-from limelight.predictions import Prediction, Result
+from limelight.predictions import GeneratedSequence, Prediction, Result, Sequences
 from limelight.saving import SavedMap
 from limelight.streams import StreamStart
 
@@ -67,7 +67,15 @@ def prediction(answer: Prediction) -> dict[str, Any]:
 
 def result(each: Result) -> dict[str, Any]:
     """A result: `kind`, and what it holds."""
-    return {"kind": type(each).__name__.lower(), **plain(each)}
+    document = {"kind": type(each).__name__.lower(), **plain(each)}
+    if isinstance(each, Sequences):
+        document["sequences"] = sequences(each.sequences)
+    return document
+
+
+def sequences(each: Sequence[GeneratedSequence]) -> list[dict[str, Any]]:
+    """Sequences that a model put out, with the probability of each."""
+    return [{**plain(one), "probability": one.probability} for one in each]
 
 
 def attended(answer: Attended) -> dict[str, Any]:
@@ -183,7 +191,8 @@ def event(each: GenerationEvent) -> dict[str, Any]:
             return {
                 "event": "end",
                 "text": each.text,
-                "sequences": plain(each.sequences),
+                "probability": each.probability,
+                "sequences": sequences(each.sequences),
                 "output_steps": label_set(each.output_steps) if each.output_steps else None,
                 "maps": [attention_map(map_) for map_ in each.maps],
                 "provenance": plain(each.provenance),

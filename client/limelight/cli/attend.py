@@ -1,7 +1,7 @@
 """`limelight attend`."""
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ from limelight.cli.inputs import read_instance
 from limelight.cli.places import read_groups
 from limelight.cli.predict import headline
 from limelight.cli.render_terminal import print_blocks
-from limelight.cli.views import Block, blocks
+from limelight.cli.views import Block, Shape, above, blocks
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, Generation
 from limelight.saving import save_maps
@@ -93,13 +93,16 @@ def attend(
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
         texts = asked_texts(description, instance)
+        # People see the words of lines by how much their lines count.
+        one_by_one = as_document or out is not None or layers or heads or queries or not maps
+        levels = () if one_by_one else above(description, maps or ())
         asked: AttendOptions = {
             "version": version,
             "truncate": truncate,
             "seed": seed,
             "max_classes": max_classes,
             "generation": several,
-            "maps": maps or (),
+            "maps": (*(maps or ()), *levels),
             "layers": layers or (),
             "heads": heads or (),
             "queries": queries or (),
@@ -117,7 +120,8 @@ def attend(
             _save(client.attend_stream(model, instance, **asked), out, texts, as_document=as_document)
             return
         answer = client.attend(model, instance, **asked)
-    pictures = _pictures(answer, each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
+    shape = Shape(each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
+    pictures = _pictures(answer, instance, maps if levels and maps else (), shape)
     if png is not None:
         render_png = importlib.import_module("limelight.cli.render_png")  # Pillow is imported for this alone
         render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answered(answer.prediction)})
@@ -130,12 +134,12 @@ def attend(
         print(png)
 
 
-def _pictures(answer: Attended, *, each_head: bool, each_query: bool, matrices: bool) -> Iterator[Block]:
+def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str], shape: Shape) -> Iterator[Block]:
     """Those of the best sequence, or of the only answer, and then those of the others."""
-    yield from blocks(answer.maps, each_head=each_head, each_query=each_query, matrices=matrices)
+    yield from blocks(answer.maps, sent=sent, names=names, **shape)
     for other in answer.other_sequences:
         of = f"sequence {other.sequence}: {answer.prediction.sequences[other.sequence].text}"
-        yield from blocks(other.maps, each_head=each_head, each_query=each_query, matrices=matrices, of=of)
+        yield from blocks(other.maps, sent=sent, of=of, **shape)
 
 
 def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str], *, as_document: bool) -> None:
@@ -172,7 +176,10 @@ def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: 
 def _answered(prediction: Prediction) -> dict[str, str]:
     """The answer as a picture's heading has it: of classes those whose probability is not 0.00; empty without one."""
     shown = [f"{each.label} ({each.probability:.2f})" for each in prediction.classes[:3] if each.probability >= 0.005]
-    said = ", ".join(shown) or headline(prediction)
+    said = ", ".join(shown)
+    if not said and prediction.sequences:
+        said = f"{prediction.text} ({prediction.sequences[0].probability:.2f})"
+    said = said or headline(prediction)
     return {"answer": said} if said else {}
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
@@ -30,6 +31,15 @@ Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, max=4096
 Seconds = Annotated[float | None, typer.Option("--seconds", min=0.1, help="How long to measure. [default: 5]")]
 Requests = Annotated[int | None, typer.Option("--requests", "-n", min=1, help="How many requests to send, instead.")]
 Rows = Annotated[int, typer.Option("--rows", min=1, help="Instances in a request.")]
+Attempts = Annotated[
+    int,
+    typer.Option(
+        "--attempts",
+        min=1,
+        max=5,
+        help="Send a call that no server took up to so often; only its end counts.",
+    ),
+]
 Warmup = Annotated[int, typer.Option("--warmup", min=0, help="Requests sent before measuring.")]
 
 
@@ -44,6 +54,10 @@ class Measured:
     seconds: float
     requests: int
     errors: int
+    codes: dict[str, int]
+    """How many calls ended with each status code, OK first."""
+    attempts: int
+    """How often a call is sent at most: 1 where nothing is sent again."""
     first_error: str | None
     requests_per_second: float
     rows_per_second: float
@@ -67,6 +81,7 @@ def bench(
     number: Requests = None,
     rows: Rows = 1,
     warmup: Warmup = 8,
+    attempts: Attempts = 1,
     maps: options.Maps = None,
     layers: options.Layers = None,
     heads: options.Heads = None,
@@ -76,7 +91,10 @@ def bench(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Measure throughput and latency in a closed loop. Without an input, the model's first example is sent."""
+    """Measure throughput and latency in a closed loop. Without an input, the model's first example is sent.
+
+    Every call counts by the status code that it ended with, and none is sent again unless --attempts says so.
+    """
     if seconds is not None and number is not None:
         raise CommandError("either --seconds or --requests", status=2)
     with connection.client() as client:
@@ -100,7 +118,7 @@ def bench(
             reduce=reduce.value if reduce else None,
             encoding=encoding.value,
         )
-    run = Run(method.value, request, concurrency, seconds if seconds or number else 5.0, number, warmup)
+    run = Run(method.value, request, concurrency, seconds if seconds or number else 5.0, number, warmup, attempts)
     try:
         measured = asyncio.run(run.measure(connection))
     except Unavailable as error:
@@ -125,16 +143,24 @@ class Run:
     seconds: float | None
     number: int | None
     warmup: int
+    attempts: int = 1
 
     async def measure(self, connection: Connection) -> Measured:
         """Warm up, load the server, and count. Raises: Error where a warming request fails."""
         latencies: list[float] = []
         failures: list[str] = []
+        codes: Counter[str] = Counter(OK=0)
         size = 0
         rpc = self.method.capitalize()
-        # Attempts of their own would hide a server that refuses calls.
+        # gRPC sends calls that a server did not look at again even where there is one attempt: that would hide a server
+        # which refuses them.
+        options = (("grpc.enable_retries", int(self.attempts > 1)),)
         async with AsyncClient(
-            connection.target, timeout=connection.timeout, attempts=1, **connection.security
+            connection.target,
+            timeout=connection.timeout,
+            attempts=self.attempts,
+            options=options,
+            **connection.security,
         ) as client:
             for _ in range(self.warmup):
                 await client.call(rpc, self.request)
@@ -151,10 +177,12 @@ class Run:
                         answer = await client.call(rpc, self.request)
                     except Error as error:
                         failures.append(f"{error.code.name}: {error}")
+                        codes[error.code.name] += 1
                         # A server that refuses at once must not be asked as fast as this machine can.
                         await asyncio.sleep(min(error.retry_after or 0.01, 1.0))
                         continue
                     latencies.append(time.perf_counter() - start)
+                    codes["OK"] += 1
                     size = size or answer.ByteSize()
 
             await asyncio.gather(*(caller() for _ in range(self.concurrency)))
@@ -168,6 +196,8 @@ class Run:
             seconds=took,
             requests=len(latencies) + len(failures),
             errors=len(failures),
+            codes=dict(codes),
+            attempts=self.attempts,
             first_error=failures[0] if failures else None,
             requests_per_second=len(latencies) / took,
             rows_per_second=rows * len(latencies) / took,
@@ -188,5 +218,7 @@ def _print(measured: Measured) -> None:
     rows = f" of {measured.rows} rows ({measured.rows_per_second:.1f} rows/s)" if measured.rows > 1 else ""
     print(f"{measured.method} {measured.model}, {measured.concurrency} callers, {measured.seconds:.1f} s")
     print(f"{measured.requests_per_second:.1f} requests/s{rows}, answers of {measured.response_bytes:,} bytes")
+    again = "nothing was sent again" if measured.attempts == 1 else f"up to {measured.attempts} attempts a call"
+    print(f"{', '.join(f'{code} {count}' for code, count in measured.codes.items())} ({again})")
     if measured.latency_ms:
         print("latency " + ", ".join(f"{name} {value:.1f} ms" for name, value in measured.latency_ms.items()))

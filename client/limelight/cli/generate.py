@@ -101,6 +101,7 @@ def generate(
                     live.update(Text(written, style="dim"), refresh=True)
     if isinstance(end, GenerationEnd):
         for sequence in end.sequences:
-            print(sequence.text)
+            sure = f"  ({sequence.probability:.2f})" if console.is_terminal else ""
+            console.print(Text(sequence.text).append(sure, "dim"), soft_wrap=True)
     if seed_used is not None and console.is_terminal:
         console.print(f"(drawn at random: --seed {seed_used} brings it again)", style="dim", highlight=False)

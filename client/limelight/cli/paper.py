@@ -11,11 +11,11 @@ Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 PAPER, INK, QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
 
 
-def font_of(size: int) -> Font:
-    """A font of so many pixels."""
+def font_of(size: int, *, even: bool = False) -> Font:
+    """A font of so many pixels; even: whose letters are equally wide, for program code."""
     try:
         # Pillow's own font has Latin letters only; this one, where it is installed, has many more.
-        return ImageFont.truetype("DejaVuSans.ttf", size)
+        return ImageFont.truetype("DejaVuSansMono.ttf" if even else "DejaVuSans.ttf", size)
     except OSError:
         return ImageFont.load_default(size)
 

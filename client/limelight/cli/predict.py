@@ -72,7 +72,7 @@ def _result(result: Result, answer: Prediction) -> list[str]:
         case Spans():
             return [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in result.spans]
         case Sequences():
-            return [sequence.text for sequence in result.sequences]
+            return [f"{sequence.probability:.4f}  {sequence.text}" for sequence in result.sequences]
         case Embedding():
             return [" ".join(f"{number:.6g}" for number in result.vector.reshape(-1).tolist())]
         case Regression():
@@ -84,9 +84,9 @@ def headline(answer: Prediction) -> str:
     if answer.classes:
         return _classes(answer.classes, 3)
     if answer.text is not None:
-        return answer.text
+        return f"{answer.text} {answer.sequences[0].probability:.2f}"
     if answer.spans:
-        return answer.spans[0].text
+        return f"{answer.spans[0].text} {answer.spans[0].probability:.2f}"
     if answer.numbers:
         return ", ".join(f"{each.name} {each.value:.4g} {each.unit}".rstrip() for each in answer.numbers)
     small = {name: array.reshape(-1).tolist() for name, array in answer.outputs.items() if array.size <= _FEW}

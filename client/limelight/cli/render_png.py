@@ -12,7 +12,7 @@ from limelight.cli import CommandError
 from limelight.cli.colours import FAINT, colour, ink
 from limelight.cli.paper import INK, PAPER, QUIET, Font, fitted, font_of
 from limelight.cli.render_terminal import caption
-from limelight.cli.views import Block, Heat, Row, Weights, relative, strengths
+from limelight.cli.views import Block, Heat, Weights, lines_of, relative
 from limelight.labels import Region
 
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
@@ -21,6 +21,7 @@ _HEADING, _HEADING_LINE, _HEADING_LINES = 480, 26, 3
 _LARGEST_CELL, _LABELLED_CELL = 24, 11
 # Pixels of the longer side of a grid.
 _GRID = 224
+_RAMP = 120  # of a scale
 _MOST_PIXELS = 40_000_000
 
 
@@ -33,7 +34,12 @@ def save(
     questions and the answer. Raises: CommandError where the picture would be too large, OSError where the file cannot
     be written.
     """
-    pictures = [_panel(block, image) for block in blocks]
+    # The picture that was sent stands once, beside the first map over it.
+    pictures: list[Image.Image] = []
+    is_there = False
+    for block in blocks:
+        pictures.append(_panel(block, image, alone=not is_there))
+        is_there = is_there or block.heat is not None
     if not pictures:
         raise CommandError("the answer has no maps to draw")
     sheet = _headed(_arrange(pictures), heading or {})
@@ -44,25 +50,32 @@ def save(
     path.write_bytes(buffer.getvalue())
 
 
-def _panel(block: Block, image: bytes | None) -> Image.Image:
+def _panel(block: Block, image: bytes | None, *, alone: bool) -> Image.Image:
     if block.heat is not None:
-        body = _grid(block.heat, image)
+        body = _grid(block, block.heat, image, alone=alone)
     elif block.matrix is not None:
-        body = _matrix(block.matrix.weights, block.matrix.queries, block.matrix.keys)
+        body = _matrix(block.matrix.weights, block.matrix.queries, block.matrix.keys, block.largest)
     else:
-        body = _shaded(block.rows)
+        body = _shaded(block)
+    scale = _scale(block)
     font, small = font_of(15), font_of(12)
-    width = max(body.width, round(font.getlength(block.title)), *(round(small.getlength(note)) for note in block.notes))
-    panel = Image.new("RGB", (width, body.height + _LINE * (1 + len(block.notes)) + 6), PAPER)
+    width = max(
+        body.width,
+        scale.width,
+        round(font.getlength(block.title)),
+        *(round(small.getlength(note)) for note in block.notes),
+    )
+    panel = Image.new("RGB", (width, body.height + _LINE * (2 + len(block.notes)) + 6), PAPER)
     draw = ImageDraw.Draw(panel)
     draw.text((0, 0), block.title, INK, font)
     panel.paste(body, (0, _LINE + 6))
     for line, note in enumerate(block.notes):
         draw.text((0, body.height + _LINE * (1 + line) + 8), note, QUIET, small)
+    panel.paste(scale, (0, panel.height - _LINE))
     return panel
 
 
-def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str]) -> Image.Image:
+def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], largest: float) -> Image.Image:
     """Shapes: weights [query, key]. Queries are rows. Labels are left out where they would not be readable."""
     rows, columns = weights.shape
     cell = max(1, min(_LARGEST_CELL, 1000 // max(rows, columns)))
@@ -72,7 +85,7 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str]) -> Im
     left = 8 + _widest(queries, font) if labelled else 0
     top = 8 + _widest(keys, font) if labelled else 0
     picture = Image.new("RGB", (left + columns * cell, top + rows * cell), PAPER)
-    picture.paste(_cells(weights, cell), (left, top))
+    picture.paste(_cells(weights, cell, largest), (left, top))
     if labelled:
         draw = ImageDraw.Draw(picture)
         for row, label in enumerate(queries):
@@ -86,16 +99,17 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str]) -> Im
     return picture
 
 
-def _grid(heat: Heat, image: bytes | None) -> Image.Image:
+def _grid(block: Block, heat: Heat, image: bytes | None, *, alone: bool) -> Image.Image:
     """The cells; with the image, that image, the image with the cells over the part that they cover, and the cells."""
     rows, columns = heat.cells.shape
     photograph = _open(image) if image else None
     if photograph is None:
         cell = max(1, _GRID // max(rows, columns))
         _check_size(rows * cell, columns * cell)
-        drawn = [_cells(heat.cells, cell)]
+        drawn = [_cells(heat.cells, cell, block.largest)]
     else:
-        drawn = _laid_over(heat, photograph)
+        drawn = _laid_over(heat, photograph, block.largest)
+        drawn = drawn if alone or len(drawn) < 3 else drawn[1:]
     note = caption(heat)
     width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
     picture = Image.new("RGB", (width, height + _LINE), PAPER)
@@ -107,7 +121,7 @@ def _grid(heat: Heat, image: bytes | None) -> Image.Image:
     return picture
 
 
-def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
+def _laid_over(heat: Heat, photograph: Image.Image, largest: float) -> list[Image.Image]:
     """The image, the same with the cells over their region, and the cells, all at one scale."""
     region = heat.region or Region(0, 0, photograph.width, photograph.height)
     # The cells can reach beyond the image, where it was padded, and the image beyond the cells, where it was cropped.
@@ -115,10 +129,10 @@ def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
     right, bottom = max(photograph.width, region.right), max(photograph.height, region.bottom)
     wide, high = region.right - region.left, region.bottom - region.top
     if wide <= 0 or high <= 0:
-        return [_cells(heat.cells, max(1, _GRID // max(heat.cells.shape)))]
+        return [_cells(heat.cells, max(1, _GRID // max(heat.cells.shape)), largest)]
     scale = min(_GRID / max(wide, high), 3 * _GRID / max(right - left, bottom - top))
     size = max(1, round(wide * scale)), max(1, round(high * scale))
-    cells = _cells(heat.cells, 1).resize(size, Image.Resampling.NEAREST)
+    cells = _cells(heat.cells, 1, largest).resize(size, Image.Resampling.NEAREST)
     whole = Image.new("RGB", (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale))), PAPER)
     method = Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
     shown = max(1, round(photograph.width * scale)), max(1, round(photograph.height * scale))
@@ -132,40 +146,56 @@ def _laid_over(heat: Heat, photograph: Image.Image) -> list[Image.Image]:
     return [whole, covered, cells]
 
 
-def _shaded(rows: tuple[Row, ...]) -> Image.Image:
-    """Words with their shades, wrapped."""
-    font, bold = font_of(14), font_of(14)
+def _shaded(block: Block) -> Image.Image:
+    """Words with their shades, as they were sent, wrapped."""
+    rows, largest = block.rows, block.largest
+    as_code = any(len(row.gaps) and row.gaps[0].strip("\n") for row in rows)
+    font, bold = font_of(14, even=as_code), font_of(14)
     gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
     gutter = gutter if gutter > 10 else 0
-    weighted = [abs(row.weight) for row in rows if row.weight is not None and not math.isnan(row.weight)]
-    largest = max(weighted, default=0.0)
-    boxes, y = [], 0
-    for row, shades in zip(rows, strengths(rows), strict=True):
-        x = gutter
-        words = list(zip(row.words, row.joined, shades.tolist(), strict=True))
+    boxes, y = list[tuple[float, int, float, str, float]](), 0
+    for row, weights in zip(rows, block.shaded, strict=True):
+        lines = lines_of(row, relative(weights, largest).tolist())
         if row.left_out is not None:
-            words.append((f"(left out: {row.left_out:.3f})", False, 0.0))
-        for word, joined, strength in words:
-            wide = round(font.getlength(word)) + 4
-            x += 0 if joined or x == gutter else 5
-            if x + wide > _TEXT_WIDTH and x > gutter:
-                x, y = gutter, y + _LINE
-            boxes.append((x, y, wide, word, strength))
-            x += wide
-        if gutter:
-            own = "" if row.weight is None or math.isnan(row.weight) else f"{row.weight:.3f}"
-            shade = row.weight / largest if own and row.weight is not None and largest else 0.0
-            boxes.append((0, y, gutter - 8, row.label or own, shade))
-        y += _LINE + 4
-    width = max((x + wide for x, _, wide, _, _ in boxes), default=1)
+            lines[-1].append((f"  (left out: {row.left_out:.3f})", 0.0))
+        first = next((number for number, parts in enumerate(lines) if parts), 0)
+        for number, parts in enumerate(lines):
+            if gutter and number == first:
+                own = "" if row.weight is None or math.isnan(row.weight) else f"{row.weight:.3f}"
+                boxes.append((0, y, gutter - 8, row.label or own, 0.0))
+            x = float(gutter)
+            for text, strength in parts:
+                wide = font.getlength(text)
+                if x + wide > _TEXT_WIDTH and x > gutter:
+                    x, y = float(gutter), y + _LINE
+                boxes.append((x, y, wide, text, strength))
+                x += wide
+            y += _LINE
+        y += 4
+    width = round(max((x + wide for x, _, wide, _, _ in boxes), default=1)) + 4
     _check_size(y, width)
     picture = Image.new("RGB", (width, max(y, 1)), PAPER)
     draw = ImageDraw.Draw(picture)
-    for x, top, wide, word, strength in boxes:
+    for x, top, wide, text, strength in boxes:
         shaded = abs(strength) >= FAINT
         background = colour(strength) if shaded else PAPER
-        draw.rectangle((x, top, x + wide - 1, top + _LINE - 3), background)
-        draw.text((x + 2, top + (_LINE - 2) / 2), word, ink(background) if shaded else INK, font, anchor="lm")
+        if shaded:
+            draw.rectangle((x, top, x + wide - 1, top + _LINE - 3), background)
+        draw.text((x, top + (_LINE - 2) / 2), text, ink(background) if shaded else INK, font, anchor="lm")
+    return picture
+
+
+def _scale(block: Block) -> Image.Image:
+    """The colours of a picture, and the numbers at their ends."""
+    largest, font = block.largest, font_of(12)
+    low, high = (f"{-largest:.3g}" if block.signed else "0"), f"{largest:.3g}"
+    left = round(font.getlength(low)) + 6
+    picture = Image.new("RGB", (left + _RAMP + 6 + round(font.getlength(high)), _LINE), PAPER)
+    ramp = np.linspace(-1.0 if block.signed else 0.0, 1.0, _RAMP, dtype=np.float32)[None]
+    picture.paste(_cells(ramp, 1, 1.0).resize((_RAMP, 10)), (left, 6))
+    draw = ImageDraw.Draw(picture)
+    draw.text((0, 11), low, QUIET, font, anchor="lm")
+    draw.text((left + _RAMP + 6, 11), high, QUIET, font, anchor="lm")
     return picture
 
 
@@ -208,9 +238,9 @@ def _headed(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image:
     return whole
 
 
-def _cells(weights: Weights, cell: int) -> Image.Image:
+def _cells(weights: Weights, cell: int, largest: float) -> Image.Image:
     palette = np.array([colour(step / 255) for step in range(-255, 256)], np.uint8)
-    shades = palette[255 + np.rint(relative(weights) * 255).astype(int)]
+    shades = palette[255 + np.rint(relative(weights, largest) * 255).astype(int)]
     shades[np.isnan(weights)] = PAPER
     return Image.fromarray(shades.repeat(cell, axis=0).repeat(cell, axis=1))
 

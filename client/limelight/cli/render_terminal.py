@@ -10,7 +10,9 @@ from rich.style import Style
 from rich.text import Text
 
 from limelight.cli.colours import FAINT, colour, ink
-from limelight.cli.views import Block, Heat, Row, relative, strengths
+from limelight.cli.views import Block, Heat, lines_of, relative
+
+NEWLINE = "\n"
 
 
 def print_blocks(blocks: Iterable[Block], console: Console) -> None:
@@ -20,16 +22,15 @@ def print_blocks(blocks: Iterable[Block], console: Console) -> None:
         console.print()
         if coloured:
             console.print(Text(block.title, style="bold"))
-            for line in _shaded_rows(block.rows) if block.heat is None else _heat_lines(block.heat):
+            for line in _shaded_rows(block) if block.heat is None else _heat_lines(block, block.heat):
                 console.print(line)
         else:
             for text in plain(block):
                 console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-        for note in block.notes:
+        for note in block.notes if coloured else (each for each in block.notes if not each.startswith("shaded:")):
             console.print(Text(note, style="dim" if coloured else ""), soft_wrap=not coloured)
-    if coloured:
-        console.print()
-        console.print(legend())
+        if coloured:
+            console.print(legend(block))
 
 
 def plain(block: Block) -> Iterator[str]:
@@ -47,50 +48,50 @@ def plain(block: Block) -> Iterator[str]:
         own = "" if row.weight is None else f"{_number(row.weight):<6}  "
         left_out = "" if row.left_out is None else f"  left out: {row.left_out:.4f}"
         if len(row.words) == 1 and row.weight is not None:
-            yield f"{label}{own}{row.words[0]}{left_out}"
+            yield f"{label}{own}{row.gaps[0].rpartition(NEWLINE)[2]}{row.words[0]}{left_out}"
         else:
             words = zip(row.words, row.weights.tolist(), strict=True)
             shown = (word if math.isnan(weight) else f"{word}({weight:.4f})" for word, weight in words)
-            yield f"{label}{own}{' '.join(shown)}{left_out}"
+            lead = row.gaps[0].rpartition(NEWLINE)[2] if row.gaps else ""
+            yield f"{label}{own}{lead}{' '.join(shown)}{left_out}"
 
 
 def _number(weight: float) -> str:
     return "-" if math.isnan(weight) else f"{weight:.4f}"
 
 
-def legend() -> Text:
-    """What the colours mean."""
-    ramp = Text("no weight ", style="dim")
-    for step in range(9):
+def legend(block: Block) -> Text:
+    """The scale of a picture: its colours, and the numbers at their ends."""
+    largest = block.largest
+    ramp = Text(f"{-largest:.3g} " if block.signed else "0 ", "dim")
+    for step in range(-8 if block.signed else 0, 9):
         ramp.append("  ", _style(step / 8))
-    return ramp.append(" the line's or grid's largest", "dim")
+    return ramp.append(f" {largest:.3g}", "dim")
 
 
-def _shaded_rows(rows: tuple[Row, ...]) -> Iterator[Text]:
+def _shaded_rows(block: Block) -> Iterator[Text]:
+    rows, largest = block.rows, block.largest
     width = max((len(row.label) for row in rows), default=0)
-    weighted = [row.weight for row in rows if row.weight is not None and not math.isnan(row.weight)]
-    largest = max((abs(weight) for weight in weighted), default=0.0)
-    for row, shades in zip(rows, strengths(rows), strict=True):
-        line = Text()
-        if width:
-            line.append(f"{row.label:>{width}}  ", "bold")
+    for row, weights in zip(rows, block.shaded, strict=True):
+        beside = Text(f"{row.label:>{width}}  " if width else "", "bold")
         if row.weight is not None:
-            absent = math.isnan(row.weight)
-            number = "  -  " if absent else f" {row.weight:.2f} "
-            line.append(number, _style(row.weight / largest if largest and not absent else 0.0))
-            line.append(" ")
-        for word, joined, strength in zip(row.words, row.joined, shades.tolist(), strict=True):
-            if line and not joined:
-                line.append(" ")
-            line.append(word, _style(strength))
-        if row.left_out is not None:
-            line.append(f"  left out: {row.left_out:.3f}", "dim")
-        yield line
+            beside.append("  -   " if math.isnan(row.weight) else f" {row.weight:.2f} ", "dim")
+            beside.append(" ")
+        lines = lines_of(row, relative(weights, largest).tolist())
+        # The number stands beside the first line that has something in it.
+        first = next((number for number, parts in enumerate(lines) if parts), 0)
+        for number, parts in enumerate(lines):
+            line = beside.copy() if number == first else Text(" " * len(beside))
+            for text, strength in parts:
+                line.append(text, _style(strength))
+            if number == len(lines) - 1 and row.left_out is not None:
+                line.append(f"  left out: {row.left_out:.3f}", "dim")
+            yield line
 
 
-def _heat_lines(heat: Heat) -> Iterator[Text]:
+def _heat_lines(block: Block, heat: Heat) -> Iterator[Text]:
     absent = np.isnan(heat.cells).tolist()
-    for cells, missing in zip(relative(heat.cells).tolist(), absent, strict=True):
+    for cells, missing in zip(relative(heat.cells, block.largest).tolist(), absent, strict=True):
         line = Text()
         for strength, is_missing in zip(cells, missing, strict=True):
             if is_missing:

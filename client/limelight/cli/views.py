@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.descriptions import Model
 from limelight.labels import LabelSet, Region
 from limelight.maps import AttentionMap
+from limelight.v1 import values_pb2
 
 Weights = NDArray[np.float32]
 """Float32, NaN where there is no number: no edge, left out by `top_k`, or no attention possible."""
@@ -20,14 +24,18 @@ class Row:
     words: tuple[str, ...]
     weights: Weights
     """[word]."""
-    joined: tuple[bool, ...]
-    """True where a word follows the one before without a space."""
+    gaps: tuple[str, ...]
+    """What stands before each word: nothing, a space, or the text as it was sent, indentation and line ends too."""
+    pieces: tuple[str, ...]
+    """The words as they were sent, where that can be seen: with their spaces and line ends."""
     label: str = ""
     """What attends: an output token. Empty where that is plain."""
     weight: float | None = None
     """The row's own weight among the rows: a sentence's. None where rows have none."""
     left_out: float | None = None
     """The sum of what `top_k` left out of the row; None where nothing was left out."""
+    above: float = 1.0
+    """The weight of what the row is part of, by which its words are shaded: a sentence's, or 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +67,25 @@ class Block:
     matrix: Matrix | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def shaded(self) -> list[Weights]:
+        """What is shaded, in its own shape: of rows one array a row, of words their weight times that of their row."""
+        if self.heat is not None:
+            return [self.heat.cells]
+        if self.matrix is not None:
+            return [self.matrix.weights]
+        return [row.weights * np.float32(row.above) for row in self.rows]
+
+    @property
+    def largest(self) -> float:
+        """The largest amount of all that is shaded: the one scale of the picture."""
+        return max((float(np.nanmax(np.abs(each), initial=0.0)) for each in self.shaded), default=0.0)
+
+    @property
+    def signed(self) -> bool:
+        """Whether something is below zero."""
+        return any(bool((np.nan_to_num(each) < 0).any()) for each in self.shaded)
+
 
 @dataclass(frozen=True, eq=False)
 class Seen:
@@ -73,6 +100,14 @@ class Seen:
     """Which head or heads these are; empty where that is plain."""
 
 
+class Shape(TypedDict):
+    """How maps are laid out, as `blocks` has it."""
+
+    each_head: bool
+    each_query: bool
+    matrices: bool
+
+
 def blocks(
     maps: Sequence[AttentionMap],
     *,
@@ -80,17 +115,29 @@ def blocks(
     each_query: bool = False,
     matrices: bool = False,
     of: str = "",
+    sent: values_pb2.Instance | None = None,
+    names: Sequence[str] = (),
 ) -> Iterator[Block]:
     """The pictures of maps that belong to one answer, in their order.
 
     each_head: a picture a head, instead of their mean. each_query: a row a query, where a map has many, instead of
     their mean. matrices: a matrix, where a map has many queries, instead of rows. of: the sequence that they are of,
-    before each title.
+    before each title. sent: the instance, whose texts are shown as they were sent. names: of the maps that are shown,
+    where others are there only for their weights; all of them where empty.
     """
     seen = [one for each in maps for one in _seen(each, each_head)]
     weights_of_rows = {one.map.key.name: one.weights[0] for one in seen if len(one.map.query) == 1}
     for one in seen:
-        yield _block(one, each_query, matrices, weights_of_rows, of)
+        if not names or any(fnmatchcase(one.map.name, name) for name in names):
+            yield _block(one, each_query, matrices, weights_of_rows, of, sent)
+
+
+def above(model: Model, names: Sequence[str]) -> tuple[str, ...]:
+    """The maps that say how much each row of those named counts: of lines, where the words of lines are asked for."""
+    parents = {each.name: each.parent for each in model.label_sets if each.parent}
+    asked = [each for each in model.maps if any(fnmatchcase(each.name, name) for name in names)]
+    nested = {each.query for each in asked if parents.get(each.key) == each.query}
+    return tuple(each.name for each in model.maps if each.key in nested and each not in asked)
 
 
 def _seen(each: AttentionMap, each_head: bool) -> Iterator[Seen]:
@@ -126,7 +173,14 @@ def _head(each: AttentionMap, index: int) -> str:
     return each.head_labels.labels[index] if each.head_labels else f"head {index}"
 
 
-def _block(one: Seen, each_query: bool, matrices: bool, weights_of_rows: dict[str, Weights], of: str) -> Block:
+def _block(
+    one: Seen,
+    each_query: bool,
+    matrices: bool,
+    weights_of_rows: dict[str, Weights],
+    of: str,
+    sent: values_pb2.Instance | None,
+) -> Block:
     """The picture of one map."""
     query, key, weights = one.map.query, one.map.key, one.weights
     title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
@@ -134,20 +188,30 @@ def _block(one: Seen, each_query: bool, matrices: bool, weights_of_rows: dict[st
         row, what = _grid_row(one)
         return Block(_title(*title, what), heat=_heat(key, row.weights[0]), notes=_left_out(row))
     if key.parent and key.parent == query.name and len(key.parents):
-        return Block(_title(*title), rows=_nested(one, weights_of_rows.get(query.name)))
+        own = weights_of_rows.get(query.name)
+        of_rows = f"{query.kind.removesuffix('s')}" if query.kind == "sentences" else "row"
+        note = f"shaded: the weight of a word in its {of_rows}, times that of the {of_rows}"
+        if own is None or len(own) != len(query):
+            note = f"shaded: the weight of a word in its {of_rows}, whose own weight is not here"
+        return Block(_title(*title), rows=_nested(one, own, sent), notes=(note,))
     if len(query) == 1:
         if key.kind == "sentences":
-            rows = tuple(_sentence(label, float(weight)) for label, weight in zip(key.labels, weights[0], strict=True))
+            rows = tuple(
+                _sentence(label, float(weight), _lead(key, place, sent))
+                for place, (label, weight) in enumerate(zip(key.labels, weights[0], strict=True))
+            )
             return Block(_title(*title), rows=rows, notes=_left_out(one))
-        return Block(_title(*title), rows=_each_row(one, labelled=query.indices is not None or query.kind == "groups"))
+        return Block(
+            _title(*title), rows=_each_row(one, sent, labelled=query.indices is not None or query.kind == "groups")
+        )
     if matrices:
         queries, keys = (tuple(shown(label) for label in labels.labels) for labels in (query, key))
         return Block(_title(*title), matrix=Matrix(weights, queries, keys), notes=_left_out(one))
     if each_query or query.name != key.name or query.indices is not None:
-        return Block(_title(*title), rows=_each_row(one))
+        return Block(_title(*title), rows=_each_row(one, sent))
     return Block(
         _title(*title, f"mean over {len(query)} queries"),
-        rows=(_words(key, _mean(weights, one.map)),),
+        rows=(_words(key, _mean(weights, one.map), sent),),
         notes=("strongest: " + ", ".join(_strongest(query, key, weights)), *_left_out(one)),
     )
 
@@ -160,11 +224,17 @@ def _left_out(one: Seen) -> tuple[str, ...]:
     return (f"left out: {float(one.left_out.mean()):.4f}{each}",)
 
 
-def _each_row(one: Seen, *, labelled: bool = True) -> tuple[Row, ...]:
+def _each_row(one: Seen, sent: values_pb2.Instance | None, *, labelled: bool = True) -> tuple[Row, ...]:
     """A row a query."""
     labels = one.map.query.labels if labelled else [""] * len(one.weights)
     return tuple(
-        _words(one.map.key, weights, label=label, left_out=None if one.left_out is None else float(one.left_out[index]))
+        _words(
+            one.map.key,
+            weights,
+            sent,
+            label=label,
+            left_out=None if one.left_out is None else float(one.left_out[index]),
+        )
         for index, (label, weights) in enumerate(zip(labels, one.weights, strict=True))
     )
 
@@ -192,7 +262,7 @@ def _heat(key: LabelSet, row: Weights) -> Heat:
     return Heat(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
 
 
-def _nested(one: Seen, own: Weights | None) -> tuple[Row, ...]:
+def _nested(one: Seen, own: Weights | None, sent: values_pb2.Instance | None) -> tuple[Row, ...]:
     """A row a sentence, of its own words."""
     query, key = one.map.query, one.map.key
     # A selection renumbers the sentences; a word's parent is a number of the whole set.
@@ -202,20 +272,105 @@ def _nested(one: Seen, own: Weights | None) -> tuple[Row, ...]:
         inside = np.flatnonzero(key.parents == number)
         weight = None if own is None or len(own) != len(query) else float(own[position])
         left_out = None if one.left_out is None else float(one.left_out[position])
-        rows.append(_words(key.take(inside), one.weights[position, inside], weight=weight, left_out=left_out))
+        row = _words(key.take(inside), one.weights[position, inside], sent, weight=weight, left_out=left_out)
+        # What top k left out of the rows has no weight that its words could count by.
+        counts = 1.0 if weight is None else float(np.nan_to_num(weight))
+        first = (_lead(query, position, sent),) if row.gaps else ()
+        rows.append(replace(row, above=counts, gaps=(*first, *row.gaps[1:])))
     return tuple(rows)
 
 
-def _sentence(label: str, weight: float) -> Row:
-    # On one line, whatever lines it was sent in.
-    return Row((shown(" ".join(label.split())),), np.array([weight], np.float32), (False,), weight=weight)
+def _sentence(label: str, weight: float, lead: str) -> Row:
+    # As words on one line, whatever lines it was sent in.
+    word = shown(" ".join(label.split()))
+    return Row((word,), np.array([weight], np.float32), (lead,), (as_sent(label),), weight=weight)
 
 
 def _words(
-    key: LabelSet, weights: Weights, *, label: str = "", weight: float | None = None, left_out: float | None = None
+    key: LabelSet,
+    weights: Weights,
+    sent: values_pb2.Instance | None,
+    *,
+    label: str = "",
+    weight: float | None = None,
+    left_out: float | None = None,
 ) -> Row:
     words = tuple(shown(word) for word in key.labels)
-    return Row(words, weights, tuple(_follows(key).tolist()), shown(label), weight, left_out)
+    follows, texts = _follows(key).tolist(), _texts(sent)
+    gaps, pieces, text = [], [], key.kind == "tokens" and len(key.starts) > 0
+    for place, word in enumerate(key.labels):
+        gap, piece = "" if place == 0 or follows[place] else " ", words[place]
+        if text and not key.special[place]:
+            piece = as_sent(word)
+            source = _source_of(key, place, texts)
+            if source and _is_next(key, place) and _source_of(key, place - 1, texts) is source:
+                gap = as_sent(source[int(key.ends[place - 1]) : int(key.starts[place])])
+        gaps.append(gap)
+        pieces.append(piece)
+    return Row(words, weights, tuple(gaps), tuple(pieces), shown(label), weight, left_out)
+
+
+def _is_next(key: LabelSet, place: int) -> bool:
+    """Whether the token before is the one that stands before it in the text."""
+    if not place or key.special[place - 1] or (key.indices and key.indices[place] != key.indices[place - 1] + 1):
+        return False
+    return bool(key.starts[place] >= key.ends[place - 1])
+
+
+def _lead(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -> str:
+    """What was sent before a sentence that begins a line: its indentation, after the lines that are empty."""
+    if not len(rows.starts):
+        return ""
+    source = _source_of(rows, place, _texts(sent))
+    if not source:
+        return ""
+    start = int(rows.starts[place])
+    before = source[:start]
+    lead = before[len(before.rstrip()) :]
+    if lead != before and "\n" not in lead:
+        return ""  # in the same line as the one before
+    _, line_end, indentation = lead.rpartition("\n")
+    empty = max(0, lead.count("\n") - 1) if place and line_end else 0
+    return "\n" * empty + as_sent(indentation)
+
+
+def _texts(sent: values_pb2.Instance | None) -> dict[str, str]:
+    """The texts that were sent, by the input that tokens name; of sentences none, which have places of their own."""
+    texts: dict[str, str] = {}
+    for name, value in sent.inputs.items() if sent is not None else ():
+        match value.WhichOneof("kind"):
+            case "text":
+                texts[name] = value.text
+            case "document":
+                texts[name] = value.document.text
+            case "pair":
+                texts |= {f"{name}.first": value.pair.first, f"{name}.second": value.pair.second}
+    return texts
+
+
+def _source_of(key: LabelSet, place: int, texts: dict[str, str]) -> str:
+    if not key.inputs:
+        return ""
+    return texts.get(key.inputs[int(key.input_indices[place])] if len(key.input_indices) else key.inputs[0], "")
+
+
+def as_sent(text: str) -> str:
+    """A text with its spaces and line ends, and a sign for each character that cannot be seen."""
+    tabs = text.replace("\r\n", "\n").expandtabs(4)
+    return "".join(each if each.isprintable() or each == "\n" else "␣" for each in tabs)
+
+
+def lines_of(row: Row, shades: Sequence[float]) -> list[list[tuple[str, float]]]:
+    """The pieces of a row in the lines that they were sent in, each with its shade; gaps have none."""
+    lines: list[list[tuple[str, float]]] = [[]]
+    for gap, piece, shade in zip(row.gaps, row.pieces, shades, strict=True):
+        for text, strength in ((gap, 0.0), (piece, shade)):
+            for number, part in enumerate(text.split("\n")):
+                if number:
+                    lines.append([])
+                if part:
+                    lines[-1].append((part, strength))
+    return lines
 
 
 def _follows(key: LabelSet) -> NDArray[np.bool_]:
@@ -247,16 +402,7 @@ def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) 
             yield f"{shown(query.labels[row])} → {shown(key.labels[column])} {weights[row, column]:.2f}"
 
 
-def relative(weights: Weights) -> Weights:
-    """Weights over the largest of them, from -1 to 1; zeros where all are zero, or there is no number."""
+def relative(weights: Weights, largest: float) -> Weights:
+    """Weights over the largest of their picture, from -1 to 1; zeros where that is zero, or there is no number."""
     weights = np.nan_to_num(weights, nan=0.0)
-    largest = np.abs(weights).max(initial=0.0)
-    return weights / largest if largest > 0 else np.zeros_like(weights)
-
-
-def strengths(rows: tuple[Row, ...]) -> list[Weights]:
-    """How strongly to shade each word: over the largest of its row, or of all rows where each is a single entry."""
-    if len(rows) > 1 and all(len(row.words) == 1 for row in rows):
-        together = relative(np.concatenate([row.weights for row in rows]))
-        return [together[index : index + 1] for index in range(len(rows))]
-    return [relative(row.weights) for row in rows]
+    return weights / np.float32(largest) if largest > 0 else np.zeros_like(weights)

@@ -31,6 +31,7 @@ def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Serve
     assert status == 0
     assert re.match(r"attend scribe, 4 callers, 0\.[3-9] s\n[\d.]+ requests/s of 2 rows \([\d.]+ rows/s\)", output)
     assert "p99" in output
+    assert re.search(r"^OK \d+ \(nothing was sent again\)$", output, re.M)
     assert len(server.servicer.requests[-1].instances) == 2
 
 
@@ -48,4 +49,5 @@ def test_bench_ends_with_an_error_where_requests_fail(run: Run, server: Server, 
     status, output, errors = run("bench", "scribe", "-n", "10", "--warmup", "1", "-c", "1", "--json")
     measured = json.loads(output)
     assert (status, measured["requests"], measured["errors"]) == (1, 10, 7)
+    assert (measured["codes"], measured["attempts"]) == ({"OK": 3, "UNAVAILABLE": 7}, 1)
     assert errors == "limelight: 7 of 10 requests failed; the first: UNAVAILABLE: starting\n"

@@ -4,13 +4,15 @@ from typing import Any
 
 import numpy as np
 
+import limelight
 from limelight.cli import as_json
 from limelight.cli.render_terminal import plain as plain_text
-from limelight.cli.views import blocks
-from limelight.labels import plain, read_label_sets
+from limelight.cli.views import blocks, lines_of
+from limelight.labels import LabelSet, plain, read_label_sets
 from limelight.maps import AttentionMap, Edges, read_map
 from limelight.tensors import to_tensor
-from limelight.v1 import attention_pb2
+from limelight.v1 import attention_pb2, values_pb2
+from limelight.values import to_instance
 
 
 def message(name: str, weights: np.ndarray, **fields: Any) -> attention_pb2.AttentionMap:
@@ -44,7 +46,7 @@ def test_scores_are_shown_as_such_and_impossible_places_have_none():
         "happy  un(3.0000) happy(-2.0000) cats",
         "cats   un(2.0000) happy(2.0000) cats(4.0000)",
     ]
-    assert block.rows[0].joined == (False, True, False), "two tokens of one word stand together"
+    assert block.rows[0].gaps == ("", "", " "), "two tokens of one word stand together"
 
 
 def test_a_pooled_map_has_a_row_a_range():
@@ -62,7 +64,7 @@ def test_a_pooled_map_has_a_row_a_range():
         "un … happy  un … happy(0.5000) cats(0.2500)",
         "cats        un … happy(0.1250) cats(0.7500)",
     ]
-    assert block.rows[0].joined == (False, False)
+    assert block.rows[0].gaps == ("", " ")
 
 
 def test_a_group_is_shown_by_its_name_and_a_head_by_its_label():
@@ -100,3 +102,85 @@ def test_json_of_a_selection_of_edges_counts_in_the_whole_label_set():
     document = as_json.attention_map(each)
     assert document["edges"] == {"query_index": [1, 3], "key_index": [2, 0]}
     assert (document["queries"], document["keys"]) == ([1, 3], [0, 2])
+
+
+CODE = "def f(x):\n\n    if x == 1:\n\treturn  x\n"
+
+
+def nested(own: list[float], inside: list[float], source: str = CODE) -> tuple[list[AttentionMap], values_pb2.Instance]:
+    """The maps of a document read by lines: of each line two words, its first and its last."""
+    starts, ends, lines, at = [], [], [], 0
+    for line in source.splitlines(keepends=True):
+        if line.strip():
+            begin = at + len(line) - len(line.lstrip())
+            lines.append((begin, at + len(line.rstrip())))
+            first = len(line.split()[0])
+            starts += [begin, begin + first]
+            ends += [begin + first, lines[-1][1]]
+        at += len(line)
+    words = LabelSet(
+        "words",
+        "tokens",
+        tuple(source[start:end] for start, end in zip(starts, ends, strict=True)),
+        starts=np.array(starts, np.int32),
+        ends=np.array(ends, np.int32),
+        parents=np.repeat(np.arange(len(lines), dtype=np.int32), 2),
+        parent="lines",
+        inputs=("document",),
+    )
+    rows = LabelSet(
+        "lines",
+        "sentences",
+        tuple(source[start:end] for start, end in lines),
+        starts=np.array([start for start, _ in lines], np.int32),
+        ends=np.array([end for _, end in lines], np.int32),
+        inputs=("document",),
+    )
+    edges = Edges(words.parents.astype(np.int64), np.arange(len(words)))
+    word = AttentionMap(
+        name="word", kind="pool", heads=(0,), query=rows, key=words, edges=edges, weights=np.array([inside], np.float32)
+    )
+    line = AttentionMap(
+        name="line",
+        kind="pool",
+        heads=(0,),
+        query=plain("document", "one", ["document"]),
+        key=rows,
+        weights=np.array([[own]], np.float32),
+    )
+    return [word, line], to_instance({"document": limelight.Document(source)})
+
+
+def test_words_of_lines_are_shaded_by_the_product_with_their_line():
+    maps, sent = nested([0.0, 0.25, 0.75], [0.0, 1.0, 0.5, 0.5, 0.25, 0.75])
+    block, _ = blocks(maps, sent=sent)
+    assert [each.tolist() for each in block.shaded] == [[0, 0], [0.125, 0.125], [0.1875, 0.5625]]
+    assert (block.largest, block.signed) == (0.5625, False)
+    (alone,) = blocks(maps[:1], sent=sent)
+    assert alone.largest == 1.0 and "is not here" in alone.notes[0]
+    (shown,) = blocks(maps, sent=sent, names=["wo*"])
+    assert shown.title == "word" and shown.largest == 0.5625, "the level above counts where it is not shown"
+
+
+def test_source_is_shown_as_it_was_sent_with_indentation_and_empty_lines():
+    maps, sent = nested([0.0, 0.25, 0.75], [0.5] * 6)
+    for block in blocks(maps, sent=sent):
+        lines = ["".join(text for text, _ in parts) for row in block.rows for parts in lines_of(row, [0.0] * 2)[:9]]
+        assert lines == ["def f(x):", "", "    if x == 1:", "    return  x"]
+    word, line = (list(plain_text(block)) for block in blocks(maps, sent=sent))
+    assert word[2] == "0.2500      if(0.5000)  x == 1:(0.5000)"
+    assert line[1:] == ["0.0000  def f(x):", "0.2500      if x == 1:", "0.7500      return x"]
+
+
+def test_a_sign_stands_only_for_what_cannot_be_seen():
+    maps, sent = nested([1.0], [0.5] * 2, source="a\x1b[2J b")
+    block, _ = blocks(maps, sent=sent)
+    assert block.rows[0].pieces == ("a␣[2J", " b")
+
+
+def test_every_picture_has_one_scale():
+    weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.3, 0.4], [-0.5, 0.5, 0.0]]], np.float32)
+    each = read_map(message("m", weights, signed=True), read_label_sets([WORDS]))
+    for shape in ({"each_query": True}, {"matrices": True}):
+        (block,) = blocks([each], **shape)
+        assert (round(block.largest, 6), block.signed) == (0.9, True)

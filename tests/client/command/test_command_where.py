@@ -1,0 +1,124 @@
+"""Every command finds the server in the same way, and none minds closed or full streams."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from limelight.cli import CommandError
+from limelight.cli.connection import server_of
+from tests.client.command.people import COMMAND, Run
+from tests.client.server import Server
+
+KUBERNETES = {
+    "LIMELIGHT_SERVICE_HOST": "10.96.0.7",
+    "LIMELIGHT_SERVICE_PORT": "50051",
+    "LIMELIGHT_PORT": "tcp://10.96.0.7:50051",
+    "LIMELIGHT_PORT_50051_TCP": "tcp://10.96.0.7:50051",
+}
+
+
+@pytest.mark.parametrize(
+    ("environment", "target"),
+    [
+        ({}, "127.0.0.1:50051"),
+        ({"LIMELIGHT_TARGET": "a:1", "LIMELIGHT_PORT": "2", "LIMELIGHT_HOST": "b"}, "a:1"),
+        ({"LIMELIGHT_PORT": "6000"}, "127.0.0.1:6000"),
+        ({"LIMELIGHT_HOST": "models.example"}, "models.example:50051"),
+        ({"LIMELIGHT_HOST": "0.0.0.0", "LIMELIGHT_PORT": "6000"}, "127.0.0.1:6000"),
+        ({"LIMELIGHT_HOST": "::"}, "[::1]:50051"),
+        ({"LIMELIGHT_HOST": "fd00::1"}, "[fd00::1]:50051"),
+        ({"LIMELIGHT_TARGET": "", "LIMELIGHT_PORT": " ", "LIMELIGHT_HOST": ""}, "127.0.0.1:50051"),
+        (KUBERNETES, "127.0.0.1:50051"),
+        ({**KUBERNETES, "LIMELIGHT_TARGET": "a:1"}, "a:1"),
+    ],
+)
+def test_the_server_is_where_the_environment_says(environment: dict[str, str], target: str):
+    assert server_of(environment) == target
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "x", "-1", "50051.0"])
+def test_what_is_no_port_is_one_line(port: str):
+    with pytest.raises(CommandError, match="LIMELIGHT_PORT is"):
+        server_of({"LIMELIGHT_PORT": port})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("health",),
+        ("models",),
+        ("predict", "scribe", "x"),
+        ("attend", "scribe", "x"),
+        ("generate", "echo", "x"),
+        ("bench", "scribe", "x", "-n", "1"),
+    ],
+)
+def test_every_command_hears_the_same_variables(
+    run: Run, server: Server, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("LIMELIGHT_CA", "LIMELIGHT_CERT", "LIMELIGHT_KEY", "LIMELIGHT_TLS", "LIMELIGHT_SERVER_NAME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("LIMELIGHT_TOKEN", "")
+    monkeypatch.setenv("LIMELIGHT_TARGET", "")
+    monkeypatch.setenv("LIMELIGHT_HOST", "0.0.0.0")
+    monkeypatch.setenv("LIMELIGHT_PORT", str(server.port))
+    assert run(*command)[0] == 0
+    monkeypatch.setenv("LIMELIGHT_PORT", KUBERNETES["LIMELIGHT_PORT"])
+    assert run(*command, "--target", server.target)[0] == 0
+
+
+def shell(command: str, server: Server, **environment: str) -> subprocess.CompletedProcess[str]:
+    limelight = " ".join(COMMAND)
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command.replace("limelight ", f"{limelight} ")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "LIMELIGHT_TARGET": server.target, **environment},
+    )
+
+
+def test_closed_streams_are_as_if_nobody_listened(server: Server):
+    for command in ("models >&-", "attend scribe x >&-", "models <&- >&- 2>&-", "predict scribe - <&-", "models 2>&-"):
+        done = shell(f"limelight {command}", server)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), (command, done.stderr)
+    done = shell("limelight models nope >&-", server)
+    assert done.returncode == 1 and re.fullmatch("limelight: NOT_FOUND: .*\n", done.stderr)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_one_line(server: Server):
+    done = shell("limelight models > /dev/full", server)
+    assert (done.returncode, done.stderr) == (1, "limelight: No space left on device\n")
+
+
+def test_a_terminal_that_lacks_characters_gets_escapes_and_json_stays_json(server: Server):
+    done = shell("limelight predict echo 'a → é'", server, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stdout) == (0, "0.1353  A \\u2192 \\xc9\n")
+    done = shell("limelight predict echo 'a → 😀' --json", server, PYTHONIOENCODING="ascii")
+    assert json.loads(done.stdout)["text"] == "A → 😀"
+
+
+def test_bytes_that_are_not_utf8_are_refused_by_field_and_place(server: Server, tmp_path: Path):
+    (tmp_path / "a").write_bytes(b"7 \xe4")
+    for command, line in {
+        r"predict scribe $'7 \xff'": r'instances\[0\].inputs\["text"\]: character 2 is half .* byte 0xff.*',
+        r"predict scribe -i text=$'7 \xff'": r'instances\[0\].inputs\["text"\]: character 2 is half.*',
+        r"predict $'\xff' a": "model.name: character 0 .*",
+        r"attend scribe a --map $'\xff'": "maps.0.: character 0 .*",
+        r"attend scribe a --group $'\xff=0:1'": ".*key_groups.*: character 0 .*",
+        r"generate echo a --stop $'\xff'": "stop.0.: character 0 .*",
+        r"models --target $'\xff'": "target: character 0 .*",
+        f"predict scribe @{tmp_path}/a": r'instances\[0\].inputs\["text"\]: byte 2 of .*/a \(0xe4\) is not UTF-8',
+        f"predict scribe - < {tmp_path}/a": r'instances\[0\].inputs\["text"\]: byte 2 of standard input .*',
+        f"models --token-file {tmp_path}/a": "token: byte 2 of .*",
+    }.items():
+        done = shell(f"limelight {command}", server)
+        assert done.returncode == 1 and re.fullmatch(f"limelight: {line}\n", done.stderr), (command, done.stderr)
+    # A file whose name is not UTF-8 is a file all the same.
+    done = shell(f"limelight attend scribe a --png {tmp_path}/$'\\xff.png'", server)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{tmp_path}/\\udcff.png")

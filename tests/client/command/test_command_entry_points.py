@@ -1,6 +1,7 @@
 """Commands come from entry points, and are imported when they are called."""
 
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -12,7 +13,7 @@ import pytest
 import typer
 
 from limelight import cli
-from limelight.cli import commands
+from limelight.cli import commands, installing
 from tests.client.command.people import Run
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,12 +53,32 @@ def test_a_command_that_is_not_installed_says_how_to_install_it(run: Run, entry_
         ("export", "train"),
         ("mechanisms", "train"),
     ):
-        line = f"limelight: '{name}' is not installed: in a checkout of Limelight, pip install '.[{extra}]'\n"
+        line = f"limelight: '{name}' is not installed: {installing.extra(extra)}\n"
         assert run(name) == (1, "", line)
     entry_points["serve"] = metadata.EntryPoint("serve", "missing_runtime:serve", commands.GROUP)
     status, _, errors = run("serve", "--help")
     assert status == 1
-    assert re.fullmatch(r"limelight: 'serve' needs missing_runtime, which .*, pip install '\.\[serve\]'\n", errors)
+    assert errors.startswith("limelight: 'serve' needs missing_runtime, which is not installed: ")
+
+
+def test_what_is_missing_is_installed_into_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "client").mkdir()
+    monkeypatch.setattr(installing, "_CHECKOUT", tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    assert installing.extra("train") == f"run 'make dev' in {tmp_path}"
+    monkeypatch.chdir(tmp_path)
+    assert installing.extra("train") == "run 'make dev'"
+    monkeypatch.setattr(sys, "prefix", "/somewhere/else")
+    assert installing.extra("train") == shlex.join(
+        [sys.executable, "-m", "pip", "install", "--editable", f"{tmp_path}[train]"]
+    )
+    monkeypatch.setattr(installing, "_CHECKOUT", tmp_path / "none")
+    assert installing.extra("train") == f"{sys.executable} -m pip install 'limelight[train]'"
+    monkeypatch.setattr(installing, "_is_installed", lambda _: False)
+    assert installing.extra("serve") == f"in a checkout of Limelight, {sys.executable} -m pip install '.[serve]'"
+    assert installing.client() == f"in a checkout of Limelight, {sys.executable} -m pip install './client[cli]'"
+    assert "\ndev:" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def test_what_messages_say_to_install_is_there_to_be_installed():
@@ -110,7 +131,7 @@ sys.exit(main(ARGUMENTS))
         code = program.replace("{MISSING}", f"{{{missing!r}}}").replace("ARGUMENTS", "['models']")
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 1
-        assert re.fullmatch(rf"limelight: .* needs? {missing}.*, pip install '\./client\[cli\]'\n", done.stderr)
+        assert re.fullmatch(rf"limelight: .* needs? {missing}.* -m pip install .*client\[cli\]'?\n", done.stderr)
 
 
 def test_the_version_is_that_of_the_distribution(run: Run):

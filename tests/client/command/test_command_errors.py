@@ -76,7 +76,7 @@ def test_an_error_is_one_line(run: Run, arguments: list[str], status: int, line:
 def test_text_that_is_not_utf8_is_an_error(run: Run):
     status, _, errors = run("predict", "scribe", "-", stdin=b"\xff\xfe")
     assert status == 1
-    assert re.fullmatch("limelight: .*utf-8.*\n", errors)
+    assert re.fullmatch(r"limelight: .*byte 0 of standard input \(0xff\) is not UTF-8\n", errors)
 
 
 @pytest.mark.parametrize("command", [["models"], ["predict", "scribe", "x"], ["bench", "scribe", "x"]])

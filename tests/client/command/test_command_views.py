@@ -165,7 +165,9 @@ def test_words_of_lines_are_shaded_by_the_product_with_their_line():
 def test_source_is_shown_as_it_was_sent_with_indentation_and_empty_lines():
     maps, sent = nested([0.0, 0.25, 0.75], [0.5] * 6)
     for block in blocks(maps, sent=sent):
-        lines = ["".join(text for text, _ in parts) for row in block.rows for parts in lines_of(row, [0.0] * 2)[:9]]
+        lines = [
+            "".join(text for text, _ in parts) for row in block.rows for parts in lines_of(row, [0.0] * len(row.words))
+        ]
         assert lines == ["def f(x):", "", "    if x == 1:", "    return  x"]
     word, line = (list(plain_text(block)) for block in blocks(maps, sent=sent))
     assert word[2] == "0.2500      if(0.5000)  x == 1:(0.5000)"

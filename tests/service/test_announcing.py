@@ -1,4 +1,4 @@
-"""Where a server listens when ports are taken, and that it serves and stops in order where nobody reads what it says."""
+"""Where a server listens when ports are taken, and that it serves and stops in order where nobody reads it."""
 
 import os
 import re
@@ -22,8 +22,7 @@ DEMO = Path(__file__).resolve().parents[2] / "deploy" / "demo"
 
 
 def taken() -> socket.socket:
-    listening = socket.create_server(("127.0.0.1", 0))
-    return listening
+    return socket.create_server(("127.0.0.1", 0))
 
 
 def test_the_demo_moves_from_ports_that_are_taken_unless_they_were_chosen():

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_COLOUR_TYPES = {1: 0, 3: 2, 4: 6}
+_COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # two channels are grey and its transparency
 
 
 def encode_png(pixels: NDArray[Any]) -> bytes:
-    """The bytes of a PNG file. Shapes: uint8 [row, column] or [row, column, channel] with 1, 3 or 4 channels.
+    """The bytes of a PNG file. Shapes: uint8 [row, column] or [row, column, channel] with 1 to 4 channels.
 
     Raises: TypeError for another element type, ValueError for another shape.
     """
@@ -20,7 +20,7 @@ def encode_png(pixels: NDArray[Any]) -> bytes:
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
     if pixels.ndim != 3 or pixels.shape[2] not in _COLOUR_TYPES or not pixels.size:
-        raise ValueError(f"pixels are [row, column] or [row, column, 1, 3 or 4 channels], not {list(pixels.shape)}")
+        raise ValueError(f"pixels are [row, column] or [row, column, 1 to 4 channels], not {list(pixels.shape)}")
     rows, columns, channels = pixels.shape
     header = struct.pack(">IIBBBBB", columns, rows, 8, _COLOUR_TYPES[channels], 0, 0, 0)
     # Each row begins with the number of its filter: 0, none.

@@ -47,7 +47,7 @@ class Pair:
 class Image:
     """An image: the bytes of a file, its path, or its pixels.
 
-    Pixels are uint8 [row, column], or [row, column, channel] with 1, 3 or 4 channels.
+    Pixels are uint8 [row, column], or [row, column, channel] with 1 to 4 channels.
     """
 
     source: bytes | os.PathLike[str] | NDArray[np.uint8]

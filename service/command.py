@@ -5,7 +5,6 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional

@@ -52,6 +52,7 @@ class CheckingProcess:
             self._connection.recv_bytes()
             self._said = b""
         except (EOFError, OSError):
+            self._stop()  # it is about to end: until it has, `is_alive` would have it tried again
             return None
         try:
             if not self._connection.poll(request.settings.check_seconds):

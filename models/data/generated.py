@@ -20,6 +20,10 @@ from models.data import (
 )
 from models.data.canvas import captions, films, masks, questions
 from models.data.dataset import DataError, Dataset
+from models.data.demo import canvas as demo_canvas
+from models.data.demo import digits as demo_digits
+from models.data.demo import numbers as demo_numbers
+from models.data.demo import slips as demo_slips
 from models.data.folder import DRAWINGS, IMAGES, TRANSFER, Kind
 
 
@@ -52,6 +56,10 @@ SETS: dict[str, Made] = {
     "questions": Made(rows.QUESTIONS, questions.dataset),
     "films": Made(rows.QUESTIONS, films.dataset),
     "masks": Made(rows.MASKS, masks.dataset),
+    "demo-canvas": Made(rows.QUESTIONS, demo_canvas.dataset),
+    "demo-digits": Made(IMAGES, demo_digits.dataset),
+    "demo-numbers": Made(rows.PAIRS, demo_numbers.dataset),
+    "demo-slips": Made(rows.DOCUMENTS, demo_slips.dataset),
     "named-masks": Made(rows.MASKS, partial(masks.dataset, named=True)),
 }
 for _rule in transductions.RULES:

@@ -17,7 +17,7 @@ import random
 import sysconfig
 import textwrap
 import tokenize
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +113,7 @@ def misspelt(source: str, found: Sequence[Piece], chance: random.Random) -> Plan
     word = chance.choice(words)
     typed = slip(word.text, chance)
     names = {each.text for each in found} | set(keyword.kwlist)
-    return None if typed in names else _replaced(source, word.start, word.end, typed)
+    return None if typed in names else replaced(source, word.start, word.end, typed)
 
 
 def without_colon(source: str, found: Sequence[Piece], chance: random.Random) -> Planted | None:
@@ -159,7 +159,7 @@ def without_bracket(source: str, found: Sequence[Piece], chance: random.Random) 
     if not pairs:
         return None
     one, other = chance.choice(pairs)
-    return _missing(source, *((one, other) if chance.random() < 0.7 else (other, one)))
+    return missing(source, *((one, other) if chance.random() < 0.7 else (other, one)))
 
 
 def without_quote(source: str, found: Sequence[Piece], chance: random.Random) -> Planted | None:
@@ -174,7 +174,7 @@ def without_quote(source: str, found: Sequence[Piece], chance: random.Random) ->
     string = chance.choice(strings)
     first = Piece(tokenize.OP, string.text[0], string.start, string.line)
     last = Piece(tokenize.OP, string.text[0], string.end - 1, string.line)
-    return _missing(source, *((first, last) if chance.random() < 0.7 else (last, first)))
+    return missing(source, *((first, last) if chance.random() < 0.7 else (last, first)))
 
 
 def assigned(source: str, found: Sequence[Piece], chance: random.Random) -> Planted | None:
@@ -190,7 +190,7 @@ def assigned(source: str, found: Sequence[Piece], chance: random.Random) -> Plan
     if not signs:
         return None
     sign = chance.choice(signs)
-    return _replaced(source, sign.start, sign.end, "=")
+    return replaced(source, sign.start, sign.end, "=")
 
 
 def swapped(source: str, found: Sequence[Piece], chance: random.Random) -> Planted | None:
@@ -205,14 +205,15 @@ def swapped(source: str, found: Sequence[Piece], chance: random.Random) -> Plant
     if not pairs:
         return None
     one, other = chance.choice(pairs)
-    return _replaced(source, one.start, other.end, f"{other.text} {one.text}")
+    return replaced(source, one.start, other.end, f"{other.text} {one.text}")
 
 
-def _replaced(source: str, begin: int, end: int, new: str) -> Planted:
+def replaced(source: str, begin: int, end: int, new: str) -> Planted:
+    """Put something in the place of what stands there."""
     return Planted(source[:begin] + new + source[end:], ((begin, begin + len(new)),))
 
 
-def _missing(source: str, kept: Piece, gone: Piece) -> Planted:
+def missing(source: str, kept: Piece, gone: Piece) -> Planted:
     """Leave a piece out, whose other half is kept."""
     before = kept.start - (1 if gone.start < kept.start else 0)
     places = [(before, before + 1), (gone.start - 1, gone.start), (gone.start, gone.start + 1)]
@@ -311,13 +312,19 @@ def parses(source: str) -> bool:
     return True
 
 
-def example(source: str, chance: random.Random) -> Example:
-    """A function with a slip, or none; its class says which."""
-    if chance.random() >= _SHARE_CORRECT:
+def example(
+    source: str,
+    chance: random.Random,
+    planters: Mapping[str, tuple[Planter, float]] = SLIPS,
+    *,
+    correct: float = _SHARE_CORRECT,
+) -> Example:
+    """A function with a slip, or with this share none; its class says which."""
+    if chance.random() >= correct:
         found = pieces(source)
         for _ in range(_TRIES):
-            name = chance.choices(list(SLIPS), [often for _, often in SLIPS.values()])[0]
-            planted = SLIPS[name][0](source, found, chance)
+            name = chance.choices(list(planters), [often for _, often in planters.values()])[0]
+            planted = planters[name][0](source, found, chance)
             if planted is not None and (name == "misspelt keyword" or not parses(planted.source)):
                 return Example({"document": Text(planted.source)}, name, gold=gold(planted))
     return Example({"document": Text(source)}, CORRECT)

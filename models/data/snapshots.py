@@ -59,11 +59,11 @@ def example(hand: Hand, chance: random.Random) -> Example:
     height, width = drawn.shape
     left, top = (_somewhere(SIZE - length, chance) for length in (width, height))
     whole = np.zeros((SIZE, SIZE))
-    _litter(whole, chance)
+    litter(whole, chance)
     whole[max(0, top - 1) : top + height + 1, max(0, left - 1) : left + width + 1] = 0  # nothing touches the digit
     whole[top : top + height, left : left + width] = drawn
     box = Box("image", left, top, left + width, top + height)
-    return Example({"image": png(_on_a_ground(whole, chance))}, str(digit), gold=(Gold((box,)),))
+    return Example({"image": png(on_a_ground(whole, chance))}, str(digit), gold=(Gold((box,)),))
 
 
 def drawing(digit: int, hand: Hand, chance: random.Random) -> Array:
@@ -98,7 +98,7 @@ def _somewhere(room: int, chance: random.Random) -> int:
     return min(max(0, round(middle)), room)
 
 
-def _litter(whole: Array, chance: random.Random) -> None:
+def litter(whole: Array, chance: random.Random) -> None:
     """Rules of paper, and bits of strokes at the edge."""
     if chance.random() < 0.12:
         apart, first = chance.randint(7, 14), chance.randint(0, 6)
@@ -111,7 +111,7 @@ def _litter(whole: Array, chance: random.Random) -> None:
         bits[edge : edge + thick, place : place + length] = chance.uniform(0.4, 1)
 
 
-def _on_a_ground(whole: Array, chance: random.Random) -> Array:
+def on_a_ground(whole: Array, chance: random.Random) -> Array:
     """From ink to pixels: contrast, shading, blur, noise, one way round or the other."""
     noise = np.random.Generator(np.random.PCG64(chance.getrandbits(64)))
     contrast = chance.uniform(_DARKEST, 1)

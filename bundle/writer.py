@@ -58,9 +58,12 @@ def write_bundle(
     complete.schema_version = SCHEMA_VERSION
     complete.required_features[:] = used_features(complete)
     complete.description.version = version
-    repository.mkdir(parents=True, exist_ok=True)
-    # The reader wants the folder to be called <model>/<version>; a name with a dot is never scanned as a model.
-    scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=repository))
+    try:
+        repository.mkdir(parents=True, exist_ok=True)
+        # The reader wants the folder to be called <model>/<version>; a name with a dot is never scanned as a model.
+        scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=repository))
+    except OSError as error:
+        raise _unwritten(model, version, error) from error
     try:
         folder = scratch / model / str(version)
         folder.mkdir(parents=True)
@@ -84,6 +87,16 @@ def write_bundle(
             if target.exists():  # somebody else wrote this version meanwhile
                 raise BundleError(f"{model}/{version} exists already; versions are never overwritten") from error
             raise
+    except OSError as error:
+        raise _unwritten(model, version, error) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return replace(written, path=target)
+
+
+def _unwritten(model: str, version: int, error: OSError) -> BundleError:
+    """Say that there is no bundle now, and why."""
+    return BundleError(
+        f"{model}/{version} cannot be written ({error.strerror or error}); nothing of it is left: make room, or give "
+        "another repository"
+    )

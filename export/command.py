@@ -38,6 +38,8 @@ def export(
         folder = export_run(run, repository, version=version, precision=precision, half_weights=half_weights)
     except LimelightError as error:
         raise CommandError(error.message) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename or repository}: {error.strerror or error}") from error
     within = "" if precision is Precision.FLOAT32 else f", as far as {precision} can"
     typer.echo(f"{folder.path}: answers as PyTorch does{within}")
     for each in folder.bundle.parity:

@@ -4,11 +4,11 @@ The first column is the word and the last its tag (`B-person`, `I-person`, `O`),
 between them is not read, nor are lines of `-DOCSTART-`.
 """
 
-import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
 from models.data.dataset import DataError
+from models.data.lines import whole_lines
 
 SUFFIXES = (".conll", ".conll.gz")
 _BEGIN = "-DOCSTART-"
@@ -18,22 +18,15 @@ def sentences(path: Path) -> Iterator[dict[str, list[str]]]:
     """The `words` and the `tags` of each sentence. Raises: DataError naming the line that is wrong."""
     words: list[str] = []
     tags: list[str] = []
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                fields = line.decode("utf-8-sig" if number == 1 else "utf-8").split()
-                if fields and fields[0] != _BEGIN:
-                    if len(fields) < 2:
-                        raise DataError(f"{path}, line {number}: is no word and its tag")
-                    words.append(fields[0])
-                    tags.append(fields[-1])
-                elif words:
-                    yield {"words": words, "tags": tags}
-                    words, tags = [], []
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number}: is not UTF-8") from error
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from error
+    for number, line in whole_lines(path):
+        fields = line.split()
+        if fields and fields[0] != _BEGIN:
+            if len(fields) < 2:
+                raise DataError(f"{path}, line {number}: is no word and its tag")
+            words.append(fields[0])
+            tags.append(fields[-1])
+        elif words:
+            yield {"words": words, "tags": tags}
+            words, tags = [], []
     if words:
         yield {"words": words, "tags": tags}

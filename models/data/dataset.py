@@ -11,10 +11,21 @@ from bundle.values import Graph, Image, Instance, Pair, Sentences, Text
 from models.data.gold import Gold, describe
 
 T = TypeVar("T")
+_SHOWN = 60
+_OWN_LABELS = 10  # rows from which on it is odd that most have a label of their own
 
 
 class DataError(LimelightError):
     """Data that cannot be learned from; the message names the file, and the line where there is one."""
+
+
+def shown(value: object, *, quoted: bool = False) -> str:
+    """A value of somebody's data as messages repeat it: its beginning, as data may be private, and long."""
+    text = str(value)
+    cut = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    # What cannot be printed is escaped, and then cut again.
+    safe = repr(cut) if quoted or not cut.isprintable() else cut
+    return safe if len(safe) <= _SHOWN + 15 else f"{safe[:_SHOWN]}..."
 
 
 @dataclass(frozen=True)
@@ -132,10 +143,34 @@ def require(examples: Sequence[Example], where: str) -> None:
 def classes(dataset: Dataset) -> tuple[str, ...]:
     """The classes of the training part. Raises: DataError where there is but one, or held-out ones are new."""
     labels = dataset.labels
+    if not labels:
+        raise DataError(f"none of the {len(dataset.train)} training examples has a label")
     if len(labels) < 2:
-        raise DataError(f"all {len(dataset.train)} training examples have the label {', '.join(labels)!r}")
+        raise DataError(
+            f"all {len(dataset.train)} training examples have the label {shown(labels[0], quoted=True)}; two are wanted"
+        )
+    known = set(labels)
     for example in (*dataset.dev, *dataset.test):
         for label in example.labels or (example.label,):
-            if label and label not in labels:
-                raise DataError(f"the label {label!r} is held out, but not among the training labels {labels}")
+            if label and label not in known:
+                raise DataError(
+                    f"the label {shown(label, quoted=True)} is held out, but not among the {len(labels)} labels to learn "
+                    f"from: {shown(', '.join(labels))}; each needs several examples. {IN_ANOTHER_COLUMN}"
+                )
     return labels
+
+
+IN_ANOTHER_COLUMN = (
+    "Where the labels stand in another column, say with --columns which the columns are: LABEL,TEXT by the names that the "
+    "file begins with (or the keys of its JSON lines), or by their numbers, as 2,1"
+)
+
+
+def check_labels(examples: Sequence[Example], where: str) -> None:
+    """Raise DataError where most examples have a label of their own: those are no classes, but texts or numbers."""
+    labels = {example.label for example in examples if example.label}
+    if len(examples) >= _OWN_LABELS and 2 * len(labels) > len(examples):
+        raise DataError(
+            f"{where}: has {len(labels)} different labels in {len(examples)} examples, such as "
+            f"{shown(next(iter(sorted(labels))), quoted=True)}; these are no classes. {IN_ANOTHER_COLUMN}"
+        )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from models.data import drawings, graphs, idx, reviews, rows, speech, stories
-from models.data.dataset import DataError, Dataset, Example, require, split
+from models.data.dataset import DataError, Dataset, Example, check_labels, require, split
 
 IMAGES: Literal["images"] = "images"
 GRAPHS: Literal["graphs"] = "graphs"
@@ -31,7 +31,7 @@ def load(
     with `train-labels-idx1-ubyte.gz`, `t10k-…`). A part that is missing, and everything of a single file, is cut from
     the training part: a tenth to choose by, a tenth held out, drawn by the seed.
     `FOLDER+MARKS`: what people marked in the lines of one folder is in another beside it (`rows.marks`).
-    columns: of lines that have more than the kind needs, the names of those that are read.
+    columns: of lines that have more than the kind needs, or have it in another order, which are read (`rows.read`).
     Raises: DataError naming the file, and the line where there is one.
     """
     if columns and not isinstance(kind, rows.Kind):
@@ -69,6 +69,8 @@ def load(
         parts |= {**dict(zip(made, map(list, cut), strict=True)), "train": list(rest)}
     for part, examples in parts.items():
         require(examples or (), f"{path}, {part}")
+    if isinstance(kind, rows.Kind) and "label" in kind.columns:
+        check_labels([each for examples in parts.values() for each in examples or ()], str(path))
     if marked and not any(each.gold for examples in parts.values() for each in examples or ()):
         raise DataError(f"{path}: none of the marks beside it is of a line here, of documents or texts")
     how = f"{', '.join(made)} drawn from the training part by seed {seed}" if made else "split as it came"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bundle.values import Text
-from models.data.dataset import Example
+from models.data.dataset import Example, shown
 from models.data.gold import Gold, Span, word_spans
 
 
@@ -28,7 +28,7 @@ def evidence(phrases: object, sentences: Sequence[str]) -> tuple[Gold, ...]:
                         marked = Span("document", words[0].start, words[-1].end, sentence=place)
                         spans.setdefault(place, []).append(marked)
                         continue
-            raise ValueError(f"{piece!r} is no [sentence, first word, last word + 1] of the document")
+            raise ValueError(f"{shown(piece)} is no [sentence, first word, last word + 1] of the document")
     if not spans:
         return ()
     looks = {n: Span("document", 0, len(sentences[kept[n]]), sentence=n) for n in spans}
@@ -64,5 +64,5 @@ def _links(links: object, sources: int, targets: int) -> set[tuple[int, int]]:
             case [int(source), int(target)] if 0 <= source < sources and 0 <= target < targets:
                 found.add((source, target))
             case _:
-                raise ValueError(f"{each!r} is no link [source word, target word]")
+                raise ValueError(f"{shown(each)} is no link [source word, target word]")
     return found

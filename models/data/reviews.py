@@ -12,7 +12,7 @@ from typing import Any
 
 from bundle.values import Pair, Text
 from models.data import rows, tokenizers
-from models.data.dataset import DataError, Dataset, Example, require
+from models.data.dataset import DataError, Dataset, Example, require, shown
 
 BETWEEN = "+"
 NEUTRAL = "neutral"
@@ -98,7 +98,7 @@ def read(path: Path, *, name: str = "", licence: str = "") -> Dataset:
 def _part(folder: Path, part: str) -> list[Example]:
     found = [folder / f"{part}{suffix}" for suffix in rows.SUFFIXES if (folder / f"{part}{suffix}").is_file()]
     if len(found) != 1:
-        raise DataError(f"{folder}: has {len(found)} files {part}(.tsv, .jsonl, gzipped or not); one is wanted")
+        raise DataError(f"{folder}: has {len(found)} files {part}(.tsv, .csv, .jsonl, gzipped or not); one is wanted")
     examples = agreed(rows.read(found[0], _REVIEWS))
     require(examples, str(found[0]))
     return examples
@@ -125,7 +125,9 @@ def _review(content: Mapping[str, Any]) -> Example:
     else:
         example = rows.document(content)
     if example.label not in (*LABELS, NEUTRAL):
-        raise ValueError(f"has the class {example.label!r}; one of {', '.join((*LABELS, NEUTRAL))} is wanted")
+        raise ValueError(
+            f"has the class {shown(example.label, quoted=True)}; one of {', '.join((*LABELS, NEUTRAL))} is wanted"
+        )
     return replace(example, label=LABELS.get(example.label, NEUTRAL), gold=())
 
 

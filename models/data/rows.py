@@ -1,6 +1,5 @@
-"""Texts in plain files: TSV and JSON lines, gzipped or not, to examples; every complaint names file and line."""
+"""Texts in plain files: TSV, CSV and JSON lines, gzipped or not, to examples; every complaint names file and line."""
 
-import gzip
 import json
 import re
 import zipfile
@@ -13,20 +12,22 @@ from typing import Any
 
 from bundle.values import Image, Pair, Sentences, Text
 from models.data import conll
-from models.data.dataset import DataError, Example
+from models.data.dataset import DataError, Example, shown
 from models.data.gold import Gold, Span
+from models.data.lines import lines
 from models.data.marked import aligned, evidence
+from models.data.tables import TABLES, records
 
-SUFFIXES = (".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz", *conll.SUFFIXES)
-_LANGUAGE = re.compile(r"[a-z]{2,3}")
+SUFFIXES = (*(f"{each}{packed}" for packed in ("", ".gz") for each in (*TABLES, ".jsonl")), *conll.SUFFIXES)
+_SURROGATE = re.compile(r"\\u[dD][89abAB-F]")
 # Other names under which data sets have the same thing.
-_NAMES = {
-    "text": ("document", "sentence"),
-    "first": ("premise",),
-    "second": ("hypothesis",),
+NAMES = {
+    "text": ("document", "sentence", "review", "comment", "content", "message"),
+    "first": ("premise", "sentence1", "text1"),
+    "second": ("hypothesis", "sentence2", "text2"),
     "question": ("sentence",),
     "target": ("caption",),
-    "label": ("answer",),
+    "label": ("answer", "labels", "class", "category", "sentiment"),
 }
 _ARCHIVE = "images.zip"
 
@@ -52,10 +53,11 @@ def read(
 ) -> list[Example]:
     """Read examples of a kind.
 
-    TSV: the kind's columns, `label<TAB>text`; a header line is left out. JSON lines: objects with those keys, or
-    `sentences` for a document whose sentences are known. Words with tags: a line a word.
-    columns: what they are called in this file, in the kind's order, where it has others besides; a TSV file then
-    begins with their names. marked: by the `id` of a line, the `evidence` in it.
+    TSV and CSV (`models.data.tables`): the kind's columns in order, `label<TAB>text`, or in any order below a line of
+    their names. JSON lines: objects with those keys, or `sentences` for a document whose sentences are known. Words with
+    tags: a line a word.
+    columns: what they are called in this file, in the kind's order, or their numbers in a table that does not begin with
+    their names. marked: by the `id` of a line, the `evidence` in it.
     Raises: DataError naming the line that is wrong.
     """
     if path.name.endswith(conll.SUFFIXES):
@@ -64,15 +66,16 @@ def read(
         return [kind.make(fields) for fields in conll.sentences(path)]
     if columns and len(columns) != len(kind.columns):
         raise DataError(f"{', '.join(columns)}: {kind} have {len(kind.columns)} columns: {', '.join(kind.columns)}")
-    parse = _tsv(kind, columns) if path.name.removesuffix(".gz").endswith(".tsv") else _json(kind, columns)
+    if len(set(columns)) != len(columns):
+        raise DataError(f"{', '.join(columns)}: names a column twice")
+    table = path.name.removesuffix(".gz").endswith(TABLES)
+    found = records(path, kind.columns, columns, NAMES) if table else _json_lines(path, kind, columns)
     examples = []
-    for number, line in lines(path):
+    for number, fields in found:
         try:
-            fields = parse(line)
-            if fields is not None:
-                shown = {"image": picture(path.parent, _string(fields, "image"))} if kind.pictures else {}
-                also = {"evidence": found} if (found := marked.get(str(fields.get("id")))) is not None else {}
-                examples.append(kind.make({**fields, **shown, **also}))
+            seen = {"image": picture(path.parent, _string(fields, "image"))} if kind.pictures else {}
+            also = {"evidence": each} if (each := marked.get(str(fields.get("id")))) is not None else {}
+            examples.append(kind.make({**fields, **seen, **also}))
         except ValueError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
     return examples
@@ -100,77 +103,55 @@ def picture(folder: Path, name: str) -> Image:
     """A picture below a folder, or of the archive in it. Raises: ValueError where there is none of the name."""
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"the picture {name!r} is not below the folder")
+        raise ValueError(f"the picture {shown(name, quoted=True)} is not below the folder")
     try:
         if path.is_file():
             return Image(path.read_bytes())
         with zipfile.ZipFile(folder / _ARCHIVE) as archive:
             return Image(archive.read(name))
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"the picture {name!r} is neither in the folder nor in {_ARCHIVE}") from error
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"the picture {shown(name, quoted=True)} is neither in the folder nor in {_ARCHIVE}"
+        ) from error
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file that are not blank, with their numbers from 1."""
-    number = 0
-    try:
-        with gzip.open(path, "rb") if path.name.endswith(".gz") else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-                if text.strip():
-                    yield number, text
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number}: is not UTF-8") from error
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from error
-
-
-# What a line holds, by the kind's columns; None where it is a line of their names.
-_Parse = Callable[[str], Mapping[str, Any] | None]
-
-
-def _tsv(kind: Kind, columns: Sequence[str]) -> _Parse:
-    names: list[str] = []  # of all columns, as the first line has them
-
-    def parse(line: str) -> Mapping[str, Any] | None:
-        fields, first = line.split("\t"), not names
-        if first:
-            names.extend(fields if columns else kind.columns)
-        if missing := [name for name in columns if name not in names]:
-            raise ValueError(f"has no column {missing[0]!r}; there are {', '.join(names)}")
-        if len(fields) != len(names):
-            raise ValueError(f"has {len(fields)} fields; {'<TAB>'.join(names)} is wanted")
-        if first and (columns or _is_header(fields, kind)):
-            return None
-        return _called(dict(zip(names, fields, strict=True)), kind, columns)
-
-    return parse
-
-
-def _is_header(fields: list[str], kind: Kind) -> bool:
-    """Tell a line of names: `label`, then anything; `source`, `target`; or, for those two, language codes."""
-    names = [field.strip().lower() for field in fields]
-    if names[0] == kind.columns[0] == "label" or names == list(kind.columns):
-        return True
-    return kind is PAIRS and all(_LANGUAGE.fullmatch(field) for field in fields)
-
-
-def _json(kind: Kind, columns: Sequence[str]) -> _Parse:
-    def parse(line: str) -> Mapping[str, Any]:
+def _json_lines(path: Path, kind: Kind, columns: Sequence[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in lines(path):
         try:
             content = json.loads(line)
+            if not isinstance(content, dict):
+                raise ValueError("is not a JSON object")
+            if _SURROGATE.search(line):
+                _check_texts(content, "")
         except json.JSONDecodeError as error:
-            raise ValueError(f"is not JSON: {error}") from error
-        if not isinstance(content, dict):
-            raise ValueError("is not a JSON object")
+            raise DataError(f"{path}, line {number}: is not JSON: {error}") from error
+        except RecursionError as error:
+            raise DataError(f"{path}, line {number}: is not JSON that can be read: too deep") from error
+        except ValueError as error:
+            raise DataError(f"{path}, line {number}: {error}") from error
         content = _called(content, kind, columns)
         for name in kind.columns:
-            for other in _NAMES.get(name, ()):
+            for other in NAMES.get(name, ()):
                 if name not in content and other in content:
                     content[name] = content[other]
-        return content
+        yield number, content
 
-    return parse
+
+def _check_texts(value: object, where: str) -> None:
+    """Raise ValueError where a text, wherever it stands, holds half of a surrogate pair, which is no character."""
+    match value:
+        case str():
+            half = next((place for place, each in enumerate(value) if "\ud800" <= each <= "\udfff"), None)
+            if half is not None:
+                what = f"\\u{ord(value[half]):04x}"
+                raise ValueError(f"{where or 'a key'} holds half of a surrogate pair, {what}, as character {half + 1}")
+        case dict():
+            for key, inner in value.items():
+                _check_texts(key, "")
+                _check_texts(inner, f'{where}["{shown(key)}"]' if where else f'"{shown(key)}"')
+        case list():
+            for place, inner in enumerate(value):
+                _check_texts(inner, f"{where}[{place}]")
 
 
 def _called(content: dict[str, Any], kind: Kind, columns: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from bundle.values import Sentences, Text
 from models.data.dataset import DataError, Dataset, Example, require, split
 from models.data.gold import Gold, Span
-from models.data.rows import lines
+from models.data.lines import lines
 
 _TRAIN, _TEST = "_train.txt", "_test.txt"
 _SHARE = 0.1

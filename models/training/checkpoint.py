@@ -6,6 +6,7 @@ One file that is written whole and renamed: whatever interrupts a run, what is t
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from bundle.errors import LimelightError
 from models.data.dataset import DataError
 from models.training.device import device_of
 
@@ -41,11 +43,25 @@ class Progress:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
+class WriteError(LimelightError):
+    """A file of a run folder that cannot be written: no room, no right, a file system that is read-only."""
+
+
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old one or the new one."""
+    """Write a file so that a reader sees the old one or the new one.
+
+    Raises: WriteError where it cannot be written; nothing new is left behind then.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise WriteError(
+            f"{path}: cannot be written ({error.strerror}); make room or give another --out; what was written before is whole"
+        ) from error
 
 
 def write_weights(path: Path, model: nn.Module) -> None:

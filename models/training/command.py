@@ -24,7 +24,8 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="A file or folder (TSV, JSON lines, CoNLL, IDX, spoken digits in .npz), `builtin`, or `builtin:NAME`."
+            help="A file or folder (TSV, CSV, JSON lines, CoNLL, IDX, spoken digits in .npz), `builtin`, or "
+            "`builtin:NAME`; docs/data.md says what each model reads."
         ),
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
@@ -40,7 +41,11 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again in a folder that is not empty.")] = False,
     columns: Annotated[
-        str, typer.Option(help="Where the lines of --data have more columns than the model reads: which, as en,fr.")
+        str,
+        typer.Option(
+            help="Where --data has more columns than the model reads, or others first: which, by their names, as en,fr, "
+            "or by their numbers, as 2,1, where the file does not begin with names."
+        ),
     ] = "",
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, cuda:1 and so on, or mps.")] = "cpu",
     threads: Annotated[int, typer.Option(min=1, help="Threads of PyTorch; more rarely help models this small.")] = 1,
@@ -88,7 +93,7 @@ def train(
         data_name=data_name,
         licence=licence,
         gold=gold,
-        columns=tuple(columns.split(",")) if columns else (),
+        columns=tuple(each.strip() for each in columns.split(",")) if columns else (),
         device=device,
         resume=resume,
         overwrite=overwrite,
@@ -101,6 +106,8 @@ def train(
         raise CommandError(again, status=130) from None
     except LimelightError as error:
         raise CommandError(error.message) from error
+    except OSError as error:
+        raise CommandError(f"{error.filename or out}: {error.strerror or error}") from error
     for metric in metrics:
         beside = "" if metric.baseline is None else f" ({metric.baseline_name}: {metric.baseline:.4f})"
         typer.echo(f"{metric.split} {metric.name}: {metric.value:.4f}{beside}")

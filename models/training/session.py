@@ -101,6 +101,21 @@ class Source:
     columns: Sequence[str] = ()
 
 
+def check_texts(source: Source) -> None:
+    """Raise DataError where something that a run folder is to keep is no text: it came as bytes that are no UTF-8."""
+    for option, text in {
+        "--data": source.path,
+        "--data-name": source.name,
+        "--licence": source.licence,
+        "--gold": source.gold,
+        "--columns": ",".join(source.columns),
+    }.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{option} has bytes that are no UTF-8, from character {error.start + 1} on") from error
+
+
 def slug(name: str) -> str:
     """A mechanism's name as the name of a model: `1.5-entmax` is `1-5-entmax`."""
     return re.sub(r"[^a-z0-9_]+", "-", name.lower().replace("α", "alpha")).strip("-")
@@ -169,6 +184,7 @@ def begin(order: Order) -> tuple[Run, Dataset]:
     if order.out.exists() and any(order.out.iterdir()) and not order.overwrite:
         raise RunError(f"{order.out} is not empty; take --resume to go on, --overwrite to begin again, or another")
     source = Source(order.data, preset.settings.seed, order.data_name, order.licence, order.gold, order.columns)
+    check_texts(source)
     dataset = load(source, chosen)
     blueprint = chosen.prepare(dataset, preset)
     data = {

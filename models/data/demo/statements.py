@@ -208,7 +208,7 @@ class Writer:
             f"raise {error}({self.string})", f"raise {error}({self.formatted}) from error", "raise", "pass", "...",
             f"import {self.pick(_MODULES)}", f"from {self.pick(_MODULES)} import {name}, {self.name}",
             f"import {self.pick(_MODULES)} as {name}", f"type {self.pick(_CLASSES)} = {self.pick(_TYPES)}",
-            f"type Pair[T] = tuple[T, T]", f"# {name} of the {self.name}",
+            "type Pair[T] = tuple[T, T]", f"# {name} of the {self.name}",
         ]  # fmt: skip
         if self.in_function:
             made += [f"global {name}", f"global {name}, {self.name}", "return None", "return"]

@@ -154,15 +154,15 @@ def classes(dataset: Dataset) -> tuple[str, ...]:
         for label in example.labels or (example.label,):
             if label and label not in known:
                 raise DataError(
-                    f"the label {shown(label, quoted=True)} is held out, but not among the {len(labels)} labels to learn "
-                    f"from: {shown(', '.join(labels))}; each needs several examples. {IN_ANOTHER_COLUMN}"
+                    f"the label {shown(label, quoted=True)} is held out, but not among the {len(labels)} labels to "
+                    f"learn from: {shown(', '.join(labels))}; each needs several examples. {IN_ANOTHER_COLUMN}"
                 )
     return labels
 
 
 IN_ANOTHER_COLUMN = (
-    "Where the labels stand in another column, say with --columns which the columns are: LABEL,TEXT by the names that the "
-    "file begins with (or the keys of its JSON lines), or by their numbers, as 2,1"
+    "Where the labels stand in another column, say with --columns which the columns are: LABEL,TEXT by the names that "
+    "the file begins with (or the keys of its JSON lines), or by their numbers, as 2,1"
 )
 
 

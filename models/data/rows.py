@@ -54,10 +54,10 @@ def read(
     """Read examples of a kind.
 
     TSV and CSV (`models.data.tables`): the kind's columns in order, `label<TAB>text`, or in any order below a line of
-    their names. JSON lines: objects with those keys, or `sentences` for a document whose sentences are known. Words with
-    tags: a line a word.
-    columns: what they are called in this file, in the kind's order, or their numbers in a table that does not begin with
-    their names. marked: by the `id` of a line, the `evidence` in it.
+    their names. JSON lines: objects with those keys, or `sentences` for a document whose sentences are known. Words
+    with tags: a line a word.
+    columns: what they are called in this file, in the kind's order, or their numbers in a table that does not begin
+    with their names. marked: by the `id` of a line, the `evidence` in it.
     Raises: DataError naming the line that is wrong.
     """
     if path.name.endswith(conll.SUFFIXES):

@@ -69,7 +69,7 @@ _SIGNS = (("\t", "tabs"), (";", "semicolons"))
 def _names(
     fields: Sequence[str], wanted: Sequence[str], columns: Sequence[str], others: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """What the first line calls the columns, by the wanted names, "" for those that are not read; empty if it is data."""
+    """What the first line calls the columns, by the wanted names, "" for those not read; empty if it is data."""
     given = [field.strip() for field in fields]
     lower = [name.lower() for name in given]
     if columns and set(columns) <= set(given):
@@ -99,8 +99,8 @@ def _positions(fields: Sequence[str], wanted: Sequence[str], columns: Sequence[s
         missing = next(each for each in columns if each not in [field.strip() for field in fields])
         there = shown(", ".join(fields))
         raise DataError(
-            f"{where}: has no column {shown(missing, quoted=True)}; there are {there}. Where a file does not begin with "
-            "the names of its columns, --columns are their numbers, as 2,1"
+            f"{where}: has no column {shown(missing, quoted=True)}; there are {there}. Where a file does not begin "
+            "with the names of its columns, --columns are their numbers, as 2,1"
         )
     found = _numbered(columns, wanted, len(fields))
     if not found:
@@ -123,7 +123,8 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
     def counted() -> Iterator[str]:
         nonlocal last
-        for last, line in whole_lines(path):
+        for number, line in whole_lines(path):
+            last = number
             yield line
 
     reader = csv.reader(counted(), strict=True)
@@ -154,8 +155,8 @@ def _tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, _, fields in split:
         if any(field.startswith('"') and not quoted for field, quoted in fields):
             raise DataError(
-                f"{path}, line {number}: opens a quote that it does not close as the other fields do; double the quotes "
-                "inside of a quoted field, and put texts of several lines into a .csv or .jsonl file"
+                f"{path}, line {number}: opens a quote that it does not close as the other fields do; double the "
+                "quotes inside of a quoted field, and put texts of several lines into a .csv or .jsonl file"
             )
         yield number, [field for field, _ in fields]
 

@@ -60,7 +60,8 @@ def write_whole(path: Path, data: bytes) -> None:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise WriteError(
-            f"{path}: cannot be written ({error.strerror}); make room or give another --out; what was written before is whole"
+            f"{path}: cannot be written ({error.strerror}); make room or give another --out; "
+            "what was written before is whole"
         ) from error
 
 

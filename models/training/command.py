@@ -43,8 +43,8 @@ def train(
     columns: Annotated[
         str,
         typer.Option(
-            help="Where --data has more columns than the model reads, or others first: which, by their names, as en,fr, "
-            "or by their numbers, as 2,1, where the file does not begin with names."
+            help="Where --data has more columns than the model reads, or others first: which, by their names, as "
+            "en,fr, or by their numbers, as 2,1, where the file does not begin with names."
         ),
     ] = "",
     device: Annotated[str, typer.Option(help="Where to train: cpu, cuda, cuda:1 and so on, or mps.")] = "cpu",

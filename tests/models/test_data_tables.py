@@ -1,4 +1,4 @@
-"""TSV, CSV and JSON lines as other programs write them: quoting, headers, encodings, and what is said of broken ones."""
+"""TSV, CSV and JSON lines as other programs write them: quoting, headers, encodings, and what is said of others."""
 
 import csv
 import gzip

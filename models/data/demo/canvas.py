@@ -27,16 +27,20 @@ from models.data.images import png
 
 NONE = "none"
 _THINGS = """
-dog cat house car tree bird man woman child ball box square circle triangle letter word line dot cross star sun moon face
-hand eye apple flower book phone person animal picture number colour animal shape table chair
+dog cat house car tree bird man woman child ball box square circle triangle letter word line dot cross star sun moon
+face hand eye apple flower book phone person animal picture number colour animal shape table chair
 """.split()
 _ELSE = (
     "{a}", "{a} {b}", "{a} {b} {c}", "what is {a}?", "who is {a}?", "who are you?", "where is {a}?", "why {a} {b}?",
-    "when is {a}?", "what is the {a} of {b}?", "what colour is the {a}?", "what color is the {a}?", "how are you?", "hello",
-    "tell me {a}", "what is the weather like?", "what is your name?", "what time is it?", "what is this?", "how old are you?",
+    "when is {a}?", "what is the {a} of {b}?", "what colour is the {a}?", "what color is the {a}?", "how are you?",
+    "hello",
+    "tell me {a}", "what is the weather like?", "what is your name?", "what time is it?", "what is this?",
+    "how old are you?",
     "what is the sum of the digits?", "what is the largest digit?", "what is {a} {b}?", "what do you see?", "hi there",
-    "what is the color of the {digit}?", "what colour is the {digit}?", "how large is the {digit}?", "why is there a {digit}?",
-    "describe the picture", "how many {thing}s are there?", "what is {way} the {thing}?", "which {thing} is furthest left?",
+    "what is the color of the {digit}?", "what colour is the {digit}?", "how large is the {digit}?",
+    "why is there a {digit}?",
+    "describe the picture", "how many {thing}s are there?", "what is {way} the {thing}?",
+    "which {thing} is furthest left?",
     "what is the digit?", "who painted the {digit}?",
 )  # fmt: skip
 

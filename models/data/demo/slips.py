@@ -13,6 +13,7 @@ import sysconfig
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from bundle.values import Text
@@ -32,7 +33,8 @@ _OTHER_LANGUAGES = (
     "const {a} = ({b}) => {{\n  console.log({b});\n}};\n",
     'int main(void) {{\n    int {a} = 0;\n    printf("%d\\n", {a});\n    return 0;\n}}\n',
     "#include <stdio.h>\n\nint {a}(int {b}) {{\n    return {b} * 2;\n}}\n",
-    'public class {a} {{\n    public static void main(String[] args) {{\n        System.out.println("{b}");\n    }}\n}}\n',
+    "public class {a} {{\n    public static void main(String[] args) {{\n"
+    '        System.out.println("{b}");\n    }}\n}}\n',
     "SELECT {a}, {b} FROM {c} WHERE {a} = 1 ORDER BY {b};\n",
     "<html>\n  <body>\n    <p>{a} {b}</p>\n  </body>\n</html>\n",
     "fn {a}({b}: i32) -> i32 {{\n    let mut x = {b};\n    x += 1;\n    x\n}}\n",
@@ -53,14 +55,14 @@ def dataset(*, seed: int = 0, training: int = 6_500, more: int = 7_000, held_out
         made,
         name="Slips in functions of the Python standard library, and in Python that was made up",
         summary=(
-            f"{base.summary} With them classes, scripts and functions of every statement that Python has, and texts that"
-            f" are no Python, called {NONE!r}."
+            f"{base.summary} With them classes, scripts and functions of every statement that Python has, and texts"
+            f" that are no Python, called {NONE!r}."
         ),
         does=(
             "Reads a piece of Python line by line and says which slip is in it: 'misspelt keyword', 'missing colon',"
             " 'missing bracket' (or parenthesis, or brace), 'missing quote', '= for ==' (a condition that assigns),"
-            f" 'swapped words' (a keyword and its neighbour), or {CORRECT!r} where there is none; {NONE!r} where the text is"
-            " no Python."
+            f" 'swapped words' (a keyword and its neighbour), or {CORRECT!r} where there is none; {NONE!r} where the"
+            " text is no Python."
         ),
         inputs={
             "document": (
@@ -123,7 +125,7 @@ def prose(seed: int) -> tuple[list[str], list[str], list[str]]:
     found = [list(_paragraphs(file)) for file in shuffled(sorted(root.glob("*.py")), seed)]
     tenth = len(found) // 10
     dev, test, train = found[:tenth], found[tenth : 2 * tenth], found[2 * tenth :]
-    return sum(train, []), sum(dev, []), sum(test, [])
+    return list(chain(*train)), list(chain(*dev)), list(chain(*test))
 
 
 def _paragraphs(file: Path) -> Iterator[str]:

@@ -6,11 +6,12 @@ import random
 from collections.abc import Callable
 
 _NAMES = (
-    "x y n i j k value values item items result results name names data line lines text word words count total index key"
-    " keys node nodes left right path file files user users config options args kwargs request response session message"
-    " event events state status error errors size width height start end first last current previous queue stack cache"
-    " table row rows column price amount score scores number numbers point points shape color command token tokens self_"
-    " record records client server url body header payload window buffer chunk group parent child children model batch"
+    "x y n i j k value values item items result results name names data line lines text word words count total index"
+    " key keys node nodes left right path file files user users config options args kwargs request response session"
+    " message event events state status error errors size width height start end first last current previous queue"
+    " stack cache table row rows column price amount score scores number numbers point points shape color command token"
+    " tokens self_ record records client server url body header payload window buffer chunk group parent child children"
+    " model batch"
 ).split()
 _FUNCTIONS = (
     "run load save read write open close get fetch send parse build make create update delete find search sort check"
@@ -35,7 +36,8 @@ _CLASSES = (
 _ERRORS = "ValueError KeyError TypeError OSError IndexError RuntimeError StopIteration TimeoutError Exception".split()
 _STRINGS = (
     "hello|world|name|Hello, world!|a|key|not found|utf-8|r|w|, |\\n||yes|no|ok|error|start|stop|quit|go|north|one|two|"
-    "other|zero|positive|negative|bad request|Not found|done|http://example.com|data.json|id|%s: %d|{}: {}|it's|a b c|-|:"
+    "other|zero|positive|negative|bad request|Not found|done|http://example.com|data.json|id|%s: %d|{}: {}|it's|a b c|-"
+    "|:"
 ).split("|")
 _MODULES = "os sys re json math random time datetime pathlib asyncio collections itertools functools typing".split()
 _DECORATORS = (
@@ -84,11 +86,11 @@ class Writer:
                 "{%s + 1}",
                 "{%s[0]}",
                 "{%s:,}",
-            )  # fmt: skip
+            )
         )
         parts = [self.pick(("", "Hello, ", "total: ", "is ")), inner % self.name, self.pick(("", "!", " of ", ": "))]
         if self.chance.random() < 0.4:
-            parts.append("{%s}" % self.name)
+            parts.append(f"{{{self.name}}}")
         return "f" + quote + "".join(parts) + quote
 
     def expression(self, deep: int = 0) -> str:
@@ -151,7 +153,7 @@ class Writer:
                 f"{name}.startswith({self.string})",
                 f"{name}[0] == {self.string}",
                 "True",
-            )  # fmt: skip
+            )
         )
 
     def block(self, count: int, deep: int) -> list[str]:
@@ -183,7 +185,7 @@ class Writer:
                     f"{name} = {self.name} = {value}",
                     f"{name}.{self.name} -= 1",
                     f"{name} = {self.expression()}  # {self.name} of {self.name}",
-                )  # fmt: skip
+                )
             )
         ]
 
@@ -196,7 +198,7 @@ class Writer:
                     f"print({self.expression()})",
                     f"{self.name}.append({self.expression()})",
                     f"{self.pick(_FUNCTIONS)}({self.expression()})",
-                )  # fmt: skip
+                )
             )
         ]
 
@@ -282,10 +284,13 @@ class Writer:
         """What a case is compared with."""
         name, other = self.name, self.name
         made = [
-            self.number.replace("0x1f", "31"), self.string, self.string, "None", "True", f"[{name}, {other}]", f"[{name}, *{other}]",
+            self.number.replace("0x1f", "31"), self.string, self.string, "None", "True",
+            f"[{name}, {other}]", f"[{name}, *{other}]",
             f"({name}, {other})", f"{self.pick(_CLASSES)}()", f"{self.pick(_CLASSES)}({name}=0, {other}={other})",
-            f"{self.pick(_CLASSES)}(x={name})", f"{{{self.string}: {name}}}", f"{{{self.string}: {name}, **rest}}", "[]",
-            "str()", "int() | float()", "400", "404 | 500", "[_, _]", f"{self.pick(('Color', 'Status'))}.{name.upper()}",
+            f"{self.pick(_CLASSES)}(x={name})", f"{{{self.string}: {name}}}", f"{{{self.string}: {name}, **rest}}",
+            "[]",
+            "str()", "int() | float()", "400", "404 | 500", "[_, _]",
+            f"{self.pick(('Color', 'Status'))}.{name.upper()}",
             f"[{self.string}, {name}]", name,
         ]  # fmt: skip
         found = self.pick(made)
@@ -309,7 +314,7 @@ class Writer:
                 f"{self.name}[0]",
                 f"len({self.name})",
                 f"type({self.name})",
-            )  # fmt: skip
+            )
         )
         lines = [f"match {subject}:"]
         for _ in range(self.chance.choice((1, 2, 2, 3))):

@@ -142,7 +142,7 @@ def test_thin_and_thick_digits_are_read_off_the_middle(
 
 def test_questions_about_what_is_not_there_are_none(client: limelight.Client) -> None:
     chance, hand = random.Random(7), hands()[2]
-    for ask, most in ((demo_canvas.absent, 0.3), (demo_canvas.beyond, 0.2), (demo_canvas.elsewhere, 0.1)):
+    for ask, most in ((demo_canvas.absent, 0.35), (demo_canvas.beyond, 0.4), (demo_canvas.elsewhere, 0.1)):
         asked = []
         while len(asked) < 60:
             planned = plan(hand, chance)

@@ -87,6 +87,8 @@ def write_bundle(
             if target.exists():  # somebody else wrote this version meanwhile
                 raise BundleError(f"{model}/{version} exists already; versions are never overwritten") from error
             raise
+    except FileNotFoundError:  # of a file to copy
+        raise
     except OSError as error:
         raise _unwritten(model, version, error) from error
     finally:

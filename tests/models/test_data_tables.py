@@ -12,6 +12,7 @@ import pytest
 from bundle.values import Text
 from models.data import folder, rows
 from models.data.dataset import DataError, shown
+from models.training.session import Source, check_texts
 
 GREAT = [("good", 'a "great" film'), ("bad", "a dull, long film")]
 
@@ -186,3 +187,10 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
         path.write_bytes(broken)
         with pytest.raises(DataError, match=r"a\.csv\.gz: cannot be read|line 1: "):
             rows.read(path, rows.DOCUMENTS)
+
+
+@pytest.mark.parametrize("option", ["name", "licence", "gold"])
+def test_options_that_are_no_text_are_named(option: str) -> None:
+    flag = {"name": "--data-name"}.get(option, f"--{option}")
+    with pytest.raises(DataError, match=f"{flag} has bytes that are no UTF-8, from character 2 on"):
+        check_texts(Source("builtin", 0, **{option: "a\udcff"}))

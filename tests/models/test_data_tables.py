@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -193,4 +194,4 @@ def test_a_broken_archive_is_named(tmp_path: Path) -> None:
 def test_options_that_are_no_text_are_named(option: str) -> None:
     flag = {"name": "--data-name"}.get(option, f"--{option}")
     with pytest.raises(DataError, match=f"{flag} has bytes that are no UTF-8, from character 2 on"):
-        check_texts(Source("builtin", 0, **{option: "a\udcff"}))
+        check_texts(replace(Source("builtin", 0), **{option: "a\udcff"}))

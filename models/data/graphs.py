@@ -103,10 +103,10 @@ def _graph(found: dict[str, Array]) -> LabelledGraph:
         classes = [f"class {number}" for number in range(int(numbers.max(initial=-1)) + 1)]
     _check_range(numbers, -1, len(classes), "labels")
     names = found.get("node_names", np.array([f"paper {number}" for number in range(nodes)]))
-    for array, texts in (("class_names", classes), ("node_names", names)):
+    for kind, texts in (("class_names", classes), ("node_names", names)):
         for place, text in enumerate(map(str, texts)):
             if any("\ud800" <= character <= "\udfff" for character in text):
-                raise ValueError(f"{array}[{place}] holds half of a surrogate pair, which is no character")
+                raise ValueError(f"{kind}[{place}] holds half of a surrogate pair, which is no character")
     parts = {part: found[f"{part}_mask"].astype(bool) for part in PARTS}
     for name, array in {"labels": numbers, "node_names": names, **parts}.items():
         if len(array) != nodes:

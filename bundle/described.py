@@ -86,7 +86,7 @@ def _check_label_set(
             raise BundleError(f"{what} is of the tensor {labels.tensor!r}, which its input lacks")
         if labels.dimension not in [axis.name for axis in own.dimensions]:
             raise BundleError(f"{what} is of the axis {labels.dimension!r}, which is not there")
-    if labels.kind in _GROWN and not generates:
+    if labels.kind in _GROWN and not (generates or labels.tensor or labels.names):
         raise BundleError(f"{what} is of steps, but the model does not generate")
     if labels.HasField("grid") != (labels.kind == attention_pb2.LABEL_KIND_GRID):
         raise BundleError(f"{what} is of cells without a grid, or has a grid and is of something else")

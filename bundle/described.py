@@ -86,7 +86,7 @@ def _check_label_set(
             raise BundleError(f"{what} is of the tensor {labels.tensor!r}, which its input lacks")
         if labels.dimension not in [axis.name for axis in own.dimensions]:
             raise BundleError(f"{what} is of the axis {labels.dimension!r}, which is not there")
-    if labels.kind in _GROWN and not (generates or labels.tensor or labels.names):
+    if labels.kind in _GROWN and not (generates or labels.names):
         raise BundleError(f"{what} is of steps, but the model does not generate")
     if labels.HasField("grid") != (labels.kind == attention_pb2.LABEL_KIND_GRID):
         raise BundleError(f"{what} is of cells without a grid, or has a grid and is of something else")
@@ -315,8 +315,8 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"generation refers to the graph {name!r}, which is not there")
     roles = [name for name in (generation.step, generation.encoder, generation.prefill) if name]
     check_distinct("graph of generation", roles)
-    if sum(each.HasField("sequence") for each in bundle.description.results) != 1:
-        raise BundleError("it generates, but not exactly one of its results is a sequence")
+    if sum(each.HasField("sequence") for each in bundle.description.results) > 1:
+        raise BundleError("more than one of its results is a sequence")
     check_distinct("input of a state", [each.input for each in generation.states])
     check_distinct("output of a state", [each.output for each in generation.states])
     tensors = {tensor.name: tensor for tensor in _tensors(bundle.description)}

@@ -19,7 +19,7 @@ UNKNOWN, INTERNAL, UNAVAILABLE = 2, 13, 14
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _REFUSED, _CANCEL = 7, 8
-_MOST_STREAMS = 3
+_MOST_STREAMS, _STREAM_WINDOW = 3, 4
 _FRAME = 16_384
 _WINDOW = 2**31 - 1
 _BUFFER = 2**20
@@ -76,6 +76,8 @@ class Connection:
         self._next = 1  # stream
         self._calls = itertools.count()
         self._window = 65_535
+        self._first_window = 65_535  # of each stream
+        self._rest: dict[int, tuple[int, bytes]] = {}  # by stream: its window, and what did not fit into it
         self._out = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
         self._out += frame(_SETTINGS, 0, 0, b"".join(struct.pack(">HI", *each) for each in _OUR_SETTINGS.items()))
         self._out += frame(_WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW - 65_535))
@@ -125,6 +127,7 @@ class Connection:
             self._kept.pop(call, None)
             if (stream := self._streams.pop(call, None)) is not None:
                 del self._sent[stream]
+                self._rest.pop(stream, None)
                 self._out += frame(_RST_STREAM, 0, stream, struct.pack(">I", _CANCEL))
                 self._put_waiting()
                 self.flush()
@@ -143,6 +146,7 @@ class Connection:
         for ended in self._frames():
             if (sent := self._sent.pop(ended.call, None)) is not None:  # a server may reset a stream that it has ended
                 self._open.remove(sent[0])
+                self._rest.pop(ended.call, None)
                 del self._streams[sent[0]]
                 yield replace(ended, call=sent[0])
         self._put_waiting()
@@ -197,7 +201,7 @@ class Connection:
 
     def _put_waiting(self) -> None:
         """Put what waits into what is sent, as far as the server allows."""
-        while self._waiting and len(self._waiting[0][1]) <= self._window and len(self._sent) < self._most:
+        while self._waiting and self._window > 0 and len(self._sent) < self._most:
             call, framed, headers = self._waiting.popleft()
             if call in self._open:
                 self._put(call, framed, headers)
@@ -207,13 +211,22 @@ class Connection:
         self._next += 2
         self._streams[call] = stream
         self._sent[stream] = call, framed, headers
-        self._window -= len(framed)
         flags = _END_HEADERS if framed else _END_HEADERS | _END_STREAM
         self._out += frame(_HEADERS, flags, stream, headers or self._headers)
-        for start in range(0, len(framed), _FRAME):
-            part = framed[start : start + _FRAME]
-            last = start + _FRAME >= len(framed)
-            self._out += frame(_DATA, _END_STREAM if last else 0, stream, part)
+        if framed:
+            self._rest[stream] = self._first_window, framed
+            self._put_rest(stream)
+
+    def _put_rest(self, stream: int) -> None:
+        """Put as much of a message into what is sent as the windows of its stream and of the connection take."""
+        window, data = self._rest.pop(stream)
+        size = max(0, min(window, self._window, len(data)))
+        self._window -= size
+        for start in range(0, size, _FRAME):
+            end = min(size, start + _FRAME)
+            self._out += frame(_DATA, _END_STREAM if end == len(data) else 0, stream, data[start:end])
+        if size < len(data):
+            self._rest[stream] = window - size, data[size:]
 
     def _count(self, size: int) -> None:
         self.received += size
@@ -228,11 +241,22 @@ class Connection:
                 name, value = struct.unpack_from(">HI", payload, at)
                 if name == _MOST_STREAMS:
                     self._most = value
+                elif name == _STREAM_WINDOW:
+                    self._rest = {
+                        each: (window + value - self._first_window, rest) for each, (window, rest) in self._rest.items()
+                    }
+                    self._first_window = value
             self._out += frame(_SETTINGS, _ACK, 0, b"")
         elif kind == _PING and not flags & _ACK:
             self._out += frame(_PING, _ACK, 0, payload)
         elif kind == _WINDOW_UPDATE and not stream:
             self._window += int.from_bytes(payload)
+            for each in list(self._rest):
+                self._put_rest(each)
+        elif kind == _WINDOW_UPDATE and stream in self._rest:
+            window, rest = self._rest[stream]
+            self._rest[stream] = window + int.from_bytes(payload), rest
+            self._put_rest(stream)
         elif kind == _GOAWAY:
             raise ConnectionError(f"the server went away: {payload[8:]!r}")
 

@@ -61,5 +61,5 @@ def test_the_client_works_with_protobuf(protobuf: str, wheel: Path):
     # The command is there without the packages of its extra, and says so.
     bare = subprocess.run([folder / "bin" / "limelight", "models"], capture_output=True, text=True)
     assert bare.returncode == 1
-    needed = "in a checkout of Limelight, pip install './client[cli]'"
+    needed = f"{python} -m pip install 'limelight-client[cli]'"
     assert bare.stderr == f"limelight: the command line needs typer: {needed}\n"

@@ -90,7 +90,7 @@ def test_a_stream_put_together_is_what_attend_answers(
         return
     (found,) = limelight.put_together(client.attend_stream(model, inputs, **options))
     assert found.prediction.label_sets.keys() == whole.prediction.label_sets.keys()
-    for ours, theirs in zip(found, whole, strict=True):
+    for ours, theirs in zip(found.maps, whole.maps, strict=True):
         assert_same(ours, theirs, 1e-5 if options.get("encoding") is None else 5e-3)
 
 
@@ -150,7 +150,7 @@ def test_the_asynchronous_client_gets_the_same(server: Running, client: limeligh
             return [each async for each in other.attend_stream("long_reader", {"text": LONG})]
 
     (found,) = limelight.put_together(asyncio.run(collect()))
-    for ours, theirs in zip(found, client.attend("long_reader", {"text": LONG}), strict=True):
+    for ours, theirs in zip(found.maps, client.attend("long_reader", {"text": LONG}).maps, strict=True):
         assert_same(ours, theirs)
 
 
@@ -172,7 +172,7 @@ def test_what_top_k_keeps_goes_into_files_of_its_own(client: limelight.Client, t
     options: dict[str, Any] = {"maps": "encoder.0.self", "top_k": 1}
     _, saved = limelight.save_maps(client.attend_stream("long_reader", {"text": LONG}, **options), tmp_path)
     assert isinstance(saved, limelight.SavedMap)
-    arrays, (whole,) = np.load(saved.file), client.attend("long_reader", {"text": LONG}, **options)
+    arrays, (whole,) = np.load(saved.file), client.attend("long_reader", {"text": LONG}, **options).maps
     np.testing.assert_array_equal(arrays["key_index"], whole.key_index)
     np.testing.assert_allclose(arrays["weights"], whole.weights, atol=1e-5)
     np.testing.assert_allclose(arrays["left_out"], whole.left_out, atol=1e-5)
@@ -182,7 +182,7 @@ def test_edges_go_into_files_of_their_own(client: limelight.Client, tmp_path: Pa
     inputs, options = input_of(client, "paper"), {"maps": "word"}
     _, saved = limelight.save_maps(client.attend_stream("paper", inputs, **options), tmp_path)
     assert isinstance(saved, limelight.SavedMap)
-    arrays, (whole,) = np.load(saved.file), client.attend("paper", inputs, **options)
+    arrays, (whole,) = np.load(saved.file), client.attend("paper", inputs, **options).maps
     assert whole.edges is not None and sorted(arrays) == ["key_index", "query_index", "weights"]
     np.testing.assert_array_equal(arrays["query_index"], whole.edges.query_index)
     np.testing.assert_array_equal(arrays["key_index"], whole.edges.key_index)

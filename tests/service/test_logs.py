@@ -141,7 +141,9 @@ def test_a_log_whose_reader_is_gone_stops_nobody() -> None:
 def test_lines_of_several_threads_come_whole_and_in_each_ones_order(log: Path) -> None:
     def work(name: str) -> None:
         for number in range(300):
-            logging.getLogger(name).info("%d", number)
+            # Lines of one place are bounded: each is of a place of its own.
+            place = (name, logging.INFO, __file__, number, "%d", (number,), None)
+            logging.getLogger().handle(logging.LogRecord(*place))
 
     threads = [threading.Thread(target=work, args=(f"thread-{each}",)) for each in range(4)]
     for each in threads:

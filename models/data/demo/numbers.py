@@ -14,7 +14,13 @@ from models.data.numerals import LANGUAGES, Pieces, said
 from models.data.spelling import cased
 
 _LARGE = re.compile("(hundert|tausend|honderd|duizend|cento|cientos|mila)")
-_ALONE = {"hundred": 100, "thousand": 1000}  # in English without an article
+# One word for a hundred or a thousand: few texts, and people type them first.
+_ALONE = (
+    ("English", 100, "hundred"), ("English", 1000, "thousand"), ("French", 100, "cent"), ("French", 1000, "mille"),
+    ("German", 100, "hundert"), ("German", 1000, "tausend"), ("Spanish", 100, "cien"), ("Spanish", 1000, "mil"),
+    ("Italian", 100, "cento"), ("Italian", 1000, "mille"), ("Dutch", 100, "honderd"), ("Dutch", 1000, "duizend"),
+    ("Portuguese", 100, "cem"), ("Portuguese", 1000, "mil"),
+)  # fmt: skip
 _SIGNS = ("minus {}", "-{}", "moins {}", "menos {}", "meno {}", "min {}")
 _ORDINALS = (
     "first second third fourth fifth sixth seventh eighth ninth tenth twentieth hundredth 1st 2nd 3rd 4th 21st premier"
@@ -42,7 +48,7 @@ def dataset(*, seed: int = 0, training: int = 26_000, more: int = 13_000, held_o
 
 def example(chance: random.Random) -> Example:
     """A text and its number, or `none`."""
-    match chance.choices(("round", "spelt", "digits", "alone", "other"), (40, 18, 14, 1, 27))[0]:
+    match chance.choices(("round", "spelt", "digits", "alone", "year", "other"), (36, 16, 12, 4, 7, 25))[0]:
         case "other":
             return Example({"text": Text(cased(other(chance), chance)), "target": Text(NONE)}, OTHER)
         case "digits":
@@ -50,16 +56,24 @@ def example(chance: random.Random) -> Example:
             text = chance.choice((str(number), str(number), f"{number:,}"))
             return Example({"text": Text(text), "target": Text(str(number))}, DIGITS)
         case "alone":
-            word, number = chance.choice(list(_ALONE.items()))
-            return Example({"text": Text(cased(word, chance)), "target": Text(str(number))}, "English")
+            kind, number, word = chance.choice(_ALONE)
+            text = Text(cased(word, chance))
+            return Example({"text": text, "target": Text(str(number))}, kind, gold=gold(number, _whole(word, number)))
         case "round":
             number = round_number(chance)
+        case "year":  # nineteen eighty-four
+            number = chance.randint(1010, 2099)
         case _:
             number = draw(chance)
     kind = chance.choice(list(LANGUAGES))
     pieces = spelt(LANGUAGES[kind](number, chance), chance)
     text = cased(said(pieces), chance) + (chance.choice(".!?") if chance.random() < _MARKED else "")
     return Example({"text": Text(text), "target": Text(str(number))}, kind, gold=gold(number, pieces))
+
+
+def _whole(word: str, number: int) -> Pieces:
+    """One word that says the first digit."""
+    return [(word, (len(str(number)) - 1,))]
 
 
 def round_number(chance: random.Random) -> int:
@@ -103,7 +117,7 @@ def _apart(pieces: Pieces) -> Pieces:
 
 
 def other(chance: random.Random) -> str:
-    """A text that is no whole number from 0 to the largest: a word, a mark, several, one with a sign."""
+    """A text that is no whole number from 0 to the largest: a word, a mark, several numbers, one with a sign or ordinal."""
     match chance.choices(range(9), (26, 8, 10, 12, 8, 8, 8, 10, 10))[0]:
         case 0:
             return chance.choice(COMMON)

@@ -57,8 +57,8 @@ def example(chance: random.Random) -> Example:
             return Example({"text": Text(text), "target": Text(str(number))}, DIGITS)
         case "alone":
             kind, number, word = chance.choice(_ALONE)
-            text = Text(cased(word, chance))
-            return Example({"text": text, "target": Text(str(number))}, kind, gold=gold(number, _whole(word, number)))
+            alone, places = Text(cased(word, chance)), gold(number, _whole(word, number))
+            return Example({"text": alone, "target": Text(str(number))}, kind, gold=places)
         case "round":
             number = round_number(chance)
         case "year":  # nineteen eighty-four
@@ -117,7 +117,7 @@ def _apart(pieces: Pieces) -> Pieces:
 
 
 def other(chance: random.Random) -> str:
-    """A text that is no whole number from 0 to the largest: a word, a mark, several numbers, one with a sign or ordinal."""
+    """A text that is no whole number from 0 to the largest: a word, a mark, several, one with a sign."""
     match chance.choices(range(9), (26, 8, 10, 12, 8, 8, 8, 10, 10))[0]:
         case 0:
             return chance.choice(COMMON)

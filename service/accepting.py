@@ -79,7 +79,7 @@ class Accepting:
             for _ in range(_AT_ONCE):
                 self._keep(self._accept(method, waiting))
 
-    async def _accept(self, method: str, waiting: deque["_Waiting"]) -> None:
+    async def _accept(self, method: str, waiting: deque[_Waiting]) -> None:
         encoded = method.encode()
         while self._server.is_running():
             try:
@@ -95,7 +95,7 @@ class Accepting:
             if len(waiting) == 1:
                 self._loop.call_soon(self._take_up, method, waiting)
 
-    def _take_up(self, method: str, waiting: deque["_Waiting"]) -> None:
+    def _take_up(self, method: str, waiting: deque[_Waiting]) -> None:
         """Begin with the oldest: one in a turn of the loop, which has other things to do.
 
         Where the oldest has waited for too long, it is refused, and the newest is begun with: it is the most likely to

@@ -5,12 +5,11 @@ free, clients until its answer is there, and what a client sends between the two
 clients may open as many streams as they like, and the order is made here.
 """
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from service.admission.turns import Turns
 from service.engine.observer import Observer, Rejection
 from service.errors import QueueFullError
 
@@ -22,7 +21,7 @@ class _Connection:
     """The calls of one connection. inside: those that have been admitted and have not ended. waiting: oldest first."""
 
     inside: int = 0
-    waiting: OrderedDict["asyncio.Future[None]", None] = field(default_factory=OrderedDict)
+    waiting: Turns[None] = field(default_factory=Turns)
 
 
 class ConnectionQueues:
@@ -38,7 +37,11 @@ class ConnectionQueues:
         self._most = most
         self._observer = observer
         self._connections: dict[str, _Connection] = {}
-        self.waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait, of all connections."""
+        return sum(len(each.waiting) for each in self._connections.values())
 
     @asynccontextmanager
     async def admitted(self, peer: str) -> AsyncIterator[None]:
@@ -67,37 +70,18 @@ class ConnectionQueues:
             return
         if self.waiting >= self._most:
             self._make_room(connection)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        connection.waiting[turn] = None
-        self.waiting += 1
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn in connection.waiting:
-                del connection.waiting[turn]
-                self.waiting -= 1
-            elif not turn.cancelled() and turn.exception() is None:  # admitted and cancelled in one turn of the loop
-                self._pass_on(connection)
-            raise
+        await connection.waiting.wait(None, lambda: self._pass_on(connection))
 
     def _make_room(self, arriving: _Connection) -> None:
         longest = max(self._connections.values(), key=lambda each: len(each.waiting))
         if len(longest.waiting) <= len(arriving.waiting) + 1:
             raise self._full()
-        newest, _ = longest.waiting.popitem()
-        self.waiting -= 1
-        if not newest.done():  # as one is that was cancelled in this turn of the loop
-            newest.set_exception(self._full())
+        longest.waiting.refuse_newest(self._full())
 
     def _pass_on(self, connection: _Connection) -> None:
         """Give a place to the connection's oldest call that waits."""
-        while connection.waiting:
-            oldest, _ = connection.waiting.popitem(last=False)
-            self.waiting -= 1
-            if not oldest.done():
-                oldest.set_result(None)
-                return
-        connection.inside -= 1
+        if not connection.waiting.give():
+            connection.inside -= 1
 
     def _full(self) -> QueueFullError:
         self._observer.rejected(Rejection.QUEUE_FULL, 1)

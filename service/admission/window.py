@@ -1,7 +1,6 @@
 """Bounds what another process has been handed and has not answered yet."""
 
-import asyncio
-from collections import OrderedDict
+from service.admission.turns import Turns
 
 
 class Window:
@@ -13,21 +12,14 @@ class Window:
     def __init__(self, calls: int, size: int) -> None:
         self._calls = calls
         self._size = size
-        self._waiting: OrderedDict[asyncio.Future[None], int] = OrderedDict()
+        self._waiting = Turns[int]()
         self._taken = self._bytes = 0
         self._is_open = True
 
     async def enter(self, size: int) -> None:
         """Wait, behind those that came before, until a call with a request of so many bytes has room, and take it."""
         if self._waiting or not self._fits(size):
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[turn] = size
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if self._waiting.pop(turn, None) is None and not turn.cancelled():
-                    self.leave(size)  # it had its turn at the moment at which it was cancelled
-                raise
+            await self._waiting.wait(size, lambda: self.leave(size))
         else:
             self._take(size)
 
@@ -43,14 +35,9 @@ class Window:
         self._let_in()
 
     def _let_in(self) -> None:
-        while self._waiting:
-            turn, size = next(iter(self._waiting.items()))
-            if not turn.done():
-                if not self._fits(size):
-                    return
-                self._take(size)
-                turn.set_result(None)
-            del self._waiting[turn]
+        while (size := self._waiting.oldest) is not None and self._fits(size):
+            self._take(size)
+            self._waiting.give()
 
     def _fits(self, size: int) -> bool:
         within = self._taken < self._calls and self._bytes + size <= self._size

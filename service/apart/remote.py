@@ -183,9 +183,9 @@ class Remote:
             await self._window.enter(len(request))
             if self._link is None:
                 self._window.leave(len(request))
-                raise _unavailable(max(0.0, self._starts - time.monotonic()))
+            link = self._linked()
             self._number += 1
-            one = self._calls[self._number] = _HandedOn(self._number, self._link, outlooks, len(request))
+            one = self._calls[self._number] = _HandedOn(self._number, link, outlooks, len(request))
             call.when_sent(partial(self._ended, one))
             caller = None if call.caller is ANYBODY else _written(call.caller)
             said = method, call.identity, call.deadline, caller, hash(kind)
@@ -202,8 +202,13 @@ class Remote:
         if late > 0:
             self._metrics.rejected(Rejection.OVERLOAD, 1)
             raise QueueFullError("so much is waiting that the answer would be late; try again later", retry_after=late)
+        self._linked()
+
+    def _linked(self) -> Link:
+        """Give the link. Raises: ModelUnavailableError where nothing answers."""
         if self._link is None:
             raise _unavailable(max(0.0, self._starts - time.monotonic()))
+        return self._link
 
     def _ended(self, one: _HandedOn) -> None:
         one.link.send(Kind.ENDED, one.number, patient=one.is_over)

@@ -8,7 +8,6 @@ takes longer moves to a place of the slow ones, and where there is none, has to 
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from service.admission.turns import Turns
 from service.engine.observer import Observer, Rejection
 from service.errors import DeadlineError, QueueFullError
 
@@ -65,7 +65,7 @@ class Reception:
         self._seconds = seconds
         self._observer = observer
         self._free = places.quick
-        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._waiting = Turns[None]()
         self._quick: dict[_Arrival, None] = {}  # oldest first, as the slow ones
         self._slow: dict[_Arrival, None] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -103,24 +103,11 @@ class Reception:
         """Wait for a quick place. The newest is next: the honest need it for next to nothing, whoever came before."""
         if len(self._waiting) >= _MOST_WAITING:
             raise self._full("too many requests are arriving; try again later")
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[turn] = None
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn in self._waiting:
-                del self._waiting[turn]
-            elif not turn.cancelled():
-                self._give_turn()
-            raise
+        await self._waiting.wait(None, self._give_turn)
 
     def _give_turn(self) -> None:
-        while self._waiting:
-            turn, _ = self._waiting.popitem()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+        if not self._waiting.give(newest=True):
+            self._free += 1
 
     def _look(self) -> None:
         """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""

@@ -21,6 +21,7 @@ from service.errors import DeadlineError, QueueFullError
 
 _MOMENT = 0.025  # seconds that a quick one has, unless somebody says otherwise
 _LOOKS = 4  # in a moment, and as many after it before somebody counts as slow: a message takes three turns to get here
+_STANDING = 20  # moments after which it does, however busy the event loop is
 _FAIR = 2.0  # seconds after which a slow one makes room for another
 _MOST_WAITING = 1024  # each of whom gRPC holds 64 KiB of
 _RETRY_AFTER = 1.0
@@ -44,8 +45,7 @@ class Places:
 class _Arrival:
     """A message on its way.
 
-    end: ends its call with an error. late: how often it was late when looked at. Where the event loop is late itself,
-    what came meanwhile takes some of its turns to get here.
+    end: ends its call with an error. late: how often it was late when looked at by a loop that was not.
     """
 
     end: Callable[[Exception], Awaitable[None]]
@@ -69,6 +69,7 @@ class Reception:
         self._quick: dict[_Arrival, None] = {}  # oldest first, as the slow ones
         self._slow: dict[_Arrival, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when it is
         self._ending: set[asyncio.Task[None]] = set()
 
     async def message(self, context: Any, end: Callable[[Exception], Awaitable[None]]) -> bytes | None:
@@ -84,7 +85,7 @@ class Reception:
         arrival = _Arrival(end, time.monotonic())
         self._quick[arrival] = None
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._moment / _LOOKS, self._look)
+            self._look_again()
         try:
             # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
             data: bytes = await asyncio.shield(context.read())
@@ -112,9 +113,11 @@ class Reception:
     def _look(self) -> None:
         """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""
         now = time.monotonic()
+        # While the loop itself is late, what has come waits for it, behind whatever else it has to do.
+        is_on_time = now - self._due < self._moment / _LOOKS
         for arrival in [each for each in self._quick if now - each.began >= self._moment]:
-            arrival.late += 1
-            if arrival.late < _LOOKS:
+            arrival.late += is_on_time
+            if arrival.late < _LOOKS and now - arrival.began < _STANDING * self._moment:
                 continue
             del self._quick[arrival]
             self._give_turn()
@@ -125,8 +128,14 @@ class Reception:
         for arrival in [each for each in self._slow if now - each.began >= self._seconds]:
             del self._slow[arrival]
             self._end(arrival, DeadlineError(f"the request had not arrived after {self._seconds:g} s"))
-        again = self._quick or self._slow
-        self._timer = asyncio.get_running_loop().call_later(self._moment / _LOOKS, self._look) if again else None
+        self._timer = None
+        if self._quick or self._slow:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        seconds = self._moment / _LOOKS
+        self._due = time.monotonic() + seconds
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def _has_room(self, now: float) -> bool:
         """Tell whether there is a slow place, made by the oldest where it has had its share."""

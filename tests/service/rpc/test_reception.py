@@ -121,3 +121,21 @@ def test_what_came_while_the_event_loop_was_late_counts_as_there() -> None:
         far.close()
 
     asyncio.run(run())
+
+
+def test_who_waits_for_a_busy_event_loop_is_not_taken_for_slow() -> None:
+    async def run() -> None:
+        one, standing, context = reception(quick=1, slow=1), Context(), Context()
+        stands = asyncio.create_task(one.message(standing, standing.end))
+        while not one._slow:
+            await asyncio.sleep(0.01)
+        call = asyncio.create_task(one.message(context, context.end))
+        for _ in range(8):  # turns in which the loop has other things to do
+            time.sleep(0.03)
+            await asyncio.sleep(0)
+        context.coming.set_result(b"here")
+        assert await call == b"here" and context.ended is None
+        standing.coming.set_result(b"")
+        assert await stands == b""
+
+    asyncio.run(run())

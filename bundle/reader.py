@@ -8,7 +8,8 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
-from bundle.described import check_bindings, check_description
+from bundle.bindings import check_bindings
+from bundle.described import check_description
 from bundle.errors import BundleError
 from bundle.features import check_features
 from bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped

@@ -1,0 +1,132 @@
+"""Whether the private part of a bundle's description fits together: which tensor, output and state of which graph is
+what. What it says of the graphs is for the graphs to show.
+"""
+
+from bundle.described import check_axes, check_distinct, tensors_of
+from bundle.errors import BundleError
+from bundle.maps import WEIGHTS
+from bundle.names import quantity_key
+from bundle.v1 import bundle_pb2
+from limelight.v1 import attention_pb2, model_pb2
+
+
+def check_bindings(bundle: bundle_pb2.Bundle) -> None:
+    """Check the private part of a bundle. Raises: BundleError naming what does not fit."""
+    graphs = {graph.name: graph for graph in bundle.graphs}
+    if not graphs:
+        raise BundleError("it has no graph")
+    check_distinct("graph", [each.name for each in bundle.graphs])
+    for graph in bundle.graphs:
+        check_distinct(f"input of the graph {graph.name}", graph.inputs)
+        check_distinct(f"output of the graph {graph.name}", graph.outputs)
+    check_distinct("preprocessing of the input", [each.input for each in bundle.preprocessing])
+    _check_tensors(bundle)
+    _check_noise(bundle)
+    _check_optional(bundle)
+    _check_map_bindings(bundle)
+    masks = {each.mask for each in bundle.tensors}
+    for graph in bundle.graphs:
+        for name in graph.packed:
+            if name not in masks.intersection(graph.inputs):
+                raise BundleError(f"the graph {graph.name} packs by {name!r}, which is no mask that it takes")
+    if bundle.HasField("generation"):
+        _check_generation(bundle)
+
+
+def _check_tensors(bundle: bundle_pb2.Bundle) -> None:
+    tensors = [each.name for each in tensors_of(bundle.description)]
+    check_distinct("binding of the tensor", [each.tensor for each in bundle.tensors])
+    derived = [name for each in bundle.tensors for name in (each.mask, each.instance_index) if name]
+    check_distinct("tensor", [*tensors, *derived, *(each.tensor.name for each in bundle.noise)])
+
+
+def _check_noise(bundle: bundle_pb2.Bundle) -> None:
+    axes = {axis.name for each in tensors_of(bundle.description) for axis in each.dimensions}
+    taken = {name for graph in bundle.graphs for name in graph.inputs}
+    for each in bundle.noise:
+        what = f"the noise input {each.tensor.name!r}"
+        check_axes(what, each.tensor.dimensions)
+        if each.tensor.name not in taken:
+            raise BundleError(f"{what} is taken by no graph")
+        for axis in each.tensor.dimensions:
+            if not axis.size and axis.name not in axes:
+                raise BundleError(f"{what} varies along {axis.name!r}, which no input decides")
+
+
+def _check_optional(bundle: bundle_pb2.Bundle) -> None:
+    """Check that what may be left out is taken by no graph, for a graph takes all of its inputs."""
+    taken = {name for graph in bundle.graphs for name in graph.inputs}
+    derived = {each.tensor: (each.mask, each.instance_index) for each in bundle.tensors}
+    for each in bundle.description.inputs:
+        for tensor in each.tensors:
+            if each.optional and taken.intersection((tensor.name, *derived.get(tensor.name, ()))):
+                raise BundleError(f"the input {each.name!r} is said to be optional, but a graph takes {tensor.name!r}")
+    if all(each.optional for each in bundle.description.inputs):
+        raise BundleError("it has no input that must be sent")
+
+
+def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
+    graphs = {graph.name: graph for graph in bundle.graphs}
+    described = {(each.name, quantity) for each in bundle.description.maps for quantity in (WEIGHTS, *each.quantities)}
+    bound: set[tuple[str, int]] = set()
+    for binding in bundle.maps:
+        key = binding.map, binding.quantity or WEIGHTS
+        if key in bound:
+            raise BundleError(f"the map {binding.map} is bound twice")
+        if key not in described:
+            raise BundleError(f"an output is bound to {_name(*key)}, which no map that is described has")
+        bound.add(key)
+        if binding.graph not in graphs:
+            raise BundleError(f"the map {binding.map} is bound to no output of a graph")
+        _check_axes(binding, next(each for each in bundle.description.maps if each.name == binding.map))
+        for output in filter(None, (binding.output or "''", binding.query_index, binding.key_index)):
+            if output not in graphs[binding.graph].outputs:
+                raise BundleError(
+                    f"the map {binding.map} is bound to {output!r}, which {binding.graph} does not put out"
+                )
+    for name, quantity in described - bound:
+        raise BundleError(f"the map {_name(name, quantity)} is bound to no output of a graph")
+
+
+def _name(name: str, quantity: int) -> str:
+    if quantity == WEIGHTS:
+        return name
+    return quantity_key(name, str(attention_pb2.Quantity.Name(quantity)).removeprefix("QUANTITY_").lower())
+
+
+def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription) -> None:
+    """Check the axes of a map's output. Of its description: one head, and no features, where there is no such axis."""
+    axes, what = list(binding.axes), f"the map {binding.map}"
+    edges = bundle_pb2.AXIS_EDGE in axes
+    if bundle_pb2.AXIS_UNSPECIFIED in axes or len(set(axes)) < len(axes):
+        raise BundleError(f"{what} is bound to an output with an axis that is none, or stands twice")
+    places = {bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY}.intersection(axes)
+    if (edges and places) or (not edges and not {bundle_pb2.AXIS_KEY, bundle_pb2.AXIS_BATCH} <= set(axes)):
+        raise BundleError(f"{what} is bound to an output without the axes batch and key, or an edge axis alone")
+    if bundle_pb2.AXIS_HEAD not in axes and description.heads != 1:
+        raise BundleError(f"{what} has {description.heads} heads, and its output has no axis of heads")
+    if (bundle_pb2.AXIS_FEATURE in axes) != bool(description.features):
+        raise BundleError(f"{what} has {description.features} features, which its output's axes contradict")
+
+
+def _check_generation(bundle: bundle_pb2.Bundle) -> None:
+    generation, graphs = bundle.generation, {graph.name for graph in bundle.graphs}
+    for name in (generation.step, *filter(None, (generation.encoder, generation.prefill))):
+        if name not in graphs:
+            raise BundleError(f"generation refers to the graph {name!r}, which is not there")
+    roles = [name for name in (generation.step, generation.encoder, generation.prefill) if name]
+    check_distinct("graph of generation", roles)
+    if sum(each.HasField("sequence") for each in bundle.description.results) > 1:
+        raise BundleError("more than one of its results is a sequence")
+    check_distinct("input of a state", [each.input for each in generation.states])
+    check_distinct("output of a state", [each.output for each in generation.states])
+    tensors = {tensor.name: tensor for tensor in tensors_of(bundle.description)}
+    for name in filter(None, (generation.target_tensor, generation.prompt_tensor)):
+        if name not in tensors or len(tensors[name].dimensions) != 1:
+            raise BundleError(f"generation takes {name!r}, which is no tensor of one axis")
+    for state in generation.states:
+        if state.WhichOneof("initial") == "zeros":
+            axes = len(state.zeros.dimensions) + 1
+            places = {state.batch_axis, *([state.growing_axis] if state.HasField("growing_axis") else [])}
+            if len(places) < 1 + state.HasField("growing_axis") or max(places) >= axes:
+                raise BundleError(f"the state {state.input!r} has {axes} axes, and others for its rows and entries")

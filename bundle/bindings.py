@@ -4,10 +4,9 @@ what. What it says of the graphs is for the graphs to show.
 
 from bundle.described import check_axes, check_distinct, tensors_of
 from bundle.errors import BundleError
-from bundle.maps import WEIGHTS
-from bundle.names import quantity_key
+from bundle.maps import WEIGHTS, map_key
 from bundle.v1 import bundle_pb2
-from limelight.v1 import attention_pb2, model_pb2
+from limelight.v1 import model_pb2
 
 
 def check_bindings(bundle: bundle_pb2.Bundle) -> None:
@@ -74,7 +73,7 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
         if key in bound:
             raise BundleError(f"the map {binding.map} is bound twice")
         if key not in described:
-            raise BundleError(f"an output is bound to {_name(*key)}, which no map that is described has")
+            raise BundleError(f"an output is bound to {map_key(*key)}, which no map that is described has")
         bound.add(key)
         if binding.graph not in graphs:
             raise BundleError(f"the map {binding.map} is bound to no output of a graph")
@@ -85,13 +84,7 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
                     f"the map {binding.map} is bound to {output!r}, which {binding.graph} does not put out"
                 )
     for name, quantity in described - bound:
-        raise BundleError(f"the map {_name(name, quantity)} is bound to no output of a graph")
-
-
-def _name(name: str, quantity: int) -> str:
-    if quantity == WEIGHTS:
-        return name
-    return quantity_key(name, str(attention_pb2.Quantity.Name(quantity)).removeprefix("QUANTITY_").lower())
+        raise BundleError(f"the map {map_key(name, quantity)} is bound to no output of a graph")
 
 
 def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription) -> None:

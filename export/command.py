@@ -8,7 +8,7 @@ import typer
 from bundle.errors import LimelightError
 from bundle.v1 import bundle_pb2
 from export.precision import Precision
-from limelight.cli import CommandError
+from limelight.cli import CommandError, installing
 
 
 def export(
@@ -29,8 +29,9 @@ def export(
         import safetensors  # noqa: F401
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
-        wanted = "in a checkout of Limelight, pip install '.[train,serve]'"
-        raise CommandError(f"an export needs {error.name}, which is not installed: {wanted}") from error
+        raise CommandError(
+            f"an export needs {error.name}, which is not installed: {installing.extra('train,serve')}"
+        ) from error
 
     from export import export_run
 

@@ -11,6 +11,7 @@ from bundle.values import Array
 from export.errors import ExportError
 from export.external import graph_files
 from export.graph import Graph
+from limelight.cli import installing
 from models.cards.card import Card
 
 _THREADS = 2
@@ -23,8 +24,7 @@ def onnx_runtime() -> ModuleType:
         import onnxruntime
     except ImportError as error:
         raise ExportError(
-            "an export is compared with ONNX Runtime, which is not installed: in a checkout of Limelight, pip install "
-            "'.[train,serve]'"
+            f"an export is compared with ONNX Runtime, which is not installed: {installing.extra('train,serve')}"
         ) from error
     return onnxruntime  # type: ignore[no-any-return]
 

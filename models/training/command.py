@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError
+from limelight.cli import CommandError, installing
 from models.zoo.index import MODELS
 
 
@@ -67,8 +67,9 @@ def train(
         from models.training.show import Show
         from models.training.stop import Interrupted, Stop
     except ModuleNotFoundError as error:
-        wanted = "in a checkout of Limelight, pip install '.[train]'"
-        raise CommandError(f"training needs {error.name}, which is not installed: {wanted}") from error
+        raise CommandError(
+            f"training needs {error.name}, which is not installed: {installing.extra('train')}"
+        ) from error
 
     torch.set_num_threads(threads)
     options = {

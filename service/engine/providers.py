@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from bundle.offline import disable_telemetry
+from limelight.cli import installing
 from service.engine.cuda import DEFAULT, Cuda
 from service.errors import ProviderError
 from service.machine import available_cores
@@ -121,8 +122,7 @@ def runtime() -> ModuleType:
     found = [name for name in _DISTRIBUTIONS if _installed(name)]
     if not found:
         raise ProviderError(
-            "ONNX Runtime is not installed: in a checkout of Limelight, pip install '.[serve]', or '.[serve-gpu]' for "
-            "CUDA"
+            f"ONNX Runtime is not installed: {installing.extra('serve')}; for CUDA, the extra is serve-gpu"
         )
     if len(found) > 1:
         raise ProviderError(

@@ -7,6 +7,7 @@ import pytest
 from bundle.reader import read_bundle
 from bundle.values import Image
 from limelight import cli
+from limelight.cli import installing
 from models.cards.card import Metric
 from models.training.checkpoint import write_weights
 from models.training.recipe import Blueprint
@@ -47,10 +48,20 @@ def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.Capt
     assert not (tmp_path / "repository").exists()
 
 
-def test_what_is_not_installed_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "missing", "what", "extra"),
+    [
+        (["export", "run", "--repository", "repository"], "onnxscript", "an export", "train,serve"),
+        (["train", "han", "--data", "data.tsv", "--out", "run"], "torch", "training", "train"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_the_command_for_this_environment(
+    command: list[str], missing: str, what: str, extra: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     import sys
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "onnxscript", None)
-        assert cli.main(["export", str(tmp_path), "--repository", str(tmp_path)]) == 1
-    assert "pip install '.[train,serve]'" in capsys.readouterr().err
+        patch.setitem(sys.modules, missing, None)
+        assert cli.main(command) == 1
+    wanted = f"limelight: {what} needs {missing}, which is not installed: {installing.extra(extra)}\n"
+    assert capsys.readouterr().err == wanted

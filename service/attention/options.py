@@ -29,14 +29,16 @@ class PoolReduction(Enum):
 
 
 class Encoding(Enum):
-    """How weights are encoded. itemsize: bytes a weight."""
+    """How weights are encoded."""
 
-    FLOAT32 = "float32", 4
-    FLOAT16 = "float16", 2
-    UINT8 = "uint8", 1
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    UINT8 = "uint8"
 
-    def __init__(self, name: str, itemsize: int) -> None:
-        self.itemsize = itemsize
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one weight."""
+        return {"float32": 4, "float16": 2, "uint8": 1}[self.value]
 
 
 @dataclass(frozen=True)

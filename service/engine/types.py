@@ -2,55 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from bundle.maps import MapPart, MapWeights, Projected
 from bundle.rows import Labels, Row
 from bundle.values import Array
+from service.ipc.boundary import FinishReason, GenerationSettings, Sequence, Strategy, Timing, WaitEstimate
 
-
-class Strategy(Enum):
-    """How a generating model chooses tokens."""
-
-    GREEDY = "greedy"
-    SAMPLE = "sample"
-    BEAM = "beam"
-
-
-class FinishReason(Enum):
-    """Why a sequence ended."""
-
-    END = "end"
-    LENGTH = "length"
-    STOP = "stop"
-    TARGET = "target"
-
+__all__ = [
+    "FinishReason",
+    "GenerationSettings",
+    "Sequence",
+    "Strategy",
+    "Timing",
+    "WaitEstimate",
+]
 
 # A map by its name and one of its quantities (`Quantity` on the wire).
 MapKey = tuple[str, int]
-
-
-@dataclass(frozen=True)
-class GenerationSettings:
-    """Checked generation options, defaults filled in (`GenerationOptions` on the wire).
-
-    temperature, top_p: 0 takes the most probable token.
-    """
-
-    strategy: Strategy = Strategy.GREEDY
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    max_new_tokens: int = 0
-    stop: tuple[str, ...] = ()
-    beams: int = 4
-    length_penalty: float = 1.0
-    hypotheses: int = 1
-
-    @property
-    def draws(self) -> bool:
-        """True where tokens are drawn at random."""
-        return self.strategy is Strategy.SAMPLE and self.temperature > 0 and self.top_p > 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +40,7 @@ class Query:
     maps: frozenset[MapKey] = frozenset()
     seeds: tuple[int | None, ...] = ()
     sequences: int = 1
-    generation: GenerationSettings = GenerationSettings()
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
     deadline: float | None = None
     outputs: frozenset[str] | None = None
     parts: tuple[Mapping[MapKey, MapPart], ...] = ()
@@ -80,25 +48,6 @@ class Query:
     def parts_of(self, index: int) -> Mapping[MapKey, MapPart]:
         """Give what is enough of the maps for a row."""
         return self.parts[index] if self.parts else {}
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Nanoseconds that one row spent waiting and computing."""
-
-    queue: int
-    compute: int
-
-
-@dataclass(frozen=True)
-class Sequence:
-    """Tokens that a generating model put out, the end token included where there is one."""
-
-    token_ids: tuple[int, ...]
-    log_probabilities: tuple[float, ...]
-    text: str
-    finish_reason: FinishReason
-    score: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Between frontends and engines: what passes the boundary, and how it travels between processes."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import grpc
 from grpc._cython import cygrpc
 
-from service.logs import describe
+from service.observability.logs import describe
 from service.rpc.status import Status
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from service.engine.engine import Engine
 from service.engine.providers import choose_provider, cuda_of, runtime
 from service.folders import Folders
 from service.memory import give_back_when_quiet
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.repository import Repository
 from service.rpc.answering import Answering
 from service.rpc.budget import Budget

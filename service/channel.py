@@ -6,8 +6,8 @@ import socket
 from dataclasses import dataclass
 
 from service.checking.verdict import Request, Verdict
-from service.exposition import Snapshot
 from service.folders import Folders
+from service.observability.counters import Snapshot
 from service.settings import Settings
 
 _LENGTH_BYTES = 4

@@ -117,7 +117,7 @@ def limit_libraries() -> None:
 def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     import asyncio
 
-    from service.logs import configure_logs, flush_logs
+    from service.observability.logs import configure_logs, flush_logs
 
     configure_logs(settings.log_level, limit=settings.log_buffer_bytes)
     for variable in ignored_variables():

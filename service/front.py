@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from service.access.access import Access
 from service.admission.connections import ConnectionQueues
 from service.listening import listen
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.rpc.aside import HEALTH_SERVICE, MOMENT, PLACES, REFLECTION_SERVICE, health_service, reflection_service
 from service.rpc.budget import Budget
 from service.rpc.call import SERVICE, Calls, Method

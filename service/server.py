@@ -17,9 +17,9 @@ from service.checking.checker import Checks
 from service.folders import Folders
 from service.front import Front
 from service.listening import Reachable
-from service.logs import count_dropped
-from service.metrics import Metrics
-from service.metrics_server import MetricsServer
+from service.observability.logs import count_dropped
+from service.observability.metrics import Metrics
+from service.observability.metrics_server import MetricsServer
 from service.repository import Repository
 from service.settings import Settings
 from service.signals import leave, stop_signals
@@ -94,7 +94,7 @@ async def running_server(
         count_dropped(metrics.log_line_dropped)
         metrics_port = 0
         if settings.metrics_port:
-            exposed = MetricsServer(metrics.page, settings.metrics_host, settings.metrics_port)
+            exposed = MetricsServer(settings.metrics_host, settings.metrics_port, lambda: [metrics.snapshot()])
             stack.callback(exposed.stop)
             metrics_port = exposed.port
         if checks is None:

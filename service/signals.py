@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from service.logs import flush_logs
+from service.observability.logs import flush_logs
 
 INTERRUPTED = 1
 _ONE_REQUEST = 1.0  # seconds in which several signals ask for one stop: a service manager sends one, its shell another

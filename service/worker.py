@@ -9,8 +9,8 @@ from service.apart.back import Back, running_back
 from service.apart.link import End
 from service.channel import Begin, Channel, Check, Checked, Count, Counted, Failed, Loaded, Open, Stop
 from service.checking.shared import RemoteChecks
-from service.logs import configure_logs, flush_logs
-from service.metrics import Metrics
+from service.observability.logs import configure_logs, flush_logs
+from service.observability.metrics import Metrics
 from service.server import Member, Server, running_server, settle_interpreter
 from service.signals import INTERRUPTED, leave, leave_stopping_to_parent
 

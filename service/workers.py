@@ -24,12 +24,13 @@ from service.channel import Begin, Channel, Check, Checked, Count, Counted, Fail
 from service.checking.cache import checks_for
 from service.checking.shared import Once
 from service.checking.verdict import Verdict
-from service.exposition import Snapshot
 from service.folders import Folders, scan
 from service.listening import Reachable, address_of, check_free
-from service.logs import count_dropped
-from service.metrics import Metrics
-from service.metrics_server import MetricsServer
+from service.observability.counters import Snapshot
+from service.observability.exposition import joined, without_gauges
+from service.observability.logs import count_dropped
+from service.observability.metrics import Metrics
+from service.observability.metrics_server import MetricsServer
 from service.settings import Settings
 from service.signals import leave, spared, stop_signals
 from service.skipped import nothing_to_serve, tell_what_there_is
@@ -81,7 +82,7 @@ class _Worker:
 
 
 class Workers:
-    """The workers of one server. All methods but `page` are for the event loop of whoever made it.
+    """The workers of one server. All methods but `snapshots` are for the event loop of whoever made it.
 
     settings: those of the whole server; each worker gets its share of cores and memory. remote: hands calls on to the
     only worker, where workers take none themselves.
@@ -104,7 +105,7 @@ class Workers:
         self._folders: Folders | None = None
         self._loop = asyncio.get_running_loop()
         self._running: dict[int, _Worker] = {}
-        self._ended: list[Snapshot] = []
+        self._ended: Snapshot = {}
         self._opened = False
         self._stopping = asyncio.Event()
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -118,7 +119,7 @@ class Workers:
         """
         if not self._metrics_port:
             return 0
-        exposed = MetricsServer(self.page, self._settings.metrics_host, self._metrics_port)
+        exposed = MetricsServer(self._settings.metrics_host, self._metrics_port, self.snapshots)
         stack.push_async_callback(asyncio.to_thread, exposed.stop)  # a page that is being written needs this loop
         return exposed.port
 
@@ -163,10 +164,10 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):
                 worker.process.kill()
 
-    def page(self) -> bytes:
-        """Write the metrics of all workers together; for a thread of its own."""
-        snapshots = asyncio.run_coroutine_threadsafe(self._counted(), self._loop).result()
-        return self._metrics.joint_page(snapshots, self._ended)
+    def snapshots(self) -> list[Snapshot]:
+        """Ask every worker for its metrics; for a thread of its own."""
+        running = asyncio.run_coroutine_threadsafe(self._counted(), self._loop).result()
+        return [self._metrics.snapshot(), *running, self._ended]
 
     async def _counted(self) -> list[Snapshot]:
         workers = list(self._running.values())
@@ -226,7 +227,7 @@ class Workers:
         worker.counted.set()
         self._metrics.workers(sum(each.loaded for each in self._running.values()))
         if worker.snapshot is not None:
-            self._ended = [self._metrics.added_up([*self._ended, worker.snapshot])]
+            self._ended = joined([self._ended, without_gauges(worker.snapshot)])
         return worker.failure or f"worker {number} (process {worker.process.pid}) {_ended(status)}"
 
     async def _spawn(self, number: int) -> _Worker:

@@ -15,7 +15,7 @@ from service.access.exposure import open_to_all
 from service.access.gate import Gate
 from service.access.tokens import Tokens, read_tokens
 from service.access.watching import Watched, keep_fresh
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)

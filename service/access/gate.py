@@ -11,7 +11,7 @@ from bundle.errors import LimelightError
 from service.access.caller import Caller, calling
 from service.access.tokens import Tokens
 from service.errors import UnauthenticatedError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 
 _OPEN = f"/{health_pb2.DESCRIPTOR.services_by_name['Health'].full_name}/"
 _SCHEME = "bearer"

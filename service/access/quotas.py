@@ -8,8 +8,8 @@ from bundle.errors import TooLargeError
 from service.access.caller import Caller
 from service.engine.observer import Rejection
 from service.errors import QuotaError
-from service.metrics import Metrics
 from service.numbers import shown
+from service.observability.metrics import Metrics
 
 _RETRY_IN_FLIGHT = 0.5
 

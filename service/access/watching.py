@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from bundle.errors import LimelightError
-from service.logs import describe
-from service.metrics import Metrics
+from service.observability.logs import describe
+from service.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from service.backend import Backend, running_backend
 from service.checking.checker import Checks
 from service.errors import StoppingError
 from service.folders import Folders
-from service.logs import count_dropped
-from service.metrics import Metrics
+from service.observability.logs import count_dropped
+from service.observability.metrics import Metrics
 from service.rpc.call import Call, StreamMethod, serialised, told_of
 from service.rpc.room import Written
 from service.rpc.status import Status, status_of

@@ -23,7 +23,7 @@ from service.apart.link import End, Kind, Link
 from service.apart.outlooks import Outlooks
 from service.engine.observer import Rejection
 from service.errors import ModelUnavailableError, QueueFullError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.rpc.call import Call, Method, StreamHandler, StreamMethod, UnaryHandler, UnaryMethod
 from service.rpc.status import StatusError
 

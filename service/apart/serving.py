@@ -16,9 +16,9 @@ from service.apart.remote import Remote
 from service.collector import collected_between_turns
 from service.front import Front
 from service.listening import Reachable
-from service.logs import count_dropped
 from service.memory import give_back_when_quiet
-from service.metrics import Metrics
+from service.observability.logs import count_dropped
+from service.observability.metrics import Metrics
 from service.server import serve_until_stopped
 from service.settings import Settings
 from service.workers import Workers

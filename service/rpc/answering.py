@@ -17,7 +17,7 @@ from service.engine.model import Model
 from service.engine.observer import Rejection, Stage
 from service.engine.types import GenerationSettings, Outlook, Query
 from service.errors import QueueFullError, WrongModelError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.repository import Repository
 from service.rpc import build
 from service.rpc.budget import Budget, Held, Passing

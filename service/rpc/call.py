@@ -16,8 +16,8 @@ from service.admission.connections import ConnectionQueues
 from service.engine.observer import Rejection
 from service.engine.types import Outlook
 from service.errors import DeadlineError, QueueFullError, StoppingError
-from service.logs import log_failure, log_request, request_id
-from service.metrics import MethodMetrics, Metrics
+from service.observability.logs import log_failure, log_request, request_id
+from service.observability.metrics import MethodMetrics, Metrics
 from service.rpc.aborting import abort
 from service.rpc.delivery import Delivery
 from service.rpc.door import Door

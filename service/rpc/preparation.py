@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 from service.engine.cost import LearnedCost
 from service.engine.engine import Engine
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError
-from service.logs import describe
+from service.observability.logs import describe
 from service.threads import background
 
 logger = logging.getLogger(__name__)

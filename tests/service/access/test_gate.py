@@ -15,7 +15,7 @@ from service.access.caller import Caller, calling
 from service.access.gate import Gate
 from service.access.tokens import entry, new_token, read_tokens
 from service.errors import ForbiddenError, UnauthenticatedError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 
 TOKEN = new_token()
 TOKENS = read_tokens(entry("site", TOKEN, {"methods": ["Predict"]}).encode())

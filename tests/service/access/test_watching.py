@@ -9,7 +9,8 @@ import pytest
 
 from bundle.errors import LimelightError
 from service.access.watching import Watched
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
+from tests.service.metered import counted
 
 
 def joined(contents: Sequence[bytes]) -> bytes:
@@ -59,10 +60,10 @@ def test_what_is_bad_is_told_once_and_what_was_good_stays(
         assert not watched.refresh()
     assert watched.value == b"ab"
     assert [each.levelname for each in caplog.records] == ["ERROR"]
-    assert b'limelight_reloads_total{result="failed",what="letters"} 1' in metrics.page()
+    assert counted(metrics)['limelight_reloads_total{result="failed",what="letters"}'] == 1
     paths[0].write_bytes(b"c")
     assert settled(watched) and watched.value == b"cb"
-    assert b'limelight_reloads_total{result="ok",what="letters"} 1' in metrics.page()
+    assert counted(metrics)['limelight_reloads_total{result="ok",what="letters"}'] == 1
 
 
 def pipe(path: Path) -> None:

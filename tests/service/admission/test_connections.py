@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from service.admission.connections import ConnectionQueues
 from service.errors import QueueFullError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
+from tests.service.metered import counted
 
 
 class Callers:
@@ -91,7 +92,7 @@ def test_the_newest_call_of_the_longest_queue_makes_room_for_one_of_a_shorter() 
         assert callers.inside == [("greedy", 0), ("modest", 0)]
         await callers.end("modest", 0)
         assert callers.inside[-1] == ("modest", 1)
-        assert b'limelight_rejected_total{reason="queue_full"} 2\n' in callers.metrics.page()
+        assert counted(callers.metrics)['limelight_rejected_total{reason="queue_full"}'] == 2
 
     run(test)
 

@@ -21,7 +21,7 @@ from export.pipeline import export_model
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.apart.remote import Remote
 from service.errors import ModelUnavailableError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.rpc.call import Call, UnaryMethod
 from tests.export import tiny
 from tests.service import bundles

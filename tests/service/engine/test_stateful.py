@@ -32,7 +32,7 @@ from service.engine.engine import Engine
 from service.engine.model import Model, open_model
 from service.engine.providers import Provider
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.scripted import Gate, ScriptedCall, stand_before_sessions
@@ -260,8 +260,7 @@ class EngineMachine(RuleBasedStateMachine):
         return self.engine._lanes._queue.rows, len(self.used)
 
     def _gauge(self, name: str) -> float:
-        lines = (line.rsplit(" ", 1) for line in self.metrics.page().decode().splitlines() if line.startswith(name))
-        return sum(float(value) for _, value in lines)
+        return sum(value for _, (value,) in self.metrics.snapshot()[name]["series"])
 
     def _do(self, work: Coroutine[Any, Any, Any] | asyncio.Future[Any]) -> Any:
         return self.loop.run_until_complete(work)

@@ -16,7 +16,7 @@ from service.attention.options import Encoding, HeadReduction, Options, Selectio
 from service.attention.plan import plan_attention
 from service.engine.types import GenerationSettings, Query, Strategy
 from service.errors import QueueFullError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.rpc.budget import Budget, Passing
 from service.rpc.prepare import CallOptions, prepare
 from service.rpc.view import ModelView

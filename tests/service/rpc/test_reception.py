@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from service.errors import DeadlineError, QueueFullError
-from service.metrics import Metrics
+from service.observability.metrics import Metrics
 from service.rpc.reception import Places, Reception
 
 

@@ -1,8 +1,8 @@
 """Structured logs: one JSON object a line, on standard error. What a caller sends is never in them.
 
-Nothing waits for whoever reads them (`service.log_writer`). Every call that is answered has a line; of calls that are
+Nothing waits for whoever reads them (`log_writer`). Every call that is answered has a line; of calls that are
 not, and of everything else that callers can bring about, there are only so many in a span of time
-(`service.log_limit`), and then how many there were besides.
+(`log_limit`), and then how many there were besides.
 """
 
 import json
@@ -15,8 +15,8 @@ import traceback
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from service.log_limit import LineLimit
-from service.log_writer import DEFAULT_BYTES, LogWriter, unblock
+from service.observability.log_limit import LineLimit
+from service.observability.log_writer import DEFAULT_BYTES, LogWriter, unblock
 
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _FLUSH_SECONDS = 1.0

@@ -14,10 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from service import logs
-from service.log_limit import LineLimit
-from service.log_writer import LogWriter
-from service.logs import configure_logs, count_dropped, describe, flush_logs, log_failure, log_request, request_id
+from service.observability import logs
+from service.observability.log_limit import LineLimit
+from service.observability.log_writer import LogWriter
+from service.observability.logs import (
+    configure_logs,
+    count_dropped,
+    describe,
+    flush_logs,
+    log_failure,
+    log_request,
+    request_id,
+)
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""What is scraped: names and labels that dashboards expect, there from the start, and right after a call."""
+"""The metrics that are scraped: names and labels that dashboards expect, present from the start, right after a call."""
 
 import gzip
-import pickle
+import json
 import socket
 import threading
 import urllib.error
@@ -12,29 +12,24 @@ from typing import Any
 
 import grpc
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import parser as openmetrics
 
 from bundle.errors import LimelightError
+from service.descriptors import room_for_scrapers
 from service.engine.observer import Rejection, Stage
-from service.metrics import SECONDS, Metrics
-from service.metrics_server import MetricsServer
-
-
-def scraped(page: bytes) -> dict[str, float]:
-    """Read a page as Prometheus's own parser does; labels in order of their names."""
-    found = {}
-    for family in text_string_to_metric_families(page.decode()):
-        for sample in family.samples:
-            labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
-            found[f"{sample.name}{{{labels}}}"] = sample.value
-    return found
+from service.observability.counters import Snapshot
+from service.observability.exposition import SnapshotCollector, without_gauges
+from service.observability.metrics import SECONDS, Metrics
+from service.observability.metrics_server import MetricsServer
+from tests.service.metered import counted, parsed
 
 
 def test_every_method_and_code_is_there_at_zero_before_the_first_call() -> None:
     metrics = Metrics()
     metrics.methods("unary", "limelight.v1.AttentionService", ["Predict"])
     labels = 'grpc_method="Predict",grpc_service="limelight.v1.AttentionService",grpc_type="unary"'
-    values = scraped(metrics.page())
+    values = counted(metrics)
     assert values[f"grpc_server_started_total{{{labels}}}"] == 0
     for code in grpc.StatusCode:
         assert values[f'grpc_server_handled_total{{grpc_code="{code.name}",{labels}}}'] == 0
@@ -47,7 +42,7 @@ def test_a_call_is_counted_and_timed() -> None:
     method.begin()
     method.end(grpc.StatusCode.NOT_FOUND, 0.002)
     labels = 'grpc_method="Predict",grpc_service="s",grpc_type="unary"'
-    values = scraped(metrics.page())
+    values = counted(metrics)
     assert values[f"grpc_server_started_total{{{labels}}}"] == 1
     assert values[f'grpc_server_handled_total{{grpc_code="NOT_FOUND",{labels}}}'] == 1
     bucket = 'grpc_server_handling_seconds_bucket{{grpc_method="Predict",grpc_service="s",grpc_type="unary",le="{}"}}'
@@ -69,7 +64,7 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
     metrics.in_flight("han", 1)
     metrics.rejected(Rejection.QUEUE_FULL, 5)
     metrics.attention_bytes("han", 4096)
-    values = scraped(metrics.page())
+    values = counted(metrics)
     for stage in ("preprocess", "queue", "batch", "compute", "encode"):
         assert values[f'limelight_stage_duration_seconds_count{{model="han",stage="{stage}"}}'] == 1
     assert values['limelight_batch_rows_sum{model="han"}'] == 4
@@ -90,70 +85,108 @@ def test_what_the_engine_tells_is_found_under_the_documented_names() -> None:
 def server() -> Iterator[MetricsServer]:
     metrics = Metrics()
     metrics.rejected(Rejection.DEADLINE, 2)
-    server = MetricsServer(metrics.page, "127.0.0.1", 0)
+    server = MetricsServer("127.0.0.1", 0, lambda: [metrics.snapshot()])
     yield server
     server.stop()
 
 
-def get(server: MetricsServer, path: str = "/metrics", **fields: str) -> Any:
-    request = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", headers=fields)
-    return urllib.request.urlopen(request, timeout=10)
+def get(server: MetricsServer, path: str = "/metrics", method: str = "GET", **fields: str) -> Any:
+    url, headers = (
+        f"http://127.0.0.1:{server.port}{path}",
+        {name.replace("_", "-"): each for name, each in fields.items()},
+    )
+    return urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=10)
 
 
 def test_metrics_are_served_until_the_port_is_closed() -> None:
-    server = MetricsServer(Metrics().page, "127.0.0.1", 0)
+    server = MetricsServer("127.0.0.1", 0, lambda: [Metrics().snapshot()])
     with get(server) as response:
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-        assert scraped(response.read())['limelight_rejected_total{reason="deadline"}'] == 0
+        assert parsed(response.read())['limelight_rejected_total{reason="deadline"}'] == 0
     server.stop()
     with pytest.raises(urllib.error.URLError):
         get(server)
 
 
+def test_openmetrics_is_served_to_a_scraper_that_prefers_it(server: MetricsServer) -> None:
+    # As Prometheus 3 asks.
+    accept = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.1"
+    with get(server, Accept=accept) as response:
+        assert response.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+        page = response.read().decode()
+    families = {family.name: family for family in openmetrics.text_string_to_metric_families(page)}
+    assert page.endswith("# EOF\n")
+    rejected = {each.labels["reason"]: each.value for each in families["limelight_rejected"].samples}
+    assert rejected["deadline"] == 2 and families["limelight_rejected"].type == "counter"
+    assert families["limelight_stage_duration_seconds"].type == "histogram"
+
+
 def test_a_large_page_goes_out_whole_and_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    page = b"x" * 8_000_000 + b"\n"
-    server = MetricsServer(lambda: page, "127.0.0.1", 0)
-    for _ in range(3):
-        with get(server) as response:
-            assert response.read() == page
+    metrics = Metrics()
+    for number in range(2000):
+        metrics.stage(f"model-{number}", Stage.COMPUTE, 0.01)
+    server = MetricsServer("127.0.0.1", 0, lambda: [metrics.snapshot()])
+    page = get(server).read()
+    assert len(page) > 3_000_000 and len(parsed(page)) > 38_000
     with socket.create_connection(("127.0.0.1", server.port)) as impatient:
         impatient.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         impatient.recv(1000)
-    with get(server) as response:
-        assert response.read() == page
+    assert get(server).read() == page
     server.stop()
     assert not caplog.records
 
 
-def test_a_page_is_compressed_for_who_takes_that(server: MetricsServer) -> None:
-    with get(server) as plain, get(server, **{"Accept-Encoding": "deflate, gzip"}) as packed:
+def test_a_page_is_compressed_for_a_scraper_that_accepts_it(server: MetricsServer) -> None:
+    with get(server) as plain, get(server, Accept_Encoding="deflate, gzip") as packed:
         assert packed.headers["Content-Encoding"] == "gzip" and "Content-Encoding" not in plain.headers
         assert gzip.decompress(packed.read()) == plain.read()
 
 
+def test_head_gets_the_headers_of_the_page(server: MetricsServer) -> None:
+    with get(server) as whole, get(server, method="HEAD") as head:
+        assert head.headers["Content-Length"] == whole.headers["Content-Length"] == str(len(whole.read()))
+        assert head.headers["Content-Type"] == whole.headers["Content-Type"] and head.read() == b""
+
+
 def test_a_taken_port_is_one_clear_line(server: MetricsServer) -> None:
     with pytest.raises(LimelightError, match="metrics cannot be served on 127"):
-        MetricsServer(Metrics().page, "127.0.0.1", server.port)
+        MetricsServer("127.0.0.1", server.port, list)
 
 
-def test_other_pages_and_methods_are_refused(server: MetricsServer) -> None:
+def test_an_ipv6_address_is_served() -> None:
+    server = MetricsServer("::1", 0, lambda: [Metrics().snapshot()])
+    assert urllib.request.urlopen(f"http://[::1]:{server.port}/metrics", timeout=10).status == 200
+    server.stop()
+
+
+@pytest.mark.parametrize(("path", "method", "code"), [("/secrets", "GET", 404), ("/metrics", "POST", 405)])
+def test_other_paths_and_methods_are_refused(server: MetricsServer, path: str, method: str, code: int) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        get(server, "/secrets")
-    assert refused.value.code == 404
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", data=b"x", timeout=10)
-    assert refused.value.code == 405
+        get(server, path, method)
+    assert refused.value.code == code
 
 
-def test_connections_that_say_nothing_and_endless_requests_keep_nobody_out(
+def test_a_page_that_fails_is_an_error_in_the_log_and_the_next_is_served(caplog: pytest.LogCaptureFixture) -> None:
+    pages = iter([None, [Metrics().snapshot()]])
+    server = MetricsServer("127.0.0.1", 0, lambda: next(pages))  # type: ignore[arg-type, return-value]
+    with pytest.raises(urllib.error.HTTPError) as failed:
+        get(server)
+    assert failed.value.code == 500 and [each.levelname for each in caplog.records] == ["ERROR"]
+    assert get(server).status == 200
+    server.stop()
+
+
+def test_connections_that_say_nothing_and_endless_requests_keep_no_scraper_out(
     server: MetricsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.metrics_server._PATIENCE", 600.0)  # so that none ends for its time
-    threads = set(threading.enumerate())
+    monkeypatch.setattr(
+        "service.observability.metrics_server._Handler.timeout", 600.0
+    )  # so that none ends for its time
     with ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(300)]
         assert get(server).status == 200
-        assert set(threading.enumerate()) <= threads  # those of other tests may end meanwhile
+        threads = [each for each in threading.enumerate() if "process_request_thread" in each.name]
+        assert len(threads) <= room_for_scrapers() + 1
         silent[0].settimeout(60)
         assert silent[0].recv(1) == b""  # the oldest made room
         endless = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
@@ -171,15 +204,21 @@ def test_a_model_that_is_gone_is_in_no_line() -> None:
     metrics.stage("han", Stage.COMPUTE, 0.01)
     metrics.batch("han", 4, 100, 28)
     metrics.attention_bytes("han", 4096)
-    before = metrics.page()
+    assert [name for name in counted(metrics) if '"han"' in name]
     metrics.gone("han", 1, last=False)
-    values = scraped(metrics.page())
+    values = counted(metrics)
     assert not [name for name in values if 'version="1"' in name and "han" in name]
     assert values['limelight_stage_duration_seconds_count{model="han",stage="compute"}'] == 1
     metrics.gone("han", 2, last=True)
-    page = metrics.page()
-    assert b"han" in before and b"han" not in page.replace(b"handled", b"").replace(b"handling", b"")
-    assert scraped(page)['limelight_model_ready{model="other",version="1"}'] == 1
+    values = counted(metrics)
+    assert not [name for name in values if '"han"' in name]
+    assert values['limelight_model_ready{model="other",version="1"}'] == 1
+
+
+def sent(snapshots: list[Snapshot]) -> list[Snapshot]:
+    """Carry snapshots as another process gets them."""
+    found: list[Snapshot] = json.loads(json.dumps(snapshots))
+    return found
 
 
 def test_several_processes_are_summed_up_and_levels_are_those_of_the_living() -> None:
@@ -191,7 +230,8 @@ def test_several_processes_are_summed_up_and_levels_are_those_of_the_living() ->
         metrics.in_flight("han", 3)
     mine.model("han", 1, ready=True, digest="d", provider="p")
     mine.in_flight("han", 1)
-    values = scraped(mine.joint_page([pickle.loads(pickle.dumps(other.snapshot()))], [ended.snapshot()]))
+    others = sent([mine.snapshot(), other.snapshot(), without_gauges(ended.snapshot())])
+    values = parsed(generate_latest(SnapshotCollector(lambda: others)))
     assert values['limelight_tokens_total{kind="real",model="han"}'] == 20
     assert values['limelight_stage_duration_seconds_count{model="han",stage="compute"}'] == 2
     assert values['limelight_stage_duration_seconds_sum{model="han",stage="compute"}'] == 1

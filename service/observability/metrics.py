@@ -1,11 +1,11 @@
-"""What is counted: calls, stages, batches, queues and models. No label is one that a caller can invent."""
+"""The metrics of a process: calls, stages, batches, queues and models. No label is one that a caller can invent."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import grpc
 
 from service.engine.observer import Rejection, Stage
-from service.exposition import Registry, Snapshot
+from service.observability.counters import Join, Registry, Snapshot
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -65,10 +65,13 @@ class Metrics:
             "limelight_model_ready",
             "1 for a version that answers, 0 for one that was refused.",
             ("model", "version"),
-            min,
+            Join.MIN,
         )
         self._info = own.gauge(
-            "limelight_model_info", "1 for each version that answers.", ("model", "version", "digest", "provider"), max
+            "limelight_model_info",
+            "1 for each version that answers.",
+            ("model", "version", "digest", "provider"),
+            Join.MAX,
         )
         self._dropped = own.counter(
             "limelight_log_lines_dropped_total", "Lines of the log that were dropped, since nobody read it.", ()
@@ -93,7 +96,7 @@ class Metrics:
             "limelight_certificate_expiry_seconds",
             "When the server's certificate ends, in seconds since 1970.",
             (),
-            min,
+            Join.MIN,
         )
         for reason in Rejection:
             self._rejected.child(reason.value)
@@ -199,17 +202,5 @@ class Metrics:
         self._worker_ends.child().add()
 
     def snapshot(self) -> Snapshot:
-        """Read everything, to be sent to another process."""
+        """Read everything, as plain data."""
         return self._registry.snapshot()
-
-    def page(self) -> bytes:
-        """Write what Prometheus reads."""
-        return self._registry.page()
-
-    def joint_page(self, running: Sequence[Snapshot], ended: Sequence[Snapshot]) -> bytes:
-        """Write one page of what this process and others have counted; of those that ended, only what adds up."""
-        return self._registry.page(self._registry.joined([self.snapshot(), *running], ended))
-
-    def added_up(self, ended: Sequence[Snapshot]) -> Snapshot:
-        """Make one of what processes that ended have counted."""
-        return self._registry.joined((), ended)

@@ -1,0 +1,1 @@
+"""Metrics and logs of every process of a server."""

@@ -1,0 +1,142 @@
+"""The port of the metrics: text or OpenMetrics under /metrics, as the scraper asks for."""
+
+import contextlib
+import gzip
+import logging
+import socket
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
+from socketserver import TCPServer, ThreadingMixIn
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from prometheus_client.exposition import choose_encoder, gzip_accepted
+
+from bundle.errors import LimelightError
+from service.descriptors import room_for_scrapers
+from service.observability.counters import Snapshot
+from service.observability.exposition import SnapshotCollector
+from service.threads import background
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1  # between looks whether to stop
+
+
+class MetricsServer:
+    """Serves the metrics of all processes, on threads of its own.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 for any free one, which `port` then has.
+        collect: asks every process for a snapshot; called at each scrape on the scrape's thread, by one at a time.
+
+    Raises: LimelightError where the address cannot be listened on.
+    """
+
+    def __init__(self, host: str, port: int, collect: Callable[[], Sequence[Snapshot]]) -> None:
+        try:
+            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            self._server = _Server(family, address, SnapshotCollector(collect))
+        except (OSError, OverflowError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or "the address cannot be used"
+            raise LimelightError(f"metrics cannot be served on {host}:{port}: {reason}") from error
+        self.port: int = self._server.server_address[1]
+        self._thread = background(lambda: self._server.serve_forever(_POLL_SECONDS), "metrics")
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the port; a page that is being written is finished first, and no other begins."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request a connection."""
+
+    timeout = 10.0  # seconds for each read, and for the whole answer
+    server: "_Server"
+
+    def do_GET(self) -> None:
+        """Answer with the page."""
+        if urlsplit(self.path).path != "/metrics":
+            self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are under /metrics.")
+            return
+        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+        try:
+            with self.server.page_lock:
+                body = b"" if self.server.is_stopped else encode(self.server.collector)
+        except Exception as error:
+            logger.error("the metrics cannot be collected", exc_info=error)
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain="The server's log has the reason.")
+            return
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", content_type)
+        if gzip_accepted(self.headers.get("Accept-Encoding", "")):
+            body = gzip.compress(body, compresslevel=1)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        """Refuse a method that would change something."""
+        self.send_error(HTTPStatus.METHOD_NOT_ALLOWED)
+
+    do_PUT = do_DELETE = do_PATCH = do_POST
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing: scrapes are frequent."""
+
+
+class _Server(ThreadingMixIn, TCPServer):
+    """Listens, with a thread a connection; beyond `room_for_scrapers` connections the oldest is closed, so that
+    connections that ask nothing keep no scraper out.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, family: int, address: Any, collector: SnapshotCollector) -> None:
+        self.address_family = family
+        self.collector = collector
+        self.page_lock = Lock()
+        self.is_stopped = False
+        self._most = room_for_scrapers()
+        self._connections: OrderedDict[socket.socket, None] = OrderedDict()  # oldest first
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection on a thread."""
+        self._connections[request] = None
+        if len(self._connections) > self._most:
+            self._close_oldest()
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection that has ended."""
+        self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a scraper that went away; errors of the page are handled where it is written."""
+
+    def close(self) -> None:
+        """Close the port and every connection."""
+        self.server_close()
+        with self.page_lock:
+            self.is_stopped = True
+        while self._connections:
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        with contextlib.suppress(KeyError, OSError):  # it has ended meanwhile
+            self._connections.popitem(last=False)[0].shutdown(socket.SHUT_RDWR)

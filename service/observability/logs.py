@@ -1,43 +1,36 @@
 """Structured logs: one JSON object a line, on standard error. What a caller sends is never in them.
 
-Nothing waits for whoever reads them (`log_writer`). Every call that is answered has a line; of calls that are
-not, and of everything else that callers can bring about, there are only so many in a span of time
-(`log_limit`), and then how many there were besides.
+Logging never waits for the reader of the log: lines wait in a bounded queue, a thread of their own writes them, and
+lines beyond the bound are dropped and counted. Every call that is answered has a line; of failed calls, and of
+everything else that callers can bring about, only so many lines in a span of time (`log_limit`), and then their number.
 """
 
 import json
 import logging
+import os
+import queue
 import random
 import re
+import select
+import stat
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
+from logging.handlers import QueueHandler, QueueListener
 from typing import Any
 
 from service.observability.log_limit import LineLimit
-from service.observability.log_writer import DEFAULT_BYTES, LogWriter, unblock
 
+DEFAULT_BYTES = 4 * 2**20
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
-_FLUSH_SECONDS = 1.0
-_OPERATORS = ("service.repository", "service.checking", "service.folders")  # a line for each model, and of no caller's
+_FLUSH_SECONDS, _FLUSH_POLL = 1.0, 0.005
+_GATHER = 0.02  # seconds that lines gather: waking the thread for each line would cost a call more than its line
+_OPERATORS = ("service.repository", "service.checking", "service.folders")  # a line for each model, not for each call
 _requests = logging.getLogger("limelight.requests")
-
-
-class _Clock:
-    """Writes times; the second that all of them share most often is written once."""
-
-    def __init__(self) -> None:
-        self._last = (-1, "")  # in one piece, since threads share it
-
-    def write(self, moment: float) -> str:
-        """Write a time (seconds since 1970) in UTC, to the millisecond."""
-        second = int(moment)
-        last, written = self._last
-        if second != last:
-            written = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-            self._last = (second, written)
-        return f"{written}.{int((moment - second) * 1e3):03d}Z"
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 class JsonFormatter(logging.Formatter):
@@ -46,75 +39,158 @@ class JsonFormatter(logging.Formatter):
     worker: the number of the process among several, which every line then has.
     """
 
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
     def __init__(self, worker: int | None = None) -> None:
         super().__init__()
+        self.converter = time.gmtime
         self._every: dict[str, Any] = {} if worker is None else {"worker": worker}
-        self._clock = _Clock()
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record."""
         line: dict[str, Any] = {
-            "time": self._clock.write(record.created),
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
             "logger": record.name,
             **self._every,
+            **getattr(record, "fields", {}),
         }
-        fields: Mapping[str, Any] | None = getattr(record, "fields", None)
-        if fields:
-            line.update(fields)
         if record.exc_info:
             line["error"] = f"{describe(record.exc_info[1])}: {record.exc_info[1]}"
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return _encode(line)
 
 
-class _Output(logging.Handler):
-    """Where every line of the process goes."""
+class _Lines(queue.Queue[str]):
+    """Lines that wait to be written; full at `maxsize` characters."""
 
-    def __init__(self, descriptor: int, limit: int, worker: int | None) -> None:
-        super().__init__()
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self._size = 0
+
+    def _qsize(self) -> int:
+        return self._size
+
+    def _put(self, item: str) -> None:
+        super()._put(item)
+        self._size += len(item)
+
+    def _get(self) -> str:
+        item = super()._get()
+        self._size -= len(item)
+        return item
+
+
+class _Handler(QueueHandler):
+    """Queues every line of the process; a line that does not fit is dropped and counted."""
+
+    def __init__(self, limit: int, worker: int | None) -> None:
+        self.lines = _Lines(max(1, limit))
+        super().__init__(self.lines)
         self.setFormatter(JsonFormatter(worker))
-        self._clock = _Clock()
-        self._after = "" if worker is None else f',"worker":{worker}'
-        self.writer = LogWriter(descriptor, self._dropped, limit=limit)
+        self.addFilter(self._is_allowed)
         self.limit = LineLimit(self._left_out)
+        self.dropped = self._unsaid = 0
+        self.on_drop: Callable[[float], None] = lambda _: None
+        self._drops = threading.Lock()
 
-    def emit(self, record: logging.LogRecord) -> None:
-        """Have a record written."""
-        own = record.name.startswith(_OPERATORS)
-        if not own and not self.limit.allows((record.levelno, record.name, record.lineno)):
-            return
+    def prepare(self, record: logging.LogRecord) -> str:
+        """Write the record as the line that is queued."""
+        return self.format(record)
+
+    def enqueue(self, record: Any) -> None:
+        """Queue a prepared line, where it fits."""
         try:
-            line = self.format(record)
-        except Exception:
-            self.handleError(record)
-        else:
-            self.writer.write(line)
+            self.lines.put_nowait(record)
+        except queue.Full:
+            self.drop(1, say=True)
 
-    def line(self, members: str) -> None:
-        """Have a request's line written, of members that are JSON already."""
-        self.writer.write(
-            f'{{"time":"{self._clock.write(time.time())}","level":"info","event":"request",'
-            f'"logger":"{_requests.name}"{self._after},{members}}}'
-        )
+    def drop(self, lines: int, *, say: bool) -> None:
+        """Count lines that are lost. say: whether the log itself will say so."""
+        with self._drops:
+            self.dropped += lines
+            self._unsaid += lines if say else 0
+        self.on_drop(lines)
 
-    def _dropped(self, lines: int) -> str:
-        return self._warning("lines of the log were dropped: nobody read it", lines=lines)
+    def notice(self) -> str | None:
+        """Make the line about lines dropped since the last such line; None where there were none."""
+        with self._drops:
+            lines, self._unsaid = self._unsaid, 0
+        return self._warning("log lines were dropped: nobody read the log", lines=lines) if lines else None
+
+    def _is_allowed(self, record: logging.LogRecord) -> bool:
+        code = getattr(record, "code", None)  # of a request
+        if code == "OK" or record.name.startswith(_OPERATORS):
+            return True
+        return self.limit.allows(code or (record.levelno, record.name, record.lineno))
 
     def _left_out(self, kind: Hashable, lines: int) -> None:
         match kind:
             case (int(), str() as name, int() as line):
-                written = self._warning("lines like one before were left out", lines=lines, of=f"{name}:{line}")
+                self.enqueue(self._warning("lines like one before were left out", lines=lines, of=f"{name}:{line}"))
             case _:
-                written = self._warning("requests that failed were left out", lines=lines, code=kind)
-        self.writer.write(written)
+                self.enqueue(self._warning("requests that failed were left out", lines=lines, code=kind))
 
     def _warning(self, text: str, **fields: Any) -> str:
         record = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text, "fields": fields}
-        return self.format(logging.makeLogRecord(record))
+        return self.prepare(logging.makeLogRecord(record))
 
 
-_output: _Output | None = None
+class _Writer(QueueListener):
+    """Writes queued lines to a descriptor, on a thread of its own.
+
+    Lines are written in pieces that a pipe takes whole, so that lines of several processes do not mix.
+    """
+
+    def __init__(self, handler: _Handler, descriptor: int) -> None:
+        super().__init__(handler.lines)
+        self._handler = handler
+        self._descriptor = descriptor
+        self._piece = b""
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def dequeue(self, block: bool) -> Any:
+        """Wait for a line; where none waits, write what has gathered first."""
+        notice = self._handler.notice()
+        if notice is not None:
+            self.handle(notice)
+        with suppress(queue.Empty):
+            return self._handler.lines.get_nowait()
+        self._flush()
+        first = self._handler.lines.get()
+        time.sleep(_GATHER)
+        return first
+
+    def handle(self, record: Any) -> None:
+        """Add a line to the piece, which is written first where the line does not fit."""
+        line = record.encode("utf-8", "backslashreplace") + b"\n"
+        if len(self._piece) + len(line) > select.PIPE_BUF:
+            self._flush()
+        self._piece += line
+
+    def wait(self, seconds: float) -> None:
+        """Wait until every line is written, for at most so long."""
+        end = time.monotonic() + seconds
+        while (self._handler.lines.unfinished_tasks or self._piece) and time.monotonic() < end:
+            time.sleep(_FLUSH_POLL)
+
+    def _flush(self) -> None:
+        """Write the piece, however long that takes: only this thread waits."""
+        piece = self._piece
+        try:
+            while piece:
+                self._poll.poll()  # a pipe that can be written takes a whole piece: even a blocking one does not block
+                try:
+                    piece = piece[os.write(self._descriptor, piece) :]
+                except BlockingIOError:
+                    time.sleep(_GATHER)
+        except OSError:  # the reader is gone, the disk is full, or the file may not grow: the metrics say so
+            self._handler.drop(piece.count(b"\n"), say=False)
+        self._piece = b""
+
+
+_output: tuple[_Handler, _Writer] | None = None
 
 
 def configure_logs(
@@ -122,30 +198,54 @@ def configure_logs(
 ) -> None:
     """Send every log of the process to a descriptor (standard error), from `level` up.
 
-    worker: its number among several. limit: bytes of lines that may wait to be written; more are dropped and counted.
+    Args:
+        level: of `logging`, in either case.
+        worker: number of the process among several.
+        descriptor: to write to.
+        limit: characters of lines that may wait to be written; more lines are dropped and counted.
     """
     global _output
     if descriptor is None:
         descriptor = sys.stderr.fileno()
-        unblock(descriptor)
-    _output = _Output(descriptor, limit, worker)
+        _unblock(descriptor)
+    handler = _Handler(limit, worker)
+    _output = handler, _Writer(handler, descriptor)
+    _output[1].start()
     root = logging.getLogger()
-    root.handlers[:] = [_output]
+    root.handlers[:] = [handler]
     root.setLevel(level.upper())
 
 
 def flush_logs() -> None:
-    """Wait until what was logged is written: for at most a second, since there may be nobody who reads."""
+    """Wait until every line is written, for at most a second: perhaps nobody reads the log."""
     if _output is not None:
-        _output.limit.flush()
-        _output.writer.flush(_FLUSH_SECONDS)
+        handler, writer = _output
+        handler.limit.flush()
+        writer.wait(_FLUSH_SECONDS)
 
 
 def count_dropped(add: Callable[[float], None]) -> None:
-    """Have each line that is dropped counted from now on, and at once those that were."""
+    """Have `add` called with the number of lines dropped so far, and of those dropped from now on."""
     if _output is not None:
-        _output.writer.on_drop = lambda: add(1)
-        add(_output.writer.dropped)
+        handler, _ = _output
+        handler.on_drop = add
+        add(handler.dropped)
+
+
+def _unblock(descriptor: int) -> None:
+    """Have no write to a pipe wait for its reader: libraries write to standard error themselves, on threads that serve.
+
+    What they write while the pipe is full is lost. The pipe is opened anew, since other processes share the old
+    descriptor's flags. Where it cannot be opened, it is left as it is.
+    """
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return
+    try:
+        opened = os.open(f"/dev/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return
+    os.dup2(opened, descriptor)
+    os.close(opened)
 
 
 def request_id(sent: str | bytes | None) -> str:
@@ -167,22 +267,18 @@ def log_request(
     seconds: float,
     durations: Mapping[str, float],
 ) -> None:
-    """Write the line of one request: what is known about it, and nothing that it sent.
+    """Log one request: facts about it, and nothing that it sent.
 
-    token: the name of the caller's, if any. durations: milliseconds by name. The line is put together by hand, in a
-    third of the time that `logging` and `json` take: every call pays for it on the event loop. Texts but the
-    id, token and model are the program's own.
+    token: the name of the caller's, if any. durations: milliseconds by name.
     """
-    if _output is None or not _requests.isEnabledFor(logging.INFO):
+    if not _requests.isEnabledFor(logging.INFO):
         return
-    if code != "OK" and not _output.limit.allows(code):  # answers take work, and refusals nearly none
-        return
-    named = f'"token":{json.dumps(token)},' if token else ""
-    stages = "".join([f',"{name}":{value}' for name, value in durations.items()])
-    _output.line(
-        f'"id":{json.dumps(identity)},{named}"method":"{method}","model":{json.dumps(model)},"version":{version},'
-        f'"rows":{rows},"code":"{code}","total_ms":{seconds * 1e3:.3f}{stages}'
-    )
+    fields: dict[str, Any] = {"id": identity}
+    if token:
+        fields["token"] = token
+    fields |= {"method": method, "model": model, "version": version, "rows": rows, "code": code}
+    fields |= {"total_ms": round(seconds * 1e3, 3), **durations}
+    _requests.info("request", extra={"code": code, "fields": fields})
 
 
 def log_failure(error: BaseException, identity: str, method: str) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as some
 
 from service.observability import logs
 from service.observability.log_limit import LineLimit
-from service.observability.log_writer import LogWriter
 from service.observability.logs import (
     configure_logs,
     count_dropped,
@@ -106,44 +105,63 @@ def narrow_pipe() -> tuple[int, int]:
     return there, here
 
 
-def test_lines_that_nobody_reads_are_dropped_and_counted_and_the_log_says_where() -> None:
+def say(text: str, number: int = 0) -> None:
+    """Log a line of a place of its own: lines of one place are bounded."""
+    logging.getLogger().handle(logging.LogRecord("x", logging.INFO, __file__, number, text, None, None))
+
+
+def test_lines_that_nobody_reads_are_dropped_and_counted_and_the_log_says_so(log: Path) -> None:
     there, here = narrow_pipe()
-    writer, counted = LogWriter(here, lambda lines: f"dropped {lines}", limit=1000), []
-    writer.on_drop = lambda: counted.append(1)
+    configure_logs("info", descriptor=here, limit=1000)
+    counted: list[float] = []
+    count_dropped(counted.append)
     started = time.monotonic()
-    stuck = False
     for number in range(2000):
-        writer.write(f"{number:09d}")
-        if number % 40 == 39 and not stuck:
-            stuck = not writer.flush(0.5)
-    assert stuck
+        say(f"{number:09d}", number)
     assert time.monotonic() - started < 30  # nothing waited, though nobody read
-    assert 0 < writer.dropped == len(counted) < 2000
-    found = b""
-    end = time.monotonic() + 60
+    assert sum(counted) > 1000
     os.set_blocking(there, False)
-    while b"dropped" not in found.rpartition(b"\n")[0].rpartition(b"\n")[2] and time.monotonic() < end:
+    numbers: list[int] = []
+    said, rest, end = 0, b"", time.monotonic() + 60
+    while len(numbers) + said < 2000 and time.monotonic() < end:
         try:
-            found += os.read(there, 4096)
+            *complete, rest = (rest + os.read(there, 4096)).split(b"\n")
         except BlockingIOError:
             time.sleep(0.01)
-    written = found.decode().splitlines()
-    dropped = [line for line in written if line.startswith("dropped ")]
-    numbers = [int(line) for line in written if not line.startswith("dropped ")]
+            continue
+        found = [json.loads(line) for line in complete]
+        numbers += [int(line["event"]) for line in found if "dropped" not in line["event"]]
+        said += sum(line["lines"] for line in found if "dropped" in line["event"])
     assert numbers == sorted(numbers)
-    assert sum(int(line.split()[1]) for line in dropped) == 2000 - len(numbers) == writer.dropped
-    writer.write("next")
-    assert writer.flush(60)
-    assert os.read(there, 4096) == b"next\n"
+    assert said == 2000 - len(numbers) == sum(counted)
+    say("next")
+    flush_logs()
+    assert json.loads(os.read(there, 4096))["event"] == "next"
 
 
-def test_a_log_whose_reader_is_gone_stops_nobody() -> None:
+def test_a_log_whose_reader_is_gone_stops_nobody_and_its_lines_are_counted(log: Path) -> None:
     there, here = narrow_pipe()
-    writer = LogWriter(here, str)
+    configure_logs("info", descriptor=here)
+    counted: list[float] = []
+    count_dropped(counted.append)
     os.close(there)
-    for _ in range(3):
-        writer.write("x" * 5000)
-        assert writer.flush(60)
+    started = time.monotonic()
+    for number in range(3):
+        say("x" * 5000, number)
+        flush_logs()
+    assert sum(counted) == 3 and time.monotonic() - started < 1  # none is waited for
+
+
+def test_lines_of_several_processes_do_not_mix(log: Path) -> None:
+    there, here = narrow_pipe()
+    configure_logs("info", descriptor=here)
+    for number in range(100):
+        say("x" * 300, number)
+    found = b""
+    while found.count(b"\n") < 100:
+        piece = os.read(there, 2**16)
+        assert len(piece) <= 4096 and piece.endswith(b"\n")
+        found += piece
 
 
 def test_lines_of_several_threads_come_whole_and_in_each_ones_order(log: Path) -> None:
@@ -164,12 +182,15 @@ def test_lines_of_several_threads_come_whole_and_in_each_ones_order(log: Path) -
 
 
 def test_what_was_dropped_before_it_was_counted_is_counted_too(log: Path) -> None:
-    assert logs._output is not None
-    logs._output.writer._limit = 0
+    there, here = narrow_pipe()
+    configure_logs("info", descriptor=here, limit=1)
+    os.close(there)
     request()
+    flush_logs()
     counted: list[float] = []
     count_dropped(counted.append)
     request()
+    flush_logs()
     assert sum(counted) == 2
 
 

@@ -56,7 +56,7 @@ def test_a_package_imports_only_what_its_arrow_allows(package: str) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("limelight", "typer rich PIL torch onnx onnxruntime tokenizers google.rpc"),
+        ("limelight", "typer rich PIL torch onnx onnxruntime tokenizers"),
         ("limelight.cli", "torch onnx onnxruntime tokenizers"),
         ("service.command", "numpy onnxruntime tokenizers"),  # it says first how many threads they may use
         ("service.server", "torch onnx onnxscript"),

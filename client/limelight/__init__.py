@@ -4,8 +4,8 @@
         answer = client.attend("dates", {"text": "7 March 2021"})
         print(answer.prediction.text, answer["decoder.cross"].weights.shape)
 
-Needs grpcio, protobuf and numpy. Names are imported when they are first used, so that programs which only want the
-protocol (`limelight.v1`) and `limelight --help` do not pay for the rest.
+Needs grpcio, protobuf, googleapis-common-protos and numpy. Names are imported when they are first used, so that
+programs which only want the protocol (`limelight.v1`) and `limelight --help` do not pay for the rest.
 """
 
 from importlib import import_module

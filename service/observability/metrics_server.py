@@ -103,7 +103,7 @@ class _Server(ThreadingMixIn, TCPServer):
 
     allow_reuse_address = True
     daemon_threads = True
-    request_queue_size = 64
+    request_queue_size = 256
 
     def __init__(self, family: int, address: Any, collector: SnapshotCollector) -> None:
         self.address_family = family

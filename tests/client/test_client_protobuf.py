@@ -46,12 +46,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("protobuf", ["6.31.1", "7.*"])
 def test_the_client_works_with_protobuf(protobuf: str, wheel: Path):
-    folder = CACHE / f"python{sys.version_info.major}.{sys.version_info.minor}-protobuf{protobuf.rstrip('.*')}"
+    folder = CACHE / f"python{sys.version_info.major}.{sys.version_info.minor}-protobuf{protobuf.rstrip('.*')}-protos"
     python = folder / "bin" / "python"
     ready = folder / "ready"
     if not ready.exists():
         venv.create(folder, clear=True, with_pip=True)
-        run(python, "-m", "pip", "install", "-q", f"protobuf=={protobuf}", "grpcio>=1.76", "numpy>=1.26")
+        needed = (f"protobuf=={protobuf}", "grpcio>=1.76", "googleapis-common-protos", "numpy>=1.26")
+        run(python, "-m", "pip", "install", "-q", *needed)
         ready.touch()
     run(python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--force-reinstall", wheel)
     assert "No broken requirements" in run(python, "-m", "pip", "check")

@@ -18,11 +18,10 @@ class Machine:
         (self.proc / "mountinfo").write_text("23 1 0:1 / / rw - ext4 /dev/vda rw\n")
         (self.proc / "cgroup").write_text("")
 
-    def mount(self, name: str, *, root: str = "/", controllers: str = "") -> None:
-        """Mount a hierarchy: version 1 where it has controllers, else version 2."""
-        kind = f"cgroup cgroup rw,{controllers}" if controllers else "cgroup2 cgroup2 rw"
+    def mount(self, name: str, *, root: str = "/") -> None:
+        """Mount the hierarchy of version 2."""
         with (self.proc / "mountinfo").open("a") as file:
-            file.write(f"35 31 0:32 {root} {self.groups / name} rw,nosuid shared:4 - {kind}\n")
+            file.write(f"35 31 0:32 {root} {self.groups / name} rw,nosuid shared:4 - cgroup2 cgroup2 rw\n")
 
     def belongs(self, group: str, *, controllers: str = "") -> None:
         """Put the process into a group."""
@@ -85,19 +84,12 @@ def test_a_group_that_cannot_be_seen_leaves_the_limits_of_the_root(machine: Mach
     assert machine.limits() == (3.0, None)
 
 
-def test_version_1_has_a_hierarchy_for_each_controller(machine: Machine) -> None:
-    machine.mount("cpu,cpuacct", controllers="cpu,cpuacct")
-    machine.mount("memory", controllers="memory")
+def test_hierarchies_of_version_1_are_left_alone(machine: Machine) -> None:
+    with (machine.proc / "mountinfo").open("a") as file:
+        file.write(f"34 31 0:31 / {machine.groups}/memory rw,nosuid shared:3 - cgroup cgroup rw,memory\n")
     machine.mount("unified")
-    machine.belongs("/", controllers="name=systemd")
-    machine.belongs("/docker/abc", controllers="cpu,cpuacct")
     machine.belongs("/box", controllers="memory")
-    machine.belongs("/")
-    machine.write("cpu,cpuacct/docker/abc/cpu.cfs_quota_us", "-1")
-    machine.write("cpu,cpuacct/docker/abc/cpu.cfs_period_us", "100000")
-    machine.write("memory/memory.limit_in_bytes", "9223372036854771712")
-    assert machine.limits() == (None, 9223372036854771712)
-    machine.write("cpu,cpuacct/docker/cpu.cfs_quota_us", "250000")
-    machine.write("cpu,cpuacct/docker/cpu.cfs_period_us", "100000")
-    machine.write("memory/box/memory.limit_in_bytes", str(2 * GIB))
-    assert machine.limits() == (2.5, 2 * GIB)
+    machine.belongs("/box")
+    machine.write("memory/box/memory.max", "1")
+    machine.write("unified/box/memory.max", str(2 * GIB))
+    assert machine.limits() == (None, 2 * GIB)

@@ -4,8 +4,9 @@ import math
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import tomli_w
+
 from service.machine import available_cores, available_memory
-from service.toml import written
 
 _MEBIBYTE = 2**20
 _LARGEST_MESSAGE = 2**31 - 1
@@ -270,5 +271,5 @@ class Settings:
         """Write the settings as a TOML file that `load_settings` reads back."""
         lines = []
         for each in fields(self):
-            lines += [f"# {each.metadata['rule'].summary}", f"{each.name} = {written(getattr(self, each.name))}"]
-        return "\n".join(lines) + "\n"
+            lines += [f"# {each.metadata['rule'].summary}\n", tomli_w.dumps({each.name: getattr(self, each.name)})]
+        return "".join(lines)

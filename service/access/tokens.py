@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from typing import Any
 
+import tomli_w
+
 from bundle.errors import LimelightError
 from limelight.v1 import service_pb2
 from service.access.caller import EVERY, Caller, Globs, Quota
 from service.errors import UnauthenticatedError
 from service.numbers import shown
-from service.toml import written
 
 METHODS = tuple(each.name for each in service_pb2.DESCRIPTOR.services_by_name["AttentionService"].methods)
 _PREFIX = "limelight_"  # so that those who search for leaked secrets find one
@@ -82,9 +83,7 @@ def entry(name: str, token: str, fields: Mapping[str, Any]) -> str:
 
     Raises: TokensError where they cannot be used.
     """
-    lines = [f'[tokens."{name}"]', f'sha256 = "{_digest(token).hex()}"']
-    lines += [f"{field} = {written(value)}" for field, value in fields.items()]
-    text = "\n".join(lines) + "\n"
+    text = tomli_w.dumps({"tokens": {name: {"sha256": _digest(token).hex(), **fields}}})
     read_tokens(text.encode())
     return text
 

@@ -8,8 +8,9 @@ from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from service.settings import Settings
-from service.toml import written
 
 ROOT = Path(__file__).parents[2]
 SETTINGS, LIMITS = ROOT / "docs" / "serving.md", ROOT / "SECURITY.md"
@@ -31,7 +32,8 @@ def with_limits(page: str) -> str:
 
 
 def _default(each: Field[Any]) -> str:
-    return f"`{written(each.default)}`".replace('"', "") if each.default != "" else ""
+    written = tomli_w.dumps({each.name: each.default}).partition(" = ")[2].strip()
+    return f"`{written}`".replace('"', "") if each.default != "" else ""
 
 
 def _meaning(each: Field[Any]) -> str:

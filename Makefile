@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image test lint types docs clean
+.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image graphs test lint types docs clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -49,6 +49,9 @@ install-demo-models:  ## Puts the models of build/demo in place of those in depl
 protocol-image: $(VENV)/dev.stamp  ## Writes proto/limelight.binpb again, which the protocol may not break.
 	cd proto && if [ -e limelight.binpb ]; then $(abspath $(BIN))/buf breaking --against limelight.binpb; fi
 	cd proto && $(abspath $(BIN))/buf build --exclude-source-info -o limelight.binpb
+
+graphs: $(VENV)/dev.stamp  ## Writes the small graphs of service/engine/graphs again, from their text.
+	$(BIN)/python -m tests.service.graphs
 
 lint: $(VENV)/dev.stamp  ## Checks style, and that formatting is ruff's.
 	$(BIN)/ruff check .

@@ -3,10 +3,11 @@
 from typing import Any
 
 from service.engine.arena import use_arena
+from service.engine.graphs import graph
 
 
-def open_graph(graph: bytes) -> Any:
-    """Open a model, for runs on the thread that calls, by several threads at the same time.
+def open_graph(name: str) -> Any:
+    """Open a graph of `service.engine.graphs`, for runs on the thread that calls, by several threads at the same time.
 
     It computes where the models do, and what it took is given back with what they took: an arena of its own would keep
     the most that any run ever took, beside every limit. Where they share none, what a run took is given back at once.
@@ -18,4 +19,4 @@ def open_graph(graph: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = use_arena(options)
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(graph(name), options, providers=["CPUExecutionProvider"])

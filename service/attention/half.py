@@ -12,13 +12,6 @@ import numpy.typing as npt
 from service.arithmetic import open_graph
 from service.attention.heads import Floats
 
-# An ONNX model, half(float[n] x) => (float16[n] y) { y = Cast<to = 10>(x) } of IR version 8 and operator set 20.
-GRAPH = (
-    b'\x08\x08:E\n\x19\n\x01x\x12\x01y"\x04Cast*\t\n\x02to\x18\n\xa0\x01\x02:\x00\x12\x04half'
-    b"Z\x10\n\x01x\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01n"
-    b"b\x10\n\x01y\x12\x0b\n\t\x08\n\x12\x05\n\x03\x12\x01nB\x04\n\x00\x10\x14"
-)
-
 
 def as_half(weights: Floats) -> npt.NDArray[np.float16]:
     """Round to the nearest half, of two the even one; what is larger than any becomes infinite."""
@@ -30,4 +23,4 @@ def as_half(weights: Floats) -> npt.NDArray[np.float16]:
 
 @cache
 def _session() -> Any:
-    return open_graph(GRAPH)
+    return open_graph("half")

@@ -7,7 +7,7 @@ device, and written there; whole arrays are where rows came, or a size changed.
 from typing import Any
 
 from bundle.values import Array
-from service.engine.device_graphs import gather, put, run_graph, scatter
+from service.engine.device_graphs import put, run_graph
 from service.engine.providers import Provider
 
 
@@ -32,11 +32,17 @@ class Mirror:
         """Let each array have these slots of what it had, INT64 [slot]."""
         indices = put(slots, self._provider) if self._values else None
         for name, value in self._values.items():
-            self._values[name] = run_graph(gather(value.element_type()), {"x": value, "i": indices}, self._provider)
+            self._values[name] = run_graph(f"gather-{_type(value)}", {"x": value, "i": indices}, self._provider)
 
     def write(self, name: str, indices: Array, new: Array) -> None:
         """Write parts of an array, where it is there. indices: INT64 [part…, axis]; new: [part…, …]."""
         value = self._values.get(name)
         if value is not None:
             parts = {"x": value, "i": put(indices, self._provider), "u": put(new, self._provider)}
-            self._values[name] = run_graph(scatter(value.element_type()), parts, self._provider)
+            self._values[name] = run_graph(f"scatter-{_type(value)}", parts, self._provider)
+
+
+def _type(value: Any) -> str:
+    """Give the element type of a value of the runtime: `float` of `tensor(float)`."""
+    found: str = value.data_type()
+    return found.removeprefix("tensor(").removesuffix(")")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bundle.values import Array
-from service.engine.device_graphs import TAKE, TAKE_HALF, put, run_graph
+from service.engine.device_graphs import put, run_graph
 from service.engine.mirror import Mirror
 from service.engine.providers import Provider, runtime
 
@@ -151,7 +151,7 @@ class DeviceValues:
     def cut(self, value: Any, cut: Cut) -> Array:
         """Cut an output of a run on the device, and bring that back."""
         indices = {name: self.put(np.asarray(each, np.int64)) for name, each in zip("ijmk", cut.indices, strict=True)}
-        array: Array = run_graph(TAKE_HALF if cut.half else TAKE, {"x": value, **indices}, self._provider).numpy()
+        array: Array = run_graph("take-half" if cut.half else "take", {"x": value, **indices}, self._provider).numpy()
         return array
 
 

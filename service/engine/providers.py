@@ -9,6 +9,7 @@ from typing import Any
 from bundle.offline import disable_telemetry
 from limelight.cli import installing
 from service.engine.cuda import DEFAULT, Cuda
+from service.engine.graphs import graph
 from service.errors import ProviderError
 from service.machine import available_cores
 from service.settings import Settings
@@ -20,13 +21,6 @@ CUDA = "CUDAExecutionProvider"
 # A batch that computes, and one that is put together, or whose answers are made.
 STAGES = 2
 _DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
-
-# An ONNX graph of one node, y = x + x. ONNX Runtime lists CUDA as available when its wheel was built with it, and only
-# warns when the CUDA libraries cannot be loaded: making a session is the one proof.
-_PROBE = (
-    b'\x08\x08\x12\x00:5\n\x0e\n\x01x\n\x01x\x12\x01y"\x03Add\x12\x01pZ\x0f\n\x01x\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01'
-    b"b\x0f\n\x01y\x12\n\n\x08\x08\x01\x12\x04\n\x02\x08\x01B\x04\n\x00\x10\x11"
-)
 
 
 @dataclass(frozen=True)
@@ -150,8 +144,8 @@ def _cuda_problem(ort: Any, cuda: Cuda) -> str:
     ort.preload_dlls()
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    try:
-        session = ort.InferenceSession(_PROBE, options, providers=on_cuda(cuda).requested())
+    try:  # making a session is the one proof that the CUDA libraries can be loaded: the runtime only warns otherwise
+        session = ort.InferenceSession(graph("probe"), options, providers=on_cuda(cuda).requested())
     except Exception as error:
         logger.debug("the CUDA probe failed", exc_info=error)
         return "the runtime failed to start it"

@@ -4,15 +4,12 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-import onnx.parser
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from service.attention.encode import encode_dense, encode_edges
-from service.attention.half import GRAPH
 from service.attention.heads import Floats, mean_of_scores, reduce_heads
 from service.attention.options import Encoding, HeadReduction
 from service.attention.rollout import rollout
@@ -193,8 +190,3 @@ def test_float16_of_a_large_score_is_large_and_keeps_its_sign() -> None:
 def test_each_encoding_is_half_the_size_of_the_one_before() -> None:
     sizes = [encode_dense(np.ones((1, 4, 4), np.float32), encoding)[0].nbytes for encoding in Encoding]
     assert all(larger == 2 * smaller for larger, smaller in pairwise(sizes))
-
-
-def test_the_graph_that_makes_halves_is_what_its_text_says() -> None:
-    text = '<ir_version: 8, opset_import: ["": 20]> half (float[n] x) => (float16[n] y) { y = Cast<to = 10>(x) }'
-    assert onnx.parser.parse_model(text) == onnx.load_from_string(GRAPH)

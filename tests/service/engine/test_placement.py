@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from bundle.maps import MapPart, map_quantities
 from bundle.reader import BundleFolder
 from bundle.wire import instance_from_wire
 from service.engine import placement
-from service.engine.device_graphs import TAKE, TAKE_HALF
 from service.engine.model import Model, open_model
 from service.engine.observer import NullObserver
 from service.engine.placement import Cut
@@ -131,11 +129,6 @@ def test_a_cut_on_a_device_is_the_same_cut_of_an_array(
     found = there.cut(there.put(values), cut)
     expected = values[np.ix_(*indices)]
     np.testing.assert_array_equal(found, expected.astype(np.float16) if half else expected)
-
-
-@pytest.mark.parametrize("graph", [TAKE, TAKE_HALF])
-def test_what_cuts_on_a_device_is_a_valid_graph(graph: bytes) -> None:
-    onnx.checker.check_model(onnx.load_from_string(graph), full_check=True)
 
 
 def test_a_session_on_a_device_takes_views_and_gates(folders: dict[str, BundleFolder], device: Provider) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import gzip
 import logging
 import socket
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -24,6 +24,7 @@ from service.threads import background
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1  # between looks whether to stop
+_TO_ASK = 0.3  # seconds that a connection has to ask, however many others arrive
 
 
 class MetricsServer:
@@ -66,6 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         if urlsplit(self.path).path != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are under /metrics.")
             return
+        self.server.touch(self.connection)
         encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         try:
             with self.server.page_lock:
@@ -74,6 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             logger.error("the metrics cannot be collected", exc_info=error)
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain="The server's log has the reason.")
             return
+        self.server.touch(self.connection)
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", content_type)
         if gzip_accepted(self.headers.get("Accept-Encoding", "")):
@@ -97,8 +100,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingMixIn, TCPServer):
-    """Listens, with a thread a connection; beyond `room_for_scrapers` connections the oldest is closed, so that
-    connections that ask nothing keep no scraper out.
+    """Listens, with a thread a connection.
+
+    Where there are `room_for_scrapers` connections, the one that has been silent longest is closed for a new one, so
+    that connections that ask nothing keep no scraper out.
     """
 
     allow_reuse_address = True
@@ -111,19 +116,27 @@ class _Server(ThreadingMixIn, TCPServer):
         self.page_lock = Lock()
         self.is_stopped = False
         self._most = room_for_scrapers()
-        self._connections: OrderedDict[socket.socket, None] = OrderedDict()  # oldest first
+        self._lock = Lock()
+        self._silent_since: dict[socket.socket, float] = {}  # longest first
         super().__init__(address, _Handler)
 
+    def touch(self, connection: socket.socket) -> None:
+        """Take a connection for the one that has been silent least."""
+        with self._lock:
+            self._silent_since.pop(connection, None)
+            self._silent_since[connection] = time.monotonic()
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a connection on a thread."""
-        self._connections[request] = None
-        if len(self._connections) > self._most:
-            self._close_oldest()
+        """Answer a connection on a thread, once there is room for it."""
+        while (seconds := self._make_room()) > 0:
+            time.sleep(seconds)
+        self.touch(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection that has ended."""
-        self._connections.pop(request, None)
+        with self._lock:
+            self._silent_since.pop(request, None)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -134,9 +147,23 @@ class _Server(ThreadingMixIn, TCPServer):
         self.server_close()
         with self.page_lock:
             self.is_stopped = True
-        while self._connections:
-            self._close_oldest()
+        with self._lock:
+            for each in self._silent_since:
+                _hang_up(each)
 
-    def _close_oldest(self) -> None:
-        with contextlib.suppress(KeyError, OSError):  # it has ended meanwhile
-            self._connections.popitem(last=False)[0].shutdown(socket.SHUT_RDWR)
+    def _make_room(self) -> float:
+        """Close a connection where there are too many; gives the seconds until one has had the time to ask."""
+        with self._lock:
+            if len(self._silent_since) < self._most:
+                return 0.0
+            longest, since = next(iter(self._silent_since.items()))
+            left = since + _TO_ASK - time.monotonic()
+            if left <= 0:
+                del self._silent_since[longest]
+                _hang_up(longest)
+            return left
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        connection.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,4 @@
-"""HTTP/2 by hand, as an attacker writes it: what no gRPC client can be made to send.
-
-RFC 9113, and gRPC's PROTOCOL-HTTP2. Nothing of an answer is decoded but its status.
-"""
+"""HTTP/2 as an attacker speaks it: calls that stop anywhere, over h2, and raw frames that no library sends."""
 
 import contextlib
 import select
@@ -9,47 +6,49 @@ import socket
 import struct
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 
-from benchmarks.load.wire import frame, trailers
+import hpack
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, Event, ResponseReceived, StreamReset, TrailersReceived
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes, Settings
 
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+DATA, HEADERS, RST_STREAM, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 SERVICE = "/limelight.v1.AttentionService/"
 HEALTH = "/grpc.health.v1.Health/Check"
 _LARGEST = 2**31 - 1
-_FRAME = 16_384
-_INITIAL_WINDOW, _MAX_FRAME = 4, 5
+_FIRST_WINDOW = 65_535
 
 
 def prefix(length: int, *, compressed: bool = False) -> bytes:
-    """What gRPC puts before a message of so many bytes."""
+    """The prefix that gRPC puts before a message of so many bytes."""
     return struct.pack(">BI", compressed, length)
 
 
-def fields_of(path: str, **more: str) -> bytes:
-    """The headers of a call, none of them in a table; more: further ones, with `_` for `-`."""
-    block = b"\x83\x86" + b"\x04" + _text(path) + b"\x01" + _text("server")
-    block += b"\x00" + _text("te") + _text("trailers") + b"\x0f\x10" + _text("application/grpc")
-    for name, value in more.items():
-        block += b"\x00" + _text(name.replace("_", "-")) + _text(value)
-    return block
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A raw frame (RFC 9113, section 4.1)."""
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
 
 
-def _text(value: str) -> bytes:
-    data = value.encode("ascii")
-    if len(data) < 127:
-        return bytes([len(data)]) + data
-    rest, head = len(data) - 127, b"\x7f"
-    while rest > 127:
-        head, rest = head + bytes([rest & 127 | 128]), rest >> 7
-    return head + bytes([rest]) + data
+def fields_of(path: str) -> bytes:
+    """The encoded headers of a call, none of them in a table, so that any connection may send them."""
+    return hpack.Encoder().encode([hpack.NeverIndexedHeaderTuple(*each) for each in _headers(path)])
+
+
+def _headers(path: str, **more: str) -> list[tuple[str, str]]:
+    fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "server", "te": "trailers"}
+    fields |= {"content-type": "application/grpc"} | {name.replace("_", "-"): value for name, value in more.items()}
+    return list(fields.items())
 
 
 class Wire:
     """A connection.
 
-    windows: what it lets the server send, of each stream and of all. Statuses of calls that ended are in `ended` (None
-    where the server reset the stream), bytes that came in `received`.
+    windows: bytes that the server may send, of each stream and of all. Statuses of calls that ended are in `ended`
+    (None where the server reset the stream), the number of bytes of answers in `received`.
     """
 
     def __init__(self, address: str, *, windows: int = _LARGEST) -> None:
@@ -59,48 +58,46 @@ class Wire:
         self.ended: dict[int, int | None] = {}
         self.received: dict[int, int] = defaultdict(int)
         self.gone = False
-        self._next = 1
-        self._all = 65_535
-        self._initial = 65_535
-        self._open: dict[int, int] = {}
-        self._buffer = b""
-        settings = {1: 0, 2: 0, 4: windows, 0xFE03: 1}
-        opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-        opening += frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *each) for each in settings.items()))
-        if windows > 65_535:
-            opening += frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", windows - 65_535))
-        self.write(opening)
+        self._rest = b""
+        self._http = H2Connection(H2Configuration(client_side=True))
+        settings = {SettingCodes.HEADER_TABLE_SIZE: 0, SettingCodes.ENABLE_PUSH: 0}
+        settings |= {SettingCodes.INITIAL_WINDOW_SIZE: windows}
+        self._http.local_settings = Settings(client=True, initial_values=settings)
+        self._http.initiate_connection()
+        if windows > _FIRST_WINDOW:
+            self._http.increment_flow_control_window(windows - _FIRST_WINDOW)
+        self._flush()
 
     def write(self, data: bytes) -> None:
-        """Send bytes as they are. Where the server hung up, `gone` says so from then on."""
+        """Send bytes as they are. Where the server hung up, `gone` is true from then on."""
         try:
             self.socket.sendall(data)
         except OSError:
             self.gone = True
 
     def begin(self, path: str, **more: str) -> int:
-        """Begin a call; gives its stream."""
-        stream, self._next = self._next, self._next + 2
-        self._open[stream] = self._initial
-        self.write(frame(HEADERS, END_HEADERS, stream, fields_of(path, **more)))
+        """Begin a call; gives its stream. more: further headers, with `_` for `-`."""
+        stream = self._http.get_next_available_stream_id()
+        self._http.send_headers(stream, _headers(path, **more))
+        self._flush()
         return stream
 
     def put(self, stream: int, payload: bytes | memoryview, *, end: bool = False) -> int:
-        """Send of a payload what the server's windows allow now; gives how many bytes that was."""
-        allowed = max(0, min(self._all, self._open.get(stream, 0), len(payload)))
-        self._all -= allowed
-        self._open[stream] = self._open.get(stream, 0) - allowed
-        parts = []
-        for start in range(0, allowed, _FRAME):
-            part = bytes(payload[start : min(start + _FRAME, allowed)])
-            last = end and start + len(part) == len(payload)
-            parts.append(frame(DATA, END_STREAM if last else 0, stream, part))
-        self.write(b"".join(parts))
-        return allowed
+        """Send as much of a payload as the server's windows allow now; gives how many bytes that was."""
+        sent = 0
+        with contextlib.suppress(ProtocolError):  # the server has reset the stream
+            allowed = max(0, min(self._http.local_flow_control_window(stream), len(payload)))
+            while sent < allowed:
+                part = bytes(payload[sent : min(sent + self._http.max_outbound_frame_size, allowed)])
+                self._http.send_data(stream, part, end_stream=end and sent + len(part) == len(payload))
+                sent += len(part)
+        self._flush()
+        return sent
 
     def end(self, stream: int) -> None:
-        """Say that a call's caller sends nothing more."""
-        self.write(frame(DATA, END_STREAM, stream, b""))
+        """Say that the caller of a call sends nothing more."""
+        self._http.end_stream(stream)
+        self._flush()
 
     def put_all(self, stream: int, payload: bytes, *, end: bool = False, seconds: float = 60.0) -> bool:
         """Send a payload as the server makes room; False where it did not in time, or ended the call."""
@@ -116,25 +113,27 @@ class Wire:
     def allow(self, stream: int, count: int) -> None:
         """Let the server send so many bytes more, on a stream and in all."""
         if count:
-            more = struct.pack(">I", count)
-            self.write(frame(WINDOW_UPDATE, 0, stream, more) + frame(WINDOW_UPDATE, 0, 0, more))
+            self._http.increment_flow_control_window(count)
+            with contextlib.suppress(ProtocolError):  # the call has ended
+                self._http.increment_flow_control_window(count, stream)
+            self._flush()
 
     def pump(self, seconds: float) -> None:
-        """Read what comes within so many seconds: at least what is there."""
-        until = time.monotonic() + seconds
-        while not self.gone:
-            ready, _, _ = select.select([self.socket], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                return
-            try:
-                data = self.socket.recv(2**20)
-            except OSError:
-                data = b""
-            self.gone = not data
-            self._buffer += data
-            self._frames()
-            if time.monotonic() > until:
-                return
+        """Read for so many seconds: at least whatever has arrived."""
+        for data in self._arriving(seconds):
+            for event in self._http.receive_data(data):
+                self._note(event)
+            self._flush()
+
+    def drain(self) -> None:
+        """Read whatever has arrived, and acknowledge settings and pings: h2 does not know the streams of raw frames."""
+        for data in self._arriving(0):
+            self._rest += data
+            while len(self._rest) >= 9 + (size := int.from_bytes(self._rest[:3])):
+                (kind, flags), payload = self._rest[3:5], self._rest[9 : 9 + size]
+                if kind in (SETTINGS, PING) and not flags & ACK:
+                    self.write(frame(kind, ACK, 0, payload if kind == PING else b""))
+                self._rest = self._rest[9 + size :]
 
     def wait(self, stream: int, seconds: float = 60.0) -> int | None:
         """Read until a call ends; gives its status. Raises: TimeoutError where it does not."""
@@ -150,35 +149,28 @@ class Wire:
         with contextlib.suppress(OSError):
             self.socket.close()
 
-    def _frames(self) -> None:
-        at, buffer = 0, self._buffer
-        while len(buffer) - at >= 9:
-            size, kind, flags = int.from_bytes(buffer[at : at + 3]), buffer[at + 3], buffer[at + 4]
-            stream = int.from_bytes(buffer[at + 5 : at + 9]) & _LARGEST
-            if len(buffer) - at < 9 + size:
-                break
-            self._frame(kind, flags, stream, buffer[at + 9 : at + 9 + size])
-            at += 9 + size
-        self._buffer = buffer[at:]
+    def _arriving(self, seconds: float) -> Iterator[bytes]:
+        until = time.monotonic() + seconds
+        while not self.gone:
+            ready, _, _ = select.select([self.socket], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                return
+            try:
+                data = self.socket.recv(2**20)
+            except OSError:
+                data = b""
+            self.gone = not data
+            yield data
+            if time.monotonic() > until:
+                return
 
-    def _frame(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
-        if kind == DATA:
-            self.received[stream] += len(payload)
-        elif kind == HEADERS and flags & END_STREAM:
-            self.ended.setdefault(stream, trailers(payload)[0])
-        elif kind == RST_STREAM:
-            self.ended.setdefault(stream, None)
-        elif kind == SETTINGS and not flags & ACK:
-            for place in range(0, len(payload), 6):
-                name, value = struct.unpack(">HI", payload[place : place + 6])
-                if name == _INITIAL_WINDOW:
-                    for each in self._open:
-                        self._open[each] += value - self._initial
-                    self._initial = value
-            self.write(frame(SETTINGS, ACK, 0, b""))
-        elif kind == PING and not flags & ACK:
-            self.write(frame(PING, ACK, 0, payload))
-        elif kind == WINDOW_UPDATE and stream:
-            self._open[stream] = self._open.get(stream, 0) + int.from_bytes(payload)
-        elif kind == WINDOW_UPDATE:
-            self._all += int.from_bytes(payload)
+    def _flush(self) -> None:
+        self.write(self._http.data_to_send())
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, DataReceived):
+            self.received[event.stream_id] += event.flow_controlled_length
+        elif isinstance(event, StreamReset):
+            self.ended.setdefault(event.stream_id, None)
+        elif isinstance(event, ResponseReceived | TrailersReceived) and event.stream_ended:
+            self.ended.setdefault(event.stream_id, int(dict(event.headers)[b"grpc-status"]))

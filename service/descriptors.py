@@ -9,7 +9,7 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 _SPARE = 24  # what is opened on the way: models, certificates, processes that check bundles
-_SCRAPERS = 256
+_SCRAPERS = 128
 _OTHERS = 512
 
 

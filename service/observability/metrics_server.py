@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import logging
 import socket
+import sys
 import time
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
@@ -24,7 +25,7 @@ from service.threads import background
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1  # between looks whether to stop
-_TO_ASK = 0.3  # seconds that a connection has to ask, however many others arrive
+_TO_ASK = 0.15  # seconds that a connection has to ask, however many others arrive
 
 
 class MetricsServer:
@@ -67,7 +68,9 @@ class _Handler(BaseHTTPRequestHandler):
         if urlsplit(self.path).path != "/metrics":
             self.send_error(HTTPStatus.NOT_FOUND, explain="Metrics are under /metrics.")
             return
-        self.server.touch(self.connection)
+        if not self.server.begin_answer(self.connection):
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
         encode, content_type = choose_encoder(self.headers.get("Accept", ""))
         try:
             with self.server.page_lock:
@@ -76,7 +79,6 @@ class _Handler(BaseHTTPRequestHandler):
             logger.error("the metrics cannot be collected", exc_info=error)
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain="The server's log has the reason.")
             return
-        self.server.touch(self.connection)
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", content_type)
         if gzip_accepted(self.headers.get("Accept-Encoding", "")):
@@ -102,8 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingMixIn, TCPServer):
     """Listens, with a thread a connection.
 
-    Where there are `room_for_scrapers` connections, the one that has been silent longest is closed for a new one, so
-    that connections that ask nothing keep no scraper out.
+    Half of `room_for_scrapers` may be silent: the oldest of them is closed for a new one, so that they keep no scraper
+    out. The other half may be answered at the same time.
     """
 
     allow_reuse_address = True
@@ -115,32 +117,41 @@ class _Server(ThreadingMixIn, TCPServer):
         self.collector = collector
         self.page_lock = Lock()
         self.is_stopped = False
-        self._most = room_for_scrapers()
+        self._most = max(1, room_for_scrapers() // 2)
         self._lock = Lock()
-        self._silent_since: dict[socket.socket, float] = {}  # longest first
+        self._silent_since: dict[socket.socket, float] = {}  # oldest first
+        self._answered: set[socket.socket] = set()
         super().__init__(address, _Handler)
 
-    def touch(self, connection: socket.socket) -> None:
-        """Take a connection for the one that has been silent least."""
+    def begin_answer(self, connection: socket.socket) -> bool:
+        """Note that a connection has asked; False where too many are being answered."""
         with self._lock:
             self._silent_since.pop(connection, None)
-            self._silent_since[connection] = time.monotonic()
+            has_room = len(self._answered) < self._most
+            if has_room:
+                self._answered.add(connection)
+        return has_room
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection on a thread, once there is room for it."""
         while (seconds := self._make_room()) > 0:
             time.sleep(seconds)
-        self.touch(request)
+        with self._lock:
+            self._silent_since[request] = time.monotonic()
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection that has ended."""
         with self._lock:
             self._silent_since.pop(request, None)
+            self._answered.discard(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a scraper that went away; errors of the page are handled where it is written."""
+        """Log a failure, unless it is a scraper that went away."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            logger.error("a scrape failed", exc_info=error)
 
     def close(self) -> None:
         """Close the port and every connection."""
@@ -148,19 +159,19 @@ class _Server(ThreadingMixIn, TCPServer):
         with self.page_lock:
             self.is_stopped = True
         with self._lock:
-            for each in self._silent_since:
+            for each in (*self._silent_since, *self._answered):
                 _hang_up(each)
 
     def _make_room(self) -> float:
-        """Close a connection where there are too many; gives the seconds until one has had the time to ask."""
+        """Close a silent connection where there are too many; gives the seconds until one has had the time to ask."""
         with self._lock:
             if len(self._silent_since) < self._most:
                 return 0.0
-            longest, since = next(iter(self._silent_since.items()))
+            oldest, since = next(iter(self._silent_since.items()))
             left = since + _TO_ASK - time.monotonic()
             if left <= 0:
-                del self._silent_since[longest]
-                _hang_up(longest)
+                del self._silent_since[oldest]
+                _hang_up(oldest)
             return left
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bundle.offline import disable_telemetry
 from bundle.reader import BundleFolder
-from export.precision import Precision
+from export.conversion.precision import Precision
 
 if TYPE_CHECKING:
     from models.cards.card import TrainedModel

@@ -7,7 +7,7 @@ import typer
 
 from bundle.errors import LimelightError
 from bundle.v1 import bundle_pb2
-from export.precision import Precision
+from export.conversion.precision import Precision
 from limelight.cli import CommandError, installing
 
 

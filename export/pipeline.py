@@ -11,20 +11,20 @@ from bundle.samples import samples_file
 from bundle.v1 import bundle_pb2
 from bundle.wire import instance_to_wire
 from bundle.writer import target_folder, write_bundle
-from export import torch_side
-from export.compare import Comparison
-from export.converted import convert
+from export.conversion.convert import convert
+from export.conversion.half_weights import halve_weights, rounded
+from export.conversion.precision import Precision
 from export.errors import ExportError
-from export.external import graph_files
-from export.graph import Graph
-from export.graphs import build_graphs
-from export.halved import halve_weights, rounded
+from export.execution import pytorch_runner
+from export.execution.onnx_runner import onnx_runtime
+from export.exported_graph import Graph
 from export.interface import map_binding
-from export.precision import Precision
-from export.runtime import onnx_runtime
-from export.samples import make_samples
-from export.verify import verify
-from export.versions import library_versions
+from export.tracing.build import build_graphs
+from export.verification.comparison import Comparison
+from export.verification.verify import verify
+from export.writing.external_weights import graph_files
+from export.writing.library_versions import library_versions
+from export.writing.samples import make_samples
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card, TrainedModel
 
@@ -42,7 +42,7 @@ def export_model(
 
     version: 0 for the next one. precision: what the graphs are converted to once they are proven. half_weights: whether
     weights are rounded to what float16 has, and stored as that; the arithmetic stays float32. graphs: where they were
-    made already, with those of other models (`export.together`); they are compared all the same.
+    made already, with those of other models (`export.tracing.shared_trace`); they are compared all the same.
     Raises: ExportError where the model cannot be exported or converted, or answers otherwise than PyTorch; BundleError
     where the bundle cannot be written; DataError or RunError where a conversion cannot be judged on held-out data.
     """
@@ -52,7 +52,7 @@ def export_model(
     wanted = Precision(precision)
     if half_weights and wanted is not Precision.FLOAT32:
         raise ExportError(f"weights are small in {wanted} as it is: half weights are for {Precision.FLOAT32}")
-    trained = replace(trained, model=torch_side.for_export(trained.model))
+    trained = replace(trained, model=pytorch_runner.for_export(trained.model))
     trained = rounded(trained) if half_weights else trained
     samples = make_samples(trained)
     graphs = graphs or build_graphs(trained.model, trained.card)

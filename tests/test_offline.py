@@ -77,7 +77,12 @@ def test_a_server_and_an_export_call_nobody_and_leave_nothing_in_the_home(tmp_pa
     homes = {"server": tmp_path / "server", "export": tmp_path / "export"}
     server = begun(homes["server"], tmp_path / "server.trace", SERVER, *flags)
     export = begun(
-        homes["export"], tmp_path / "export.trace", EXPORT, str(ROOT / "tests"), str(tmp_path / "out"), str(SECONDS)
+        homes["export"],
+        tmp_path / "export.tracing.trace",
+        EXPORT,
+        str(ROOT / "tests"),
+        str(tmp_path / "out"),
+        str(SECONDS),
     )
     try:
         assert server.stdout is not None and export.stdout is not None
@@ -106,12 +111,14 @@ def test_onnx_runtime_is_imported_only_where_its_telemetry_is_off() -> None:
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 if any(each.partition(".")[0] == "onnxruntime" for each in names):
                     found.add(path.relative_to(ROOT).as_posix())
-    assert found == {"service/engine/providers.py", "export/runtime.py", "export/float16.py"}
+    assert found == {"service/engine/providers.py", "export/execution/onnx_runner.py", "export/conversion/float16.py"}
 
 
-@pytest.mark.parametrize("module", ["service.engine.providers", "export.runtime", "export", "tests", "benchmarks"])
+@pytest.mark.parametrize(
+    "module", ["service.engine.providers", "export.execution.onnx_runner", "export", "tests", "benchmarks"]
+)
 def test_what_imports_onnx_runtime_has_turned_its_telemetry_off(module: str) -> None:
-    calls = {"service.engine.providers": "module.runtime()", "export.runtime": "module.onnx_runtime()"}
+    calls = {"service.engine.providers": "module.runtime()", "export.execution.onnx_runner": "module.onnx_runtime()"}
     code = (
         f"import importlib, os, sys; module = importlib.import_module({module!r}); {calls.get(module, '')}\n"
         "print(os.environ['ORT_DISABLE_TELEMETRY'])"

@@ -13,10 +13,10 @@ import torch
 from benchmarks.mechanism_study.line import Line, latency_key
 from benchmarks.mechanism_study.lines import lines
 from benchmarks.mechanism_study.results import Results
-from export.cases import Cases, batch
-from export.graph import Graph
+from export.execution.random_inputs import Cases, batch
+from export.exported_graph import Graph
 from export.interface import BATCH
-from export.together import graphs_together
+from export.tracing.shared_trace import graphs_together
 from models.cards.card import Card
 from models.catalogue.parts import combine
 from models.catalogue.registry import MECHANISMS

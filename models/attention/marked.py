@@ -1,7 +1,7 @@
 """Dot-product attention as one operator of an exported program, so that an exporter sees where it was computed.
 
-`export.attention` puts standard operators in its place: fused where nobody asks for the weights, whole where somebody
-does, single rows where only those are wanted. No finished graph has it.
+`export.surgery.attention` puts standard operators in its place: fused where nobody asks for the weights, whole where
+somebody does, single rows where only those are wanted. No finished graph has it.
 """
 
 import contextlib

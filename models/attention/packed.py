@@ -1,7 +1,7 @@
 """Padding-free batches: layers that see one token at a time see real tokens alone, one row's behind another's.
 
 In PyTorch nothing changes. While a model is exported, its tensors are marked where they are packed and unpacked, and
-`export.packing` gathers tokens there: rows and masks go in and come out as ever.
+`export.surgery.token_packing` gathers tokens there: rows and masks go in and come out as ever.
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.encoder import Encoder, EncoderConfig, card
 from bundle.values import TensorValue
-from export.torch_side import answer
+from export.execution.pytorch_runner import answer
 
 
 def test_the_encoder_answers_as_its_card_says() -> None:

@@ -20,7 +20,7 @@ from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.tasks import TASKS
 from benchmarks.mechanism_study.training import Training, logits_of, trained
 from bundle.values import Sentences, Text
-from export.together import graphs_together
+from export.tracing.shared_trace import graphs_together
 from models.catalogue.registry import MECHANISMS
 from models.data import inference, recall, transductions
 from models.data.dataset import Dataset, Example

@@ -18,10 +18,10 @@ import torch
 
 import limelight
 from bundle.values import Instance
-from export.float16 import halve
+from export.conversion.float16 import halve
 from export.pipeline import export_model
-from export.samples import make_samples
-from export.together import MOST, graphs_together
+from export.tracing.shared_trace import MOST, graphs_together
+from export.writing.samples import make_samples
 from models.cards.card import TrainedModel, TrainingData
 from models.catalogue.registry import MECHANISMS
 from models.training.session import slug

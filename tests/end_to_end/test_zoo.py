@@ -22,7 +22,7 @@ from bundle.tolerance import Tolerances, default_tolerances
 from bundle.values import Graph, Image, Instance, Pair, Sentences, Text, Value
 from export.errors import ExportError
 from export.pipeline import export_model
-from export.samples import make_samples
+from export.writing.samples import make_samples
 from models.cards.card import TrainedModel
 from models.cards.parts import PARTS
 from tests.export import tiny

@@ -10,13 +10,13 @@ import torch
 from onnx import ModelProto
 from torch import Tensor
 
-from export.cases import Cases, batch
 from export.errors import ExportError
-from export.graph import Graph
-from export.graphs import build_graphs
+from export.execution.pytorch_runner import for_export
+from export.execution.random_inputs import Cases, batch
+from export.exported_graph import Graph
 from export.pipeline import export_model
-from export.torch_side import for_export
-from export.verify import verify
+from export.tracing.build import build_graphs
+from export.verification.verify import verify
 from models.cards.card import Card
 from models.network import Answer, Network
 from tests.export.test_export_zoo import a_gat

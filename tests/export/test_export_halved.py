@@ -10,11 +10,11 @@ import torch
 
 import limelight
 from bundle.reader import BundleFolder
+from export.conversion.half_weights import halve_weights, rounded
+from export.conversion.precision import Precision
 from export.errors import ExportError
-from export.halved import halve_weights, rounded
+from export.execution.pytorch_runner import for_export
 from export.pipeline import export_model
-from export.precision import Precision
-from export.torch_side import for_export
 from limelight.v1 import model_pb2
 from tests.export import tiny
 from tests.export.test_export_precision import wide

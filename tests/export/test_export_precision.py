@@ -21,15 +21,16 @@ from bundle.reader import BundleFolder, read_bundle
 from bundle.tolerance import Tolerances
 from bundle.values import Array
 from bundle.writer import write_bundle
-from export import converted, int8, torch_side
-from export.compare import Comparison
+from export.conversion import convert, int8
+from export.conversion.float16 import halve
+from export.conversion.int8 import quantise
+from export.conversion.precision import Precision
 from export.errors import ExportError
-from export.float16 import halve
-from export.graphs import build_graphs
-from export.int8 import quantise
+from export.execution import pytorch_runner
 from export.pipeline import export_model
-from export.precision import Precision
-from export.verify import compare_many
+from export.tracing.build import build_graphs
+from export.verification.comparison import Comparison
+from export.verification.verify import compare_many
 from limelight import cli
 from limelight.v1 import model_pb2
 from models.attention import Attention
@@ -99,7 +100,7 @@ def test_a_bundle_says_its_precision_its_tolerances_and_what_it_cost(
     assert plain.description.precision == model_pb2.PRECISION_FLOAT32
     assert folder.description.precision == precision.describe()
     (metric,) = folder.description.metrics
-    assert metric.float32_value == pytest.approx(_judge(torch_side.for_export(wide().model))[0].value, abs=1e-4)
+    assert metric.float32_value == pytest.approx(_judge(pytorch_runner.for_export(wide().model))[0].value, abs=1e-4)
     assert 0 < abs(metric.value - metric.float32_value) < 0.2
     stated = {each.name: each for each in folder.tolerances if each.provider}
     seen = {each.name: each for each in folder.parity}
@@ -159,8 +160,8 @@ def test_no_tolerance_is_found_for_a_graph_whose_queries_and_keys_are_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = wide()
-    (broken,) = build_graphs(torch_side.for_export(_swapped(trained.model)), trained.card)
-    monkeypatch.setattr(converted, "_CONVERT", {Precision.INT8: lambda model: quantise(broken.model)})
+    (broken,) = build_graphs(pytorch_runner.for_export(_swapped(trained.model)), trained.card)
+    monkeypatch.setattr(convert, "_CONVERT", {Precision.INT8: lambda model: quantise(broken.model)})
     with pytest.raises(ExportError, match=r"too coarse for this model: (logits|encoder\.0\.self) is up to"):
         export_model(trained, tmp_path, precision=Precision.INT8)
     assert not (tmp_path / "reader").exists()
@@ -171,7 +172,7 @@ def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
 ) -> None:
     right = folders[Precision.INT8]
     trained = wide()
-    (broken,) = build_graphs(torch_side.for_export(_swapped(trained.model)), trained.card)
+    (broken,) = build_graphs(pytorch_runner.for_export(_swapped(trained.model)), trained.card)
     files: dict[str, bytes | Path] = {each.path: right.file(each.path) for each in right.bundle.files}
     assert SAMPLES_FILE in files
     for number, graph in enumerate((right.file("model.onnx"), quantise(broken.model).SerializeToString()), start=1):
@@ -201,7 +202,7 @@ class Counted(Comparison):
 def test_rows_that_nothing_was_measured_by_are_within_the_stated_tolerances(folders: dict[str, BundleFolder]) -> None:
     """Rows of another seed, and for each of them every output and map, three times."""
     folder, trained = folders[Precision.INT8], wide()
-    model = torch_side.for_export(trained.model)
+    model = pytorch_runner.for_export(trained.model)
     (graph,) = build_graphs(model, trained.card)
     counted = Counted(trained.card, folder)
     converted_graph = replace(graph, model=onnx.load(str(folder.file("model.onnx"))))
@@ -263,7 +264,7 @@ def test_a_generating_model_wide_enough_for_it_is_converted() -> None:
     config = replace(small.GPT, d_model=528, d_hidden=528, layers=1)
     blueprint = replace(small.blueprint("gpt"), config=config)
     network = recipe("gpt").build(blueprint)
-    graphs = build_graphs(torch_side.for_export(network), recipe("gpt").card(network, blueprint))
+    graphs = build_graphs(pytorch_runner.for_export(network), recipe("gpt").card(network, blueprint))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(int8, "SMALLEST", 2**15)
         changed = {graph.name: quantise(graph.model) for graph in graphs}

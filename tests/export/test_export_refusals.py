@@ -9,10 +9,10 @@ import torch
 from bundle.errors import BundleError
 from bundle.values import Text
 from export.errors import ExportError
-from export.graphs import build_graphs
+from export.execution.pytorch_runner import for_export
 from export.pipeline import export_model
-from export.torch_side import for_export
-from export.verify import verify
+from export.tracing.build import build_graphs
+from export.verification.verify import verify
 from limelight.cli import installing
 from models.network import Answer
 from tests.export import tiny

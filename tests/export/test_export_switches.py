@@ -12,10 +12,10 @@ import torch
 
 from bundle.reader import BundleFolder
 from bundle.values import Array
-from export import attention
 from export.errors import ExportError
-from export.nodes import Nodes
 from export.pipeline import export_model
+from export.surgery import attention
+from export.surgery.node_builder import Nodes
 from models.attention.marked import DOMAIN
 from models.cards.card import TrainedModel
 from tests.export import tiny

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from export.interface import Port
-from export.trace import trace
+from export.tracing.trace import trace
 
 
 class Looked(nn.Module):

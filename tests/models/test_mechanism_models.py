@@ -9,9 +9,9 @@ from torch import Tensor
 
 from bundle.maps import canonical, cut, nested_mask_name
 from bundle.rows import Row
-from export.cases import batch, neutral_noise
-from export.claims import check_map
+from export.execution.random_inputs import batch, neutral_noise
 from export.interface import BATCH, output_ports
+from export.verification.map_invariants import check_map
 from models.attention import CombinationError
 from models.cards.card import Card
 from models.catalogue.parts import ALIGNS, UNIFORM, combine

@@ -2,11 +2,9 @@
 
 import torch
 
-from export import torch_side
-from export.cases import Cases, batch, batch_sizes
-from export.finish import finish
-from export.flat import OnePass, accepted
-from export.graph import Graph
+from export.execution import pytorch_runner
+from export.execution.random_inputs import Cases, batch, batch_sizes
+from export.exported_graph import Graph
 from export.interface import (
     batch_maxima,
     check_port,
@@ -19,15 +17,17 @@ from export.interface import (
     output_ports,
     switchable,
 )
-from export.parts import build_parts
-from export.sizes import example_sizes
-from export.trace import trace
+from export.surgery.finalise import finish
+from export.tracing.example_sizes import example_sizes
+from export.tracing.generating_model import build_parts
+from export.tracing.positional_modules import OnePass, accepted
+from export.tracing.trace import trace
 from models.cards.card import Card
 from models.network import Network
 
 
 def build_graphs(model: Network, card: Card) -> list[Graph]:
-    """Export a model, as `torch_side.for_export` gives it, to the graphs of its bundle.
+    """Export a model, as `pytorch_runner.for_export` gives it, to the graphs of its bundle.
 
     Raises: ExportError where PyTorch cannot export it, an axis that varies was frozen, or the model does not answer as
     its card states.
@@ -37,7 +37,7 @@ def build_graphs(model: Network, card: Card) -> list[Graph]:
     sizes = example_sizes(maxima(card))
     rows = Cases(card).rows(sizes)
     tensors, sizes = batch(card, rows), batch_sizes(rows, joined_axes(card))
-    answered = torch_side.answer(model, card, tensors)
+    answered = pytorch_runner.answer(model, card, tensors)
     outputs = output_ports(card)
     for port in outputs:
         check_port(port, answered[port.name], sizes)

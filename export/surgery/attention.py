@@ -14,8 +14,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from export.nodes import Nodes
-from export.switches import Switch
+from export.surgery.node_builder import Nodes
+from export.surgery.optional_maps import Switch
 from models.attention.marked import DOMAIN, OPERATOR
 
 # Keys and queries from which the fused operator wins on a CPU: 0.88 of the time of the eager formula at 384 tokens,

@@ -3,12 +3,12 @@
 from bundle.errors import InputError
 from bundle.rows import Row
 from bundle.samples import Sample
-from export import torch_side
-from export.answers import RowAnswer, generated, one_pass
-from export.cases import batch, batch_sizes, neutral_noise
-from export.claims import check_maps
 from export.errors import ExportError
-from export.stepping import greedy, unroll
+from export.execution import pytorch_runner
+from export.execution.generation import greedy, unroll
+from export.execution.random_inputs import batch, batch_sizes, neutral_noise
+from export.execution.row_answers import RowAnswer, generated, one_pass
+from export.verification.map_invariants import check_maps
 from models.cards.card import TrainedModel
 
 
@@ -50,7 +50,7 @@ def _sample(trained: TrainedModel, row: Row) -> Sample:
 def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
     card, rows = trained.card, [row]
     if card.generation is None:
-        return one_pass(card, torch_side.answer(trained.model, card, batch(card, rows)), rows)[0]
-    parts = torch_side.TorchParts(trained.model, card)
+        return one_pass(card, pytorch_runner.answer(trained.model, card, batch(card, rows)), rows)[0]
+    parts = pytorch_runner.TorchParts(trained.model, card)
     choose = greedy(card.generation.end_token)
     return generated(card, unroll(parts, card, batch(card, rows), batch_sizes(rows), choose), row, 0)

@@ -4,8 +4,8 @@ import onnx
 import onnx_ir
 
 from export.errors import ExportError
-from export.external import is_large
-from export.runtime import onnx_runtime
+from export.execution.onnx_runner import onnx_runtime
+from export.writing.external_weights import is_large
 
 # Sums over edges: the runtime has them in float32 alone on CPUs, where every bundle is checked.
 _STAY = ("ScatterElements",)

@@ -7,10 +7,10 @@ import numpy as np
 from bundle.tolerance import row_magnitude
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from export.compare import Comparison
+from export.conversion.precision import Precision
 from export.errors import ExportError
 from export.interface import map_keys
-from export.precision import Precision
+from export.verification.comparison import Comparison
 from models.cards.card import Card
 
 _MARGIN = 2.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from onnx import ModelProto
 
 from export.interface import Port
-from export.switches import Switch
+from export.surgery.optional_maps import Switch
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from bundle.maps import MapWeights, bound_maps, canonical, cut, map_quantities, nested_mask_name
 from bundle.rows import Labels, Row, cut_output, cut_outputs
 from bundle.values import Array
+from export.execution.generation import Unrolled
 from export.interface import joined_axes, map_axes, map_binding
-from export.stepping import Unrolled
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from bundle.maps import SCORES, WEIGHTS, MapWeights, map_key, map_quantities
 from bundle.values import Array
-from export.answers import RowAnswer
 from export.errors import ExportError
+from export.execution.row_answers import RowAnswer
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card
 

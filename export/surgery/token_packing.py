@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 
-from export.nodes import Nodes
+from export.surgery.node_builder import Nodes
 from models.attention.marked import DOMAIN
 from models.attention.packed import PACK, PACK_HEADS, UNPACK, UNPACK_HEADS
 

@@ -6,16 +6,16 @@ import numpy as np
 
 from bundle.rows import Row
 from bundle.values import Array
-from export import torch_side
-from export.answers import generated, one_pass
-from export.attention import FUSED_FROM, is_fused
-from export.cases import Cases, batch, batch_sizes
-from export.claims import check_maps
-from export.compare import Comparison
-from export.graph import Graph
+from export.execution import pytorch_runner
+from export.execution.generation import Parts, Unrolled, forced, unroll
+from export.execution.onnx_runner import RunningGraph, RunningParts
+from export.execution.random_inputs import Cases, batch, batch_sizes
+from export.execution.row_answers import generated, one_pass
+from export.exported_graph import Graph
 from export.interface import BATCH, check_port, input_tensors, joined_axes, map_port, maxima
-from export.runtime import RunningGraph, RunningParts
-from export.stepping import Parts, Unrolled, forced, unroll
+from export.surgery.attention import FUSED_FROM, is_fused
+from export.verification.comparison import Comparison
+from export.verification.map_invariants import check_maps
 from models.cards.card import Card
 from models.network import Network
 
@@ -103,7 +103,7 @@ class _OnePass:
 
     def compare(self, rows: Sequence[Row], case: str) -> None:
         tensors, sizes = batch(self._card, rows), batch_sizes(rows, joined_axes(self._card))
-        together = torch_side.answer(self._model, self._card, tensors)
+        together = pytorch_runner.answer(self._model, self._card, tensors)
         served = self._running.run(tensors)
         for port in self._ports:
             check_port(port, together[port.name], sizes)
@@ -113,7 +113,7 @@ class _OnePass:
         projected = one_pass(self._card, self._projected(tensors, served), rows)
         for place, row in enumerate(rows):
             (expected,) = one_pass(
-                self._card, torch_side.answer(self._model, self._card, batch(self._card, [row])), [row]
+                self._card, pytorch_runner.answer(self._model, self._card, batch(self._card, [row])), [row]
             )
             check_maps(self._card, expected)
             self._comparison.padding(of_torch[place], expected, case)
@@ -158,7 +158,7 @@ class _Generating:
     ) -> None:
         assert card.generation is not None
         self._running = RunningParts(graphs, card)
-        self._parts = torch_side.TorchParts(model, card)
+        self._parts = pytorch_runner.TorchParts(model, card)
         self._card, self._comparison, self._cases = card, comparison, cases
         scores = next(port for graph in graphs for port in graph.outputs if port.name == card.generation.scores_output)
         self._vocabulary = scores.sizes({BATCH: 1})[1]

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from bundle.values import Array
 from export.errors import ExportError
-from export.flat import accepted, pick
 from export.interface import check_rank, edge_indices, map_keys, map_port, output_ports
+from export.tracing.positional_modules import accepted, pick
 from models.cards.card import Card
 from models.network import GeneratingNetwork, Network, PromptedNetwork, StepAnswer
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from export.converted import check_judged, judged_again
+from export.conversion.convert import check_judged, judged_again
 from models.cards.card import TrainedModel
 
 _FEWEST = 256  # numbers of a tensor that is worth a node

@@ -14,16 +14,16 @@ from torch import Tensor
 
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from export.cases import Cases, batch
 from export.errors import ExportError
-from export.finish import finish
-from export.flat import Part, SideBySide, accepted, pick
-from export.graph import Graph
+from export.execution.generation import ENTRIES, initial_state
+from export.execution.pytorch_runner import TorchParts
+from export.execution.random_inputs import Cases, batch
+from export.exported_graph import Graph
 from export.interface import BATCH, STEP, Port, input_ports, longest, map_port, maxima
-from export.sizes import example_sizes, infer_axes
-from export.stepping import ENTRIES, initial_state
-from export.torch_side import TorchParts
-from export.trace import trace
+from export.surgery.finalise import finish
+from export.tracing.example_sizes import example_sizes, infer_axes
+from export.tracing.positional_modules import Part, SideBySide, accepted, pick
+from export.tracing.trace import trace
 from models.cards.card import Card
 from models.network import Network, PromptedNetwork
 

@@ -7,20 +7,20 @@ import onnx
 
 from bundle.rows import Row
 from bundle.samples import Sample
-from export.answers import RowAnswer, generated, one_pass
-from export.cases import batch, batch_sizes, neutral_noise
-from export.compare import Comparison
+from export.conversion.float16 import halve
+from export.conversion.int8 import quantise
+from export.conversion.precision import Precision
 from export.errors import ExportError
-from export.float16 import halve
-from export.graph import Graph
-from export.int8 import quantise
-from export.measured import Measured
-from export.precision import Precision
-from export.runtime import RunningGraph, RunningParts
-from export.samples import example_rows
-from export.served import served
-from export.stepping import greedy, unroll
-from export.verify import compare_many, verify
+from export.execution.generation import greedy, unroll
+from export.execution.graph_network import served
+from export.execution.onnx_runner import RunningGraph, RunningParts
+from export.execution.random_inputs import batch, batch_sizes, neutral_noise
+from export.execution.row_answers import RowAnswer, generated, one_pass
+from export.exported_graph import Graph
+from export.verification.comparison import Comparison
+from export.verification.fitted_tolerances import Measured
+from export.verification.verify import compare_many, verify
+from export.writing.samples import example_rows
 from models.cards.card import Card, Metric, TrainedModel
 from models.network import Network
 

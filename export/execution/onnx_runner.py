@@ -9,8 +9,8 @@ from typing import Any
 from bundle.offline import disable_telemetry
 from bundle.values import Array
 from export.errors import ExportError
-from export.external import graph_files
-from export.graph import Graph
+from export.exported_graph import Graph
+from export.writing.external_weights import graph_files
 from limelight.cli import installing
 from models.cards.card import Card
 

@@ -7,8 +7,8 @@ import numpy as np
 from bundle.tolerance import Tolerances, default_tolerances
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
-from export.answers import RowAnswer
 from export.errors import ExportError
+from export.execution.row_answers import RowAnswer
 from export.interface import map_keys
 from models.cards.card import Card
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from bundle.values import Array
-from export.graph import Graph
-from export.runtime import RunningGraph, RunningParts
+from export.execution.onnx_runner import RunningGraph, RunningParts
+from export.exported_graph import Graph
 from models.cards.card import Card
 from models.network import Answer, Network, PromptedNetwork, StepAnswer
 from models.tasks.stepping import Stepping

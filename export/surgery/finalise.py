@@ -8,11 +8,11 @@ import onnx
 import onnx_ir
 from google.protobuf.message import Message
 
-from export.attention import expand
 from export.errors import ExportError
 from export.interface import Axes, AxisSize, Port
-from export.packing import expand_packing
-from export.switches import Switch, declare
+from export.surgery.attention import expand
+from export.surgery.optional_maps import Switch, declare
+from export.surgery.token_packing import expand_packing
 
 _PRODUCER = "limelight"
 # The exporter writes stack traces, with the paths of source files, into these.

@@ -7,11 +7,9 @@ import onnx_ir
 import torch
 from torch import Tensor, nn
 
-from export import torch_side
-from export.cases import Cases, batch
-from export.finish import finish
-from export.flat import OnePass, accepted
-from export.graph import Graph
+from export.execution import pytorch_runner
+from export.execution.random_inputs import Cases, batch
+from export.exported_graph import Graph
 from export.interface import (
     Port,
     batch_maxima,
@@ -23,8 +21,10 @@ from export.interface import (
     output_ports,
     switchable,
 )
-from export.sizes import example_sizes
-from export.trace import trace
+from export.surgery.finalise import finish
+from export.tracing.example_sizes import example_sizes
+from export.tracing.positional_modules import OnePass, accepted
+from export.tracing.trace import trace
 from models.cards.card import Card
 from models.network import Network
 
@@ -96,7 +96,7 @@ def _together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
 
 def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
     names = ([each.name for each in card.description.outputs], map_keys(card))
-    return OnePass(torch_side.for_export(model), inputs, *names, edge_indices(card))
+    return OnePass(pytorch_runner.for_export(model), inputs, *names, edge_indices(card))
 
 
 def _cut(traced: "onnx_ir.Model", card: Card, inputs: Sequence[Port], outputs: Sequence[Port], prefix: str) -> Graph:

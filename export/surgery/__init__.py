@@ -1,0 +1,1 @@
+"""Rewrites traced graphs: attention markers, token packing, optional maps, metadata."""

@@ -1,0 +1,1 @@
+"""Turns a PyTorch model into ONNX graphs with PyTorch's exporter."""

@@ -1,0 +1,1 @@
+"""Compares exported graphs with PyTorch, and checks what a model's card states of its maps."""

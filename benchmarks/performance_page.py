@@ -230,7 +230,7 @@ row at a time.
 The encoder above in float32, as `limelight export --precision int8` makes it, and as ONNX Runtime's own
 `quantize_dynamic` does. *Alone and batched*: the largest difference of a logit between a row in a padded batch of eight
 and the same row alone; *from float32*: of a row alone, in logits that are apart by about 1
-(`docs/decisions/0013-int8-has-a-scale-for-each-row.md`).
+(`docs/decisions/0013-int8-activations-are-scaled-per-row.md`).
 
 """
 

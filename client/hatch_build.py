@@ -1,11 +1,10 @@
 """Build hook: generates the protocol code from the .proto files.
 
-The public protocol (proto/limelight/v1) becomes `limelight.v1`, which is all that the client's own distribution has.
-The application's has the bundle's format as well (proto/limelight/bundle/v1), as `bundle.v1`: it is no part of the
+The public protocol (proto/limelight/v1) becomes `limelight.v1`, the only generated code of the client's distribution.
+The application's distribution also has the bundle format (proto/limelight/bundle/v1) as `bundle.v1`, which is not
 public API.
 
-The compiler is the oldest grpcio-tools that serves, pinned in `build-system.requires`: what it generates runs under
-protobuf 6.31 to 7.
+`build-system.requires` pins the oldest grpcio-tools that works; the generated code runs under protobuf 6.31 to 7.
 """
 
 from importlib.resources import files
@@ -20,7 +19,7 @@ PUBLIC, ON_DISK = "limelight/v1", "limelight/bundle/v1"
 
 
 class ProtocolBuildHook(BuildHookInterface[Any]):
-    """Writes `*_pb2*.py` before a wheel, an sdist or an editable install is made."""
+    """Writes `*_pb2*.py` before a wheel, an sdist or an editable install is built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
@@ -36,7 +35,7 @@ class ProtocolBuildHook(BuildHookInterface[Any]):
 
 
 def generate(source: Path, package: str, target: Path) -> None:
-    """Compile every .proto of a package, such as `limelight/v1` below `source`, into the folder `target`."""
+    """Compile every .proto file of a package, such as `limelight/v1` below `source`, into the folder `target`."""
     from grpc_tools import protoc
 
     protos = sorted(str(path.relative_to(source)) for path in source.glob(f"{package}/*.proto"))

@@ -1,4 +1,4 @@
-"""From a trained model to a bundle that is proven to answer as PyTorch does."""
+"""Export of trained models to bundles whose graphs answer as PyTorch does."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +11,10 @@ from export.conversion.precision import Precision
 if TYPE_CHECKING:
     from models.cards.card import TrainedModel
 
-# PyTorch and onnxscript import ONNX Runtime by themselves, whichever module here brings them in first.
+# PyTorch and onnxscript import ONNX Runtime themselves.
 disable_telemetry()
 
-# What needs PyTorch is imported in the functions: it takes seconds, and the command line's help does without.
+# The functions import PyTorch when called: that takes seconds, which `--help` does not need.
 
 
 def export_model(
@@ -25,12 +25,16 @@ def export_model(
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
 ) -> BundleFolder:
-    """Export a model to REPOSITORY/<model>/<version>, 0 for the next version.
+    """Export a model to REPOSITORY/<model>/<version>.
 
-    precision: float32, float16 (for CUDA) or int8 (for CPUs). half_weights: whether weights of a float32 bundle are
-    stored as float16. What a model loses by either is measured by `trained.judge`.
-    Raises: ExportError where it cannot be exported or converted, or answers otherwise than in PyTorch; BundleError
-    where the bundle cannot be written.
+    Args:
+        version: version to write; 0 for the next one.
+        precision: float32, float16 (for CUDA) or int8 (for CPUs).
+        half_weights: store the weights of a float32 bundle as float16. `trained.judge` measures the loss in quality of
+            this and of a lower precision.
+    Raises:
+        ExportError: the model cannot be exported or converted, or a graph's answers differ from PyTorch's.
+        BundleError: the bundle cannot be written.
     """
     from export import pipeline
 
@@ -45,10 +49,11 @@ def export_run(
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
 ) -> BundleFolder:
-    """Export what `limelight train` left in a run folder.
+    """Export the run folder of `limelight train`. Arguments as for `export_model`.
 
-    Raises: RunError or DataError where the folder, or for figures that change the data, cannot be read, and what
-    `export_model` raises.
+    Raises:
+        RunError, DataError: the run folder cannot be read, or the data are missing on which metrics are measured again.
+        ExportError, BundleError: as for `export_model`.
     """
     from models.training.held_out import judge_of
     from models.training.runs import load_run

@@ -1,4 +1,4 @@
-"""`limelight export`. Light to import: PyTorch is loaded when the export begins."""
+"""The command `limelight export`. It imports PyTorch only when the export begins, so that `--help` is fast."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,17 +12,20 @@ from limelight.cli import CommandError, installing
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The run folder that `limelight train` left.")],
-    repository: Annotated[Path, typer.Option(help="Folder of bundles; the next version of the model goes there.")],
-    version: Annotated[int, typer.Option(min=0, help="The version; 0 for the one after the highest there.")] = 0,
+    run: Annotated[Path, typer.Argument(help="Run folder written by `limelight train`.")],
+    repository: Annotated[
+        Path, typer.Option(help="Repository folder; the bundle is written to REPOSITORY/<model>/<version>.")
+    ],
+    version: Annotated[int, typer.Option(min=0, help="Version to write; 0 for the next one.")] = 0,
     precision: Annotated[
-        Precision, typer.Option(help="Numbers to compute in: float16 is for GPUs, int8 for CPUs.")
+        Precision, typer.Option(help="Precision of computation: float16 for GPUs, int8 for CPUs.")
     ] = Precision.FLOAT32,
     half_weights: Annotated[
-        bool, typer.Option("--half-weights", help="Store weights as float16, in half the room; compute in float32.")
+        bool,
+        typer.Option("--half-weights", help="Store weights as float16, which halves the files; compute in float32."),
     ] = False,
 ) -> None:
-    """Export a trained model to a bundle, and prove that it answers as PyTorch does."""
+    """Export a trained model to a bundle, and verify that its answers equal PyTorch's."""
     try:
         import onnx_ir  # noqa: F401
         import onnxscript  # noqa: F401
@@ -30,7 +33,7 @@ def export(
         import torch  # noqa: F401
     except ModuleNotFoundError as error:
         raise CommandError(
-            f"an export needs {error.name}, which is not installed: {installing.extra('train,serve')}"
+            f"`limelight export` needs {error.name}, which is not installed: {installing.extra('train,serve')}"
         ) from error
 
     from export import export_run
@@ -41,8 +44,8 @@ def export(
         raise CommandError(error.message) from error
     except OSError as error:
         raise CommandError(f"{error.filename or repository}: {error.strerror or error}") from error
-    within = "" if precision is Precision.FLOAT32 else f", as far as {precision} can"
-    typer.echo(f"{folder.path}: answers as PyTorch does{within}")
+    within = "" if precision is Precision.FLOAT32 else f"within the tolerances fitted for {precision}"
+    typer.echo(f"{folder.path}: answers equal PyTorch's{within}")
     for each in folder.bundle.parity:
         typer.echo(f"  {parity_line(each)}")
     for metric in folder.bundle.description.metrics:
@@ -51,6 +54,6 @@ def export(
 
 
 def parity_line(parity: bundle_pb2.Parity) -> str:
-    """Say how far an output was from PyTorch's."""
-    relative = f"{parity.relative:.1e} of the largest"
-    return f"{parity.name}: at most {parity.absolute:.1e} apart ({relative}), {parity.cases} cases"
+    """Format the largest difference between a graph's output and PyTorch's."""
+    relative = f"{parity.relative:.1e} of the largest value"
+    return f"{parity.name}: largest difference {parity.absolute:.1e} ({relative}), {parity.cases} cases"

@@ -1,7 +1,7 @@
-"""What can go wrong in an export."""
+"""The error that an export raises."""
 
 from bundle.errors import LimelightError
 
 
 class ExportError(LimelightError):
-    """A model that cannot be exported, or whose graphs do not answer as PyTorch does. Nothing was written."""
+    """A model cannot be exported, or its graphs answer differently from PyTorch. Nothing was written."""

@@ -1,25 +1,27 @@
-"""A finished ONNX graph."""
+"""A complete ONNX graph of a bundle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onnx import ModelProto
 
-from export.interface import Port
-from export.surgery.optional_maps import Switch
+from export.interface import TensorSpec
+from export.surgery.optional_maps import OptionalMap
 
 
 @dataclass(frozen=True)
-class Graph:
-    """One graph of a bundle; `model` has exactly these inputs and outputs, and those of its switches.
+class ExportedGraph:
+    """One graph of a bundle; `model` has exactly these inputs and outputs, and those of its optional maps.
 
-    switches: by the name of the map. packed: the inputs that are masks by which it packs tokens.
+    Attributes:
+        optional_maps: by name of the map.
+        packing_masks: inputs that are masks for token packing.
     """
 
     name: str
     file: str
     model: ModelProto
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    switches: Mapping[str, Switch] = field(default_factory=dict)
-    packed: tuple[str, ...] = ()
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    optional_maps: Mapping[str, OptionalMap] = field(default_factory=dict)
+    packing_masks: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What goes into a model's graphs and what comes out of them, as its card states it."""
+"""Inputs and outputs of a model's graphs, as its card states them."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,99 +19,104 @@ from models.cards.card import Card
 BATCH = "batch"
 STEP = "step"
 
-# The name of an axis whose size varies, or the size of one that is fixed.
+# The name of an axis that varies, or the size of a fixed axis.
 AxisSize = str | int
 Axes = tuple[AxisSize, ...]
-# Weights that a map must have at its largest to be computed only where it is asked for. An If takes some 10 us and 8 kB
-# of the graph: below this size, computing the map and holding it costs less.
-_SWITCHED_FROM = 2**16
+# The fewest weights, at the largest size, of a map that becomes optional. An If costs 10 us and 8 kB of the graph,
+# more than a smaller map does.
+_MIN_OPTIONAL_WEIGHTS = 2**16
 
 
 @dataclass(frozen=True)
-class Port:
-    """A tensor that goes into a graph or comes out of it; `axes` has the batch in front, or what instances are joined
-    along.
+class TensorSpec:
+    """An input or output of a graph.
+
+    `axes` begins with the batch, or with the axis along which the instances of a batch are joined.
     """
 
     name: str
     dtype: np.dtype[Any]
     axes: Axes
 
-    def sizes(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Give the shape that it has where the varying axes have these sizes."""
+    def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of the tensor, given the sizes of the axes that vary."""
         return tuple(axis if isinstance(axis, int) else sizes[axis] for axis in self.axes)
 
 
 def input_tensors(card: Card) -> list[BoundTensor]:
-    """List the tensors that the inputs are turned into; the target, which only forces what is put out, is left out.
+    """List the tensors that a model's inputs become, except the target, which only forces the output.
 
-    Raises: ExportError for an input that may be left out, which no graph can do without.
+    Raises:
+        ExportError: an input is optional; a graph cannot run without it.
     """
     target = card.generation.target_tensor if card.generation else ""
     tensors, bound = [], card.bound()
     for each in card.description.inputs:
         kept = [bound[tensor.name] for tensor in each.tensors if not target or tensor.name != target]
         if kept and each.optional:
-            raise ExportError(f"the input {each.name!r} is optional, but the graphs cannot do without it")
+            raise ExportError(f"the input {each.name!r} is optional, but the graphs need it; make it required")
         tensors += kept
     return tensors
 
 
-def input_ports(card: Card) -> list[Port]:
-    """List what a graph may take: each input tensor with what is derived from it, then the noise."""
-    ports = []
+def input_specs(card: Card) -> list[TensorSpec]:
+    """List the possible inputs of a graph: each input tensor, its mask and instance index, then the noise."""
+    specs = []
     for tensor in input_tensors(card):
-        ports.append(_tensor_port(tensor.description, joined=tensor.joined))
+        specs.append(_tensor_spec(tensor.description, joined=tensor.joined))
         if tensor.mask:
-            ports.append(Port(tensor.mask, np.dtype(np.bool_), ports[-1].axes))
+            specs.append(TensorSpec(tensor.mask, np.dtype(np.bool_), specs[-1].axes))
         if tensor.instance_index:
-            ports.append(Port(tensor.instance_index, np.dtype(np.int64), ports[-1].axes[:1]))
-    ports += [_tensor_port(noise.tensor) for noise in card.noise]
-    return ports
+            specs.append(TensorSpec(tensor.instance_index, np.dtype(np.int64), specs[-1].axes[:1]))
+    specs += [_tensor_spec(noise.tensor) for noise in card.noise]
+    return specs
 
 
-def output_ports(card: Card) -> list[Port]:
-    """List what a model that answers in one pass puts out: its outputs, its maps, and the ends of their edges.
+def output_specs(card: Card) -> list[TensorSpec]:
+    """List the outputs of a single-pass model: its outputs, its maps, and the indices of their edges.
 
-    Raises: ExportError where two of them, or one and an input, have the same name.
+    Raises:
+        ExportError: two tensors have the same name.
     """
     joined = joined_axes(card)
     outputs = []
     for each in card.description.outputs:
         axes = tuple(map(_axis, each.dimensions))
         whole = axes if axes and axes[0] in joined else (BATCH, *axes)
-        outputs.append(Port(each.name, DTYPES[each.data_type], whole))
+        outputs.append(TensorSpec(each.name, DTYPES[each.data_type], whole))
     maps = [
-        replace(map_port(card, each), name=map_key(each.name, quantity))
+        replace(map_spec(card, each), name=map_key(each.name, quantity))
         for each, quantity in map_quantities(card.description.maps)
     ]
     edges = {
-        name: map_port(card, each).axes[:1] for each in card.description.maps for name in card.edges.get(each.name, ())
+        name: map_spec(card, each).axes[:1] for each in card.description.maps for name in card.edges.get(each.name, ())
     }
-    ports = [*outputs, *maps, *(Port(name, np.dtype(np.int64), axes) for name, axes in edges.items())]
-    names = [port.name for port in (*ports, *input_ports(card))]
+    specs = [*outputs, *maps, *(TensorSpec(name, np.dtype(np.int64), axes) for name, axes in edges.items())]
+    names = [spec.name for spec in (*specs, *input_specs(card))]
     if clash := {name for name in names if names.count(name) > 1}:
-        raise ExportError(f"{sorted(clash)} are names of two tensors: of outputs, maps, their edges, or inputs")
-    return ports
+        raise ExportError(
+            f"{sorted(clash)}: each is the name of two tensors among outputs, maps, edge indices and inputs; rename one"
+        )
+    return specs
 
 
 def map_keys(card: Card) -> list[str]:
-    """Name every quantity of every map, as the model returns them and a graph puts them out."""
+    """List the names of every quantity of every map, as the model and its graph return them."""
     return [map_key(each.name, quantity) for each, quantity in map_quantities(card.description.maps)]
 
 
-def edge_indices(card: Card) -> list[str]:
-    """Name the tensors that say which query and key each edge of a map belongs to, each once."""
+def edge_index_names(card: Card) -> list[str]:
+    """List the tensors that hold the query and the key of each edge of a map, each once."""
     return list(dict.fromkeys(name for each in card.description.maps for name in card.edges.get(each.name, ())))
 
 
 def joined_axes(card: Card) -> frozenset[str]:
-    """Name the axes along which the instances of a batch are joined."""
+    """Return the axes along which the instances of a batch are joined."""
     return joined_dimensions(card.bound().values())
 
 
 def map_binding(card: Card, name: str, quantity: attention_pb2.Quantity, graph: str) -> bundle_pb2.MapBinding:
-    """Say where a graph puts out one quantity of a map."""
+    """Describe the output of a graph that holds one quantity of a map."""
     query_index, key_index = card.edges.get(name, ("", ""))
     return bundle_pb2.MapBinding(
         map=name,
@@ -125,13 +130,14 @@ def map_binding(card: Card, name: str, quantity: attention_pb2.Quantity, graph: 
 
 
 def map_axes(card: Card, name: str) -> tuple[bundle_pb2.Axis, ...]:
-    """Give the axes of the tensor in which a graph puts out a map; one of a single step has no query axis.
+    """Return the axes of a map's output. A map of a single decode step has no query axis.
 
-    Raises: ExportError where the card does not say.
+    Raises:
+        ExportError: the card does not give the axes, batch or edge first.
     """
     axes = card.map_axes.get(name)
     if not axes or axes[0] not in (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_EDGE):
-        raise ExportError(f"the card does not give the axes of the map {name}, batch or edge first")
+        raise ExportError(f"the card must give the axes of the map {name}, batch or edge first")
     queries = {each.name: each.query_labels for each in card.description.maps}.get(name)
     kinds = {each.name: each.kind for each in card.description.label_sets}
     if card.generation is None or kinds.get(queries or "") != attention_pb2.LABEL_KIND_OUTPUT_STEPS:
@@ -139,8 +145,8 @@ def map_axes(card: Card, name: str) -> tuple[bundle_pb2.Axis, ...]:
     return tuple(axis for axis in axes if axis != bundle_pb2.AXIS_QUERY)
 
 
-def map_port(card: Card, description: model_pb2.MapDescription) -> Port:
-    """Describe the output that holds a map."""
+def map_spec(card: Card, description: model_pb2.MapDescription) -> TensorSpec:
+    """Return the name, type and axes of the output that holds a map."""
     sizes: dict[int, AxisSize] = {
         bundle_pb2.AXIS_BATCH: BATCH,
         bundle_pb2.AXIS_HEAD: description.heads,
@@ -155,15 +161,15 @@ def map_port(card: Card, description: model_pb2.MapDescription) -> Port:
     else:
         sizes[bundle_pb2.AXIS_QUERY] = _label_axis(card, description.query_labels)
         sizes[bundle_pb2.AXIS_KEY] = _label_axis(card, description.key_labels)
-    return Port(
+    return TensorSpec(
         description.name,
         np.dtype(np.float32),
         tuple(sizes[axis] for axis in map_axes(card, description.name)),
     )
 
 
-def maxima(card: Card) -> dict[str, int]:
-    """Give the largest size of every axis that varies, 0 where there is no limit."""
+def max_sizes(card: Card) -> dict[str, int]:
+    """Return the largest size of every axis that varies; 0 for no limit."""
     largest: dict[str, int] = {}
     for dimension in _dimensions(card):
         if not dimension.size:
@@ -172,48 +178,48 @@ def maxima(card: Card) -> dict[str, int]:
     return largest
 
 
-def batch_maxima(card: Card) -> dict[str, int]:
-    """Give the largest size of every axis that varies in a batch: no limit where instances are joined."""
+def max_batch_sizes(card: Card) -> dict[str, int]:
+    """Return the largest size of every axis that varies, in a batch; 0 for no limit and for joined axes."""
     joined = joined_axes(card)
-    return {axis: 0 if axis in joined else most for axis, most in maxima(card).items()}
+    return {axis: 0 if axis in joined else most for axis, most in max_sizes(card).items()}
 
 
-def longest(card: Card) -> int:
-    """Give the most places that an axis can have in a batch, 0 where there is no limit."""
-    sizes = [*batch_maxima(card).values(), *([card.generation.max_new_tokens] if card.generation else [])]
+def max_axis_size(card: Card) -> int:
+    """Return the largest size that any axis of a batch can have; 0 for no limit."""
+    sizes = [*max_batch_sizes(card).values(), *([card.generation.max_new_tokens] if card.generation else [])]
     return max(sizes, default=1) if all(sizes) else 0
 
 
-def switchable(card: Card) -> dict[str, Axes]:
-    """Name the maps that are worth computing only where they are asked for, with their axes: [batch, head, query, key].
+def optional_map_axes(card: Card) -> dict[str, Axes]:
+    """Return the maps that are worth an optional output, with their axes [batch, head, query, key].
 
-    A model that generates steps through many small ones, and needs them all.
+    A generating model has none: each of its steps computes small maps, and all of them are used.
     """
     found = {}
     for each in card.description.maps if card.generation is None else ():
         if map_axes(card, each.name) == DENSE_AXES and each.form == model_pb2.MAP_FORM_DENSE:
-            port = map_port(card, each)
-            sizes = [axis if isinstance(axis, int) else maxima(card)[axis] for axis in port.axes[1:]]
-            if not all(sizes) or math.prod(sizes) >= _SWITCHED_FROM:
-                found[each.name] = port.axes
+            spec = map_spec(card, each)
+            sizes = [axis if isinstance(axis, int) else max_sizes(card)[axis] for axis in spec.axes[1:]]
+            if not all(sizes) or math.prod(sizes) >= _MIN_OPTIONAL_WEIGHTS:
+                found[each.name] = spec.axes
     return found
 
 
-def check_rank(port: Port, array: Array) -> None:
-    """Raise ExportError where a tensor has another number of axes than the card states."""
-    if array.ndim != len(port.axes):
-        axes = ", ".join(str(axis) for axis in port.axes)
-        raise ExportError(f"{port.name} has shape {list(array.shape)}; the card states [{axes}]")
+def check_rank(spec: TensorSpec, array: Array) -> None:
+    """Check the number of axes of a tensor. Raises ExportError where it differs from the card's."""
+    if array.ndim != len(spec.axes):
+        axes = ", ".join(str(axis) for axis in spec.axes)
+        raise ExportError(f"{spec.name} has shape {list(array.shape)}; the card states [{axes}]")
 
 
-def check_port(port: Port, array: Array, sizes: Mapping[str, int]) -> None:
-    """Raise ExportError where a tensor is not what the card states at these sizes."""
-    if array.dtype != port.dtype:
-        raise ExportError(f"{port.name} is {array.dtype}; the card states {port.dtype}")
-    if array.shape != port.sizes(sizes):
-        axes = ", ".join(str(axis) for axis in port.axes)
+def check_tensor(spec: TensorSpec, array: Array, sizes: Mapping[str, int]) -> None:
+    """Check the type and the shape of a tensor. Raises ExportError where they differ from the card's."""
+    if array.dtype != spec.dtype:
+        raise ExportError(f"{spec.name} is {array.dtype}; the card states {spec.dtype}")
+    if array.shape != spec.shape(sizes):
+        axes = ", ".join(str(axis) for axis in spec.axes)
         raise ExportError(
-            f"{port.name} has shape {list(array.shape)}; the card states [{axes}], here {list(port.sizes(sizes))}"
+            f"{spec.name} has shape {list(array.shape)}; the card states [{axes}], here {list(spec.shape(sizes))}"
         )
 
 
@@ -224,18 +230,18 @@ def _dimensions(card: Card) -> Iterator[model_pb2.Dimension]:
         yield from noise.tensor.dimensions
 
 
-def _tensor_port(tensor: model_pb2.TensorDescription, *, joined: bool = False) -> Port:
+def _tensor_spec(tensor: model_pb2.TensorDescription, *, joined: bool = False) -> TensorSpec:
     axes = tuple(map(_axis, tensor.dimensions))
-    return Port(tensor.name, DTYPES[tensor.data_type], axes if joined else (BATCH, *axes))
+    return TensorSpec(tensor.name, DTYPES[tensor.data_type], axes if joined else (BATCH, *axes))
 
 
 def _edge_axis(card: Card, description: model_pb2.MapDescription) -> AxisSize:
-    """Give the axis of the edges that are read: those of a tensor that indexes what the queries are."""
+    """Return the axis of a map's edges: the first axis of a tensor that indexes the map's queries."""
     queries = _label_axis(card, description.query_labels)
     for tensor in input_tensors(card):
         if tensor.indexes == queries:
             return _axis(tensor.description.dimensions[0])
-    raise ExportError(f"the map {description.name} is put out as edges, but no input tensor indexes its queries")
+    raise ExportError(f"the map {description.name} is output as edges, but no input tensor indexes its queries")
 
 
 def _axis(dimension: model_pb2.Dimension) -> AxisSize:
@@ -243,7 +249,7 @@ def _axis(dimension: model_pb2.Dimension) -> AxisSize:
 
 
 def _label_axis(card: Card, name: str) -> AxisSize:
-    """Give the axis that a label set counts."""
+    """Return the axis whose entries a label set names."""
     labels = next((each for each in card.description.label_sets if each.name == name), None)
     if labels is None:
         raise ExportError(f"the label set {name!r} is not described")

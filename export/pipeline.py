@@ -1,4 +1,4 @@
-"""From a trained model to a bundle in a repository."""
+"""The stages of an export: trace, rewrite, verify, convert, write."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +12,12 @@ from bundle.v1 import bundle_pb2
 from bundle.wire import instance_to_wire
 from bundle.writer import target_folder, write_bundle
 from export.conversion.convert import convert
-from export.conversion.half_weights import halve_weights, rounded
+from export.conversion.half_weights import round_to_float16, store_as_float16
 from export.conversion.precision import Precision
 from export.errors import ExportError
 from export.execution import pytorch_runner
 from export.execution.onnx_runner import onnx_runtime
-from export.exported_graph import Graph
+from export.exported_graph import ExportedGraph
 from export.interface import map_binding
 from export.tracing.build import build_graphs
 from export.verification.comparison import Comparison
@@ -36,28 +36,32 @@ def export_model(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
-    graphs: list[Graph] | None = None,
+    graphs: list[ExportedGraph] | None = None,
 ) -> BundleFolder:
-    """Export a model, prove that its graphs answer as it does, and write REPOSITORY/<model>/<version>, whole or not.
+    """Export a model, verify its graphs, and write REPOSITORY/<model>/<version> completely or not at all.
 
-    version: 0 for the next one. precision: what the graphs are converted to once they are proven. half_weights: whether
-    weights are rounded to what float16 has, and stored as that; the arithmetic stays float32. graphs: where they were
-    made already, with those of other models (`export.tracing.shared_trace`); they are compared all the same.
-    Raises: ExportError where the model cannot be exported or converted, or answers otherwise than PyTorch; BundleError
-    where the bundle cannot be written; DataError or RunError where a conversion cannot be judged on held-out data.
+    Args:
+        version: version to write; 0 for the next one.
+        precision: precision to which the verified graphs are converted.
+        half_weights: round weights to float16 and store them so; computation stays in float32.
+        graphs: graphs that `export.tracing.shared_trace` has built already. They are verified as well.
+    Raises:
+        ExportError: the model cannot be exported or converted, or a graph's answers differ from PyTorch's.
+        BundleError: the bundle cannot be written.
+        DataError, RunError: the held-out data are missing on which a conversion is measured.
     """
-    # What can be refused is best refused before a minute of work.
+    # Check everything that is cheap before a minute of work.
     onnx_runtime()
     target_folder(repository, trained.card.description.name, version)
     wanted = Precision(precision)
     if half_weights and wanted is not Precision.FLOAT32:
-        raise ExportError(f"weights are small in {wanted} as it is: half weights are for {Precision.FLOAT32}")
-    trained = replace(trained, model=pytorch_runner.for_export(trained.model))
-    trained = rounded(trained) if half_weights else trained
+        raise ExportError(f"half weights are for {Precision.FLOAT32}: {wanted} weights are small already")
+    trained = replace(trained, model=pytorch_runner.copy_for_export(trained.model))
+    trained = round_to_float16(trained) if half_weights else trained
     samples = make_samples(trained)
     graphs = graphs or build_graphs(trained.model, trained.card)
     if half_weights:
-        graphs = [replace(graph, model=halve_weights(graph.model)) for graph in graphs]
+        graphs = [replace(graph, model=store_as_float16(graph.model)) for graph in graphs]
     comparison = verify(graphs, trained.model, trained.card)
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
@@ -72,7 +76,7 @@ def export_model(
 
 
 def _bundle(
-    trained: TrainedModel, graphs: list[Graph], comparison: Comparison, precision: Precision
+    trained: TrainedModel, graphs: list[ExportedGraph], comparison: Comparison, precision: Precision
 ) -> bundle_pb2.Bundle:
     card = trained.card
     return bundle_pb2.Bundle(
@@ -81,18 +85,20 @@ def _bundle(
             bundle_pb2.OnnxGraph(
                 name=graph.name,
                 file=graph.file,
-                inputs=[port.name for port in graph.inputs],
+                inputs=[spec.name for spec in graph.inputs],
                 outputs=[
-                    *(port.name for port in graph.outputs),
-                    *dict.fromkeys(name for each in graph.switches.values() for name in each.outputs),
+                    *(spec.name for spec in graph.outputs),
+                    *dict.fromkeys(name for each in graph.optional_maps.values() for name in each.outputs),
                 ],
-                packed=graph.packed,
+                packed=graph.packing_masks,
             )
             for graph in graphs
         ],
         tensors=card.tensors,
         preprocessing=card.preprocessing,
-        maps=[_binding(card, each.name, quantity, graphs) for each, quantity in map_quantities(card.description.maps)],
+        maps=[
+            _map_binding(card, each.name, quantity, graphs) for each, quantity in map_quantities(card.description.maps)
+        ],
         generation=card.generation,
         noise=card.noise,
         tolerances=comparison.tolerances,
@@ -112,10 +118,12 @@ def _description(trained: TrainedModel, precision: Precision) -> model_pb2.Model
     return description
 
 
-def _binding(card: Card, name: str, quantity: attention_pb2.Quantity, graphs: list[Graph]) -> bundle_pb2.MapBinding:
+def _map_binding(
+    card: Card, name: str, quantity: attention_pb2.Quantity, graphs: list[ExportedGraph]
+) -> bundle_pb2.MapBinding:
     key = map_key(name, quantity)
-    graph = next(graph for graph in graphs if any(port.name == key for port in graph.outputs))
+    graph = next(graph for graph in graphs if any(spec.name == key for spec in graph.outputs))
     binding = map_binding(card, name, quantity, graph.name)
-    if key in graph.switches:
-        graph.switches[key].bind(binding)
+    if key in graph.optional_maps:
+        graph.optional_maps[key].fill_binding(binding)
     return binding

@@ -78,7 +78,7 @@ def test_a_server_and_an_export_call_nobody_and_leave_nothing_in_the_home(tmp_pa
     server = begun(homes["server"], tmp_path / "server.trace", SERVER, *flags)
     export = begun(
         homes["export"],
-        tmp_path / "export.tracing.trace",
+        tmp_path / "export.trace",
         EXPORT,
         str(ROOT / "tests"),
         str(tmp_path / "out"),

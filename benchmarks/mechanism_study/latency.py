@@ -13,10 +13,10 @@ import torch
 from benchmarks.mechanism_study.line import Line, latency_key
 from benchmarks.mechanism_study.lines import lines
 from benchmarks.mechanism_study.results import Results
-from export.execution.random_inputs import Cases, batch
-from export.exported_graph import Graph
+from export.execution.random_inputs import RandomInputs, collate_rows
+from export.exported_graph import ExportedGraph
 from export.interface import BATCH
-from export.tracing.shared_trace import graphs_together
+from export.tracing.shared_trace import build_graphs_in_shared_traces
 from models.cards.card import Card
 from models.catalogue.parts import combine
 from models.catalogue.registry import MECHANISMS
@@ -41,7 +41,7 @@ def time_graphs(results: Results) -> Iterator[tuple[str, float]]:
         for begin in range(0, len(keys), TOGETHER):
             torch.manual_seed(0)
             built = {key: build(waiting[key]) for key in keys[begin : begin + TOGETHER]}
-            graphs: Mapping[str, Graph] = graphs_together(built)
+            graphs: Mapping[str, ExportedGraph] = build_graphs_in_shared_traces(built)
             for key in built:
                 found = latency(graphs[key], built[key][1], SIZES[task])
                 results.add("latency", key, 0, ms=round(found, 4), onnxruntime=onnxruntime.__version__)
@@ -72,12 +72,12 @@ def build(line: Line) -> Built:
     return next(each for each in MECHANISMS if each.name == line.latency[0] and each.served).serve(texts)
 
 
-def latency(graph: Graph, card: Card, sizes: Mapping[str, int]) -> float:
+def latency(graph: ExportedGraph, card: Card, sizes: Mapping[str, int]) -> float:
     """Median milliseconds for one instance of these sizes, on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(graph.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    tensors = batch(card, Cases(card).rows({BATCH: 1, **sizes}))
+    tensors = collate_rows(card, RandomInputs(card).rows({BATCH: 1, **sizes}))
     feeds = {port.name: tensors[port.name] for port in graph.inputs}
     times = []
     for _ in range(WARM + RUNS):

@@ -1,11 +1,11 @@
-"""Limelight's client: attention models over gRPC, and what they look at.
+"""Client of Limelight: predictions of attention models over gRPC, with their attention weights.
 
     with limelight.Client("127.0.0.1:50051") as client:
         answer = client.attend("dates", {"text": "7 March 2021"})
         print(answer.prediction.text, answer["decoder.cross"].weights.shape)
 
-Needs grpcio, protobuf, googleapis-common-protos and numpy. Names are imported when they are first used, so that
-programs which only want the protocol (`limelight.v1`) and `limelight --help` do not pay for the rest.
+Requires grpcio, protobuf, googleapis-common-protos and NumPy. Names are imported on first use, so that programs that
+need only the protocol (`limelight.v1`), and `limelight --help`, start fast.
 """
 
 from importlib import import_module

@@ -21,9 +21,9 @@ from limelight.streams import StreamEvent
 
 
 class AsyncClient:
-    """A connection to a Limelight server, for asyncio. Arguments, calls and errors are those of `Client`.
+    """A connection to a Limelight server, for asyncio, with the arguments, calls and errors of `Client`.
 
-    It may be used in several event loops, one after the other or in several threads: each has a connection of its own.
+    It may be used in several event loops, in sequence or in several threads; each loop has a connection of its own.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AsyncClient:
             metadata=tuple(metadata),
             options=tuple(options),
         )
-        # Made at the first call in a loop: an asynchronous channel belongs to the loop that runs when it is made.
+        # Created at the first call in a loop: an asynchronous channel belongs to the running loop.
         self._connections: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
 
     @overload
@@ -67,7 +67,7 @@ class AsyncClient:
     async def predict(
         self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction | list[Prediction]:
-        """As `Client.predict`."""
+        """Predict as `Client.predict` does."""
         answers = await self._call(calls.predict(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
 
@@ -87,32 +87,32 @@ class AsyncClient:
     async def attend(
         self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Attended | list[Attended]:
-        """As `Client.attend`."""
+        """Predict with attention as `Client.attend` does."""
         answers = await self._call(calls.attend(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
 
     def attend_stream(
         self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> AsyncIterator[StreamEvent]:
-        """As `Client.attend_stream`, for `async for`."""
+        """Stream attention as `Client.attend_stream` does, for `async for`."""
         return self._stream(calls.attend_stream(model, inputs, **options), transport.check_timeout(timeout))
 
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> AsyncIterator[GenerationEvent]:
-        """As `Client.generate`, for `async for`."""
+        """Generate as `Client.generate` does, for `async for`."""
         return self._stream(calls.generate(model, inputs, **options), transport.check_timeout(timeout))
 
     async def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
-        """As `Client.models`."""
+        """List models as `Client.models` does."""
         return await self._call(calls.models(), timeout)
 
     async def model(self, name: str, version: int = 0, *, timeout: float | None = None) -> Model:
-        """As `Client.model`."""
+        """Describe a model as `Client.model` does."""
         return await self._call(calls.model(name, version), timeout)
 
     async def ready(self, *, timeout: float | None = None) -> bool:
-        """As `Client.ready`."""
+        """Return whether the server is ready, as `Client.ready` does."""
         try:
             channel, _ = self._connected()
             return bool(await health.check(channel)(None, timeout=self._timeout(timeout)))
@@ -120,12 +120,12 @@ class AsyncClient:
             raise errors.from_rpc(error) from None
 
     async def close(self) -> None:
-        """Ends the connection, and every call that is under way. A later call connects again."""
+        """Close the connection, and cancel every running call. A later call connects again."""
         connections, self._connections = self._connections, {}
         here = connections.pop(asyncio.get_running_loop(), None)
         for loop, (channel, _) in connections.items():
             transport.drop(channel)
-            if loop.is_running():  # with a loop that ended its connections ended
+            if loop.is_running():  # the connections of a closed loop are closed
                 asyncio.run_coroutine_threadsafe(channel.close(), loop)
         if here is not None:
             transport.drop(here[0])
@@ -143,7 +143,7 @@ class AsyncClient:
         await self.close()
 
     async def call(self, method: str, request: Any, *, timeout: float | None = None) -> Any:
-        """The bare protocol: sends a message to an RPC that answers once, and returns the message that comes back."""
+        """Send a protocol message to a unary RPC, and return the response message."""
         try:
             return await getattr(self._stub(), method)(
                 request, timeout=self._timeout(timeout), metadata=self._settings.sent or None
@@ -170,7 +170,7 @@ class AsyncClient:
         return self._connected()[1]
 
     def _connected(self) -> tuple[Any, Any]:
-        """The channel of the running event loop, and the methods on it."""
+        """Return the channel of the running event loop, and the methods on it."""
         loop = asyncio.get_running_loop()
         if loop not in self._connections:
             transport.check_fork()

@@ -1,4 +1,4 @@
-"""An answer with its attention."""
+"""Answers with attention maps."""
 
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from limelight.v1 import service_pb2, values_pb2
 
 
 class _Maps(Record, Mapping[str, AttentionMap]):
-    """What has maps: a mapping from their names, in order."""
+    """A mapping from names to maps, in order."""
 
     maps: tuple[AttentionMap, ...]
 
@@ -32,20 +32,20 @@ class _Maps(Record, Mapping[str, AttentionMap]):
 
 @dataclass(frozen=True, eq=False)
 class SequenceAttention(_Maps):
-    """The attention behind one of several sequences: those maps alone that its tokens decide."""
+    """Attention of one of several sequences: only the maps that depend on its tokens."""
 
     _array = "its maps are: `.maps`"
 
     sequence: int
-    """Its place among `prediction.sequences`."""
+    """Index in `prediction.sequences`."""
     maps: tuple[AttentionMap, ...]
     label_sets: Mapping[str, LabelSet]
-    """By name: its own, and those that it shares with the best sequence."""
+    """Label sets by name, including those shared with the best sequence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attended(_Maps):
-    """One instance's answer and the weights behind it: a mapping from names to maps, `answer["encoder.0.self"]`."""
+    """The answer to one instance, and a mapping from names to its maps: `answer["encoder.0.self"]`."""
 
     _array = 'its maps are: `answer["encoder.0.self"]`, `answer.maps`'
 
@@ -53,20 +53,20 @@ class Attended(_Maps):
     maps: tuple[AttentionMap, ...]
     """In the order of the model's description; for a generating model, of the best sequence."""
     other_sequences: tuple[SequenceAttention, ...] = ()
-    """The maps of the other sequences, as many as `sequences` asked for."""
+    """Maps of the other sequences, as `sequences` requests."""
 
     @property
     def label_sets(self) -> Mapping[str, LabelSet]:
-        """The label sets of the maps, and of the results, by name, whole."""
+        """The whole label sets of maps and results, by name."""
         return self.prediction.label_sets
 
     def to_bertviz(self, names: str = "*") -> dict[str, Any]:
-        """What bertviz's views take, for the maps whose names match a glob: see `limelight.bertviz.arguments`."""
+        """Return arguments of bertviz's views for the maps that match a glob (`limelight.bertviz.arguments`)."""
         return bertviz.arguments(self.maps, names)
 
 
 def read_attended(message: service_pb2.Attended, instance: values_pb2.Instance) -> Attended:
-    """One instance's answer. Raises: ValueError where its parts do not fit each other."""
+    """Read the answer to one instance. Raises ValueError for a message whose parts are inconsistent."""
     prediction = read_prediction(message.prediction, instance)
     return Attended(
         prediction=prediction,

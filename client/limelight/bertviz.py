@@ -1,4 +1,4 @@
-"""Maps in the layout that bertviz draws (Vig 2019, https://github.com/jessevig/bertviz)."""
+"""Conversion of maps to the arguments of bertviz (Vig 2019, https://github.com/jessevig/bertviz)."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -11,18 +11,18 @@ from limelight.maps import AttentionMap
 
 
 def arguments(maps: Sequence[AttentionMap], names: str = "*") -> dict[str, Any]:
-    """Keyword arguments of bertviz's `head_view` and `model_view` for the maps whose names match the glob `names`.
+    """Return arguments of bertviz's `head_view` and `model_view` for the maps that match the glob `names`.
 
-    Self attention of one sequence gives `attention` (a list with one float32 array [1, head, query, key] a layer) and
-    `tokens`. Where there is attention across two sequences, the keys are `encoder_attention`, `decoder_attention`,
-    `cross_attention`, `encoder_tokens` and `decoder_tokens`; a map that is neither (sentences that pool their words) is
-    drawn as cross attention from its queries ("decoder") to its keys ("encoder"). The arrays are copies. bertviz wants
-    PyTorch tensors:
+    Self attention of one sequence gives `attention` (one float32 array [1, head, query, key] for each layer) and
+    `tokens`. Attention across two sequences gives `encoder_attention`, `decoder_attention`, `cross_attention`,
+    `encoder_tokens` and `decoder_tokens`. Any other map (sentences that pool their words) is drawn as cross attention
+    from its queries ("decoder") to its keys ("encoder"). The arrays are copies. bertviz takes PyTorch tensors:
 
         drawn = answer.to_bertviz()
         head_view([torch.from_numpy(layer) for layer in drawn["attention"]], drawn["tokens"])
 
-    Raises: ValueError where the maps do not fit into one drawing, saying which do not.
+    Raises:
+        ValueError: the maps do not fit into one drawing; the message names them.
     """
     chosen = [each for each in maps if fnmatchcase(each.name, names)]
     if not chosen:
@@ -32,7 +32,7 @@ def arguments(maps: Sequence[AttentionMap], names: str = "*") -> dict[str, Any]:
     cross = [each for each in chosen if not _is_square(each) and each.key.kind != "input_steps"]
     for each in decoder:
         if each.weights.shape[1] != each.weights.shape[2]:
-            raise ValueError(f"{each.name!r} looks at a prompt too, which bertviz cannot draw; choose by name")
+            raise ValueError(f"{each.name!r} attends to a prompt too, which bertviz cannot draw; choose by name")
     if encoder and not decoder and not cross:
         return {"attention": _layers(encoder), "tokens": list(encoder[0].key.labels)}
     drawn: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The calls both clients make: a method, its request, and how to read its answer. Only the transport differs."""
+"""Calls of both clients: a method, its request, and the function that reads its response."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,26 +19,26 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Call(Generic[Answer]):
-    """A call to be made."""
+    """A call to make."""
 
     method: str
-    """The RPC's name."""
+    """Name of the RPC."""
     request: Any
-    """Its message."""
+    """Request message."""
     read: Callable[[Any], Answer]
-    """Turns the message that comes back into the answer. Raises: ValueError where it makes no sense."""
+    """Reads the response. Raises ValueError for an inconsistent message."""
 
 
 def read(call: Call[Answer], response: Any) -> Answer:
-    """The answer of a call. Raises: Internal for an answer that makes no sense."""
+    """Read the response of a call. Raises Internal for an inconsistent response."""
     try:
         return call.read(response)
     except ValueError as error:
-        raise Internal(f"the server's answer makes no sense: {error}") from error
+        raise Internal(f"the server's answer is inconsistent: {error}") from error
 
 
 def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Prediction]]:
-    """One prediction an instance."""
+    """Build a call for one prediction an instance."""
     request = requests.predict_request(model, inputs, **options)
 
     def answer(response: service_pb2.PredictResponse) -> list[Prediction]:
@@ -49,7 +49,7 @@ def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list
 
 
 def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Attended]]:
-    """One prediction with its attention an instance."""
+    """Build a call for one prediction with attention an instance."""
     request = requests.attend_request(service_pb2.AttendRequest, model, inputs, **options)
 
     def answer(response: service_pb2.AttendResponse) -> list[Attended]:
@@ -60,19 +60,19 @@ def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[
 
 
 def attend_stream(model: str, inputs: requests.Instances, **options: Any) -> Call[StreamEvent]:
-    """The events of every instance, one after the other."""
+    """Build a call for the events of every instance, in order."""
     request = requests.attend_request(service_pb2.AttendStreamRequest, model, inputs, **options)
     return Call("AttendStream", request, StreamReader(request.instances).read)
 
 
 def generate(model: str, inputs: Inputs | values_pb2.Instance, **options: Any) -> Call[GenerationEvent]:
-    """The events of one sequence."""
+    """Build a call for the events of one sequence."""
     request = requests.generate_request(model, inputs, **options)
     return Call("Generate", request, EventReader(request.instance).read)
 
 
 def models() -> Call[list[ModelStatus]]:
-    """Every model in the repository."""
+    """Build a call for all models in the repository."""
 
     def answer(response: service_pb2.ListModelsResponse) -> list[ModelStatus]:
         return [read_status(each) for each in response.models]
@@ -81,7 +81,7 @@ def models() -> Call[list[ModelStatus]]:
 
 
 def model(name: str, version: int = 0) -> Call[Model]:
-    """Everything about one model."""
+    """Build a call for the description of one model."""
     return Call("GetModel", service_pb2.GetModelRequest(model=requests.model_message(name, version)), read_model)
 
 

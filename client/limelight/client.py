@@ -22,22 +22,22 @@ OneInstance = Inputs | values_pb2.Instance
 
 
 class Client:
-    """A connection to a Limelight server. It may be used from several threads; close it, or use it in a `with` block.
+    """A connection to a Limelight server. Several threads may share it. Close it, or use it in a `with` block.
 
     Args:
-        target: `host:port`, or any address that gRPC understands.
-        timeout: seconds that a call may take, retries included, unless the call says otherwise; None for no limit.
-        max_response_bytes: how much attention an answer may hold (gRPC's own limit, 4 MiB, is less than many have); the
+        target: `host:port`, or any address that gRPC accepts.
+        timeout: default time limit of a call in seconds, retries included; None for no limit.
+        max_response_bytes: largest attention of an answer (gRPC's default of 4 MiB is less than many answers have); the
             whole message may have 1 MiB more.
-        attempts: how often a call is tried while no server answers, from 1 to 5; the pauses between grow.
+        attempts: number of attempts of a call, from 1 to 5, while no server answers; pauses between them grow.
         security: `ca`, `cert`, `key`, `tls`, `server_name`, `token`, `insecure`; see `limelight.security`.
-            Without any of `ca`, `cert` and `tls` the connection is not encrypted.
-        credentials: gRPC's own, in place of `ca`, `cert`, `key` and `tls`.
-        metadata: sent with every call.
-        options: channel options of gRPC, which win over those that the client sets.
+            Without `ca`, `cert` and `tls` the connection is not encrypted.
+        credentials: gRPC's channel credentials, in place of `ca`, `cert`, `key` and `tls`.
+        metadata: metadata of every call.
+        options: gRPC channel options; they override the client's.
 
-    A call that fails raises a subclass of `limelight.Error`. What cannot be sent raises InputError (one of them, and a
-    ValueError), ValueError or TypeError.
+    A failed call raises a subclass of `limelight.Error`. Arguments that cannot be sent raise InputError (a subclass,
+    and a ValueError), ValueError or TypeError.
     """
 
     def __init__(
@@ -86,10 +86,11 @@ class Client:
     def predict(
         self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction | list[Prediction]:
-        """The prediction for one instance (values by input name), or a list for a list of instances.
+        """Return the prediction for one instance (values by input name), or a list for a list of instances.
 
-        Options: version, truncate, outputs, seed, generation, max_classes; see `limelight.requests.PredictOptions`.
-        `timeout` None is the client's own.
+        Args:
+            options: version, truncate, outputs, seed, generation, max_classes; see `limelight.requests.PredictOptions`.
+            timeout: time limit in seconds; None for the client's.
         """
         answers = self._call(calls.predict(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
@@ -110,10 +111,11 @@ class Client:
     def attend(
         self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Attended | list[Attended]:
-        """As `predict`, with the attention weights behind each answer.
+        """Predict as `predict` does, with attention weights.
 
-        Options: those of `predict`, and the fields of `Attention`: maps, layers, heads, queries, keys, quantity,
-        reduce, rollout, key_groups, query_groups, pool, top_k, encoding, sequences…
+        Args:
+            options: those of `predict`, and the fields of `Attention`: maps, layers, heads, queries, keys, quantity,
+                reduce, rollout, key_groups, query_groups, pool, top_k, encoding, sequences…
         """
         answers = self._call(calls.attend(model, inputs, **options), timeout)
         return answers[0] if requests.is_one(inputs) else answers
@@ -121,36 +123,47 @@ class Client:
     def attend_stream(
         self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Iterator[StreamEvent]:
-        """As `attend`, for maps of any size: for each instance a `StreamStart`, the `MapChunk`s of its maps as they are
-        computed, and a `StreamEnd`. Closing it cancels the call; who reads slowly has the server compute slowly.
+        """Predict as `attend` does, with maps of any size as a stream of chunks.
 
-        Options: those of `attend` but rollout, query_groups, pool and sequences; max_response_bytes is of a message.
-        `limelight.put_together` collects the chunks in memory, `limelight.save_maps` in files. `timeout` is for the
-        whole stream.
+        Each instance yields a `StreamStart`, the `MapChunk`s of its maps as they are computed, and a `StreamEnd`.
+        Closing the iterator cancels the call; a slow reader slows the server's computation. `limelight.put_together`
+        collects the chunks in memory, `limelight.save_maps` in files.
+
+        Args:
+            options: those of `attend` except rollout, query_groups, pool and sequences; max_response_bytes limits a
+                message.
+            timeout: time limit of the whole stream in seconds.
         """
         return self._stream(calls.attend_stream(model, inputs, **options), transport.check_timeout(timeout))
 
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Iterator[GenerationEvent]:
-        """The events of one sequence as they come: a start, a token each, an end. Closing it cancels the call.
+        """Yield the events of one sequence as they arrive: a start, one event a token, an end.
 
-        Options: version, truncate, seed, the fields of `Generation` (strategy, temperature, top_k, top_p, beams…), and
-        `attention`, an `Attention`, for weights with each token. `timeout` is for the whole sequence.
+        Closing the iterator cancels the call.
+
+        Args:
+            options: version, truncate, seed, the fields of `Generation` (strategy, temperature, top_k, top_p, beams…),
+                and `attention`, an `Attention`, for weights with each token.
+            timeout: time limit of the whole sequence in seconds.
         """
-        # Not a generator itself: bad inputs are reported here, and not when the first event is asked for.
+        # Not a generator, so that invalid inputs are reported here and not at the first event.
         return self._stream(calls.generate(model, inputs, **options), transport.check_timeout(timeout))
 
     def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
-        """Every model in the repository, in order of name and version; those that failed to load too."""
+        """List the models in the repository by name and version, including those that failed to load."""
         return self._call(calls.models(), timeout)
 
     def model(self, name: str, version: int = 0, *, timeout: float | None = None) -> Model:
-        """Everything about one model; version 0 is the default one."""
+        """Describe one model; version 0 is the default version."""
         return self._call(calls.model(name, version), timeout)
 
     def ready(self, *, timeout: float | None = None) -> bool:
-        """Whether the server reports ready: some model answers, and it is not about to stop. Needs no token."""
+        """Return whether the server is ready: a model can answer, and the server is not stopping.
+
+        Needs no token.
+        """
         try:
             return bool(health.check(self._channel)(None, timeout=self._begun(timeout)))
         except grpc.RpcError as error:
@@ -160,7 +173,7 @@ class Client:
         raise TypeError(transport.NOT_COPIED)
 
     def close(self) -> None:
-        """Ends the connection, and every call that is under way."""
+        """Close the connection, and cancel every running call."""
         self._channel.close()
         transport.drop(self._channel)
 
@@ -192,6 +205,6 @@ class Client:
             stream.cancel()
 
     def _begun(self, timeout: float | None) -> float | None:
-        """Note that a call begins; the time that it has."""
+        """Register the start of a call, and return its time limit."""
         transport.keep(self._channel)
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -1,4 +1,4 @@
-"""What a server says about its models."""
+"""Descriptions of a server's models."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
 @dataclass(frozen=True)
 class ModelStatus(Record):
-    """A version of a model in the repository."""
+    """Status of a version of a model in the repository."""
 
     name: str
     version: int
     state: str
     """"loading", "ready" or "failed"."""
     reason: str
-    """Why it was refused."""
+    """Reason of a failure to load."""
     default: bool
-    """True where it is the version that a call without a version gets."""
+    """True for the version that answers calls without a version."""
     title: str
     task: str
     """"classification", "multi_label", "generation", "embedding", "tagging", "spans" or "regression"."""
@@ -28,7 +28,7 @@ class ModelStatus(Record):
 
 @dataclass(frozen=True)
 class Dimension(Record):
-    """One axis of a tensor; `size` is 0 where it varies, `maximum` 0 where it has no limit."""
+    """An axis of a tensor; `size` is 0 if it varies, `maximum` is 0 for no limit."""
 
     name: str
     size: int
@@ -37,22 +37,22 @@ class Dimension(Record):
 
 @dataclass(frozen=True)
 class TensorInfo(Record):
-    """A tensor as one instance has it: no batch axis."""
+    """A tensor of one instance, without batch axis."""
 
     name: str
     data_type: str
     dimensions: tuple[Dimension, ...]
     fill: float | None
-    """What stands past the end of a shorter row (the words of a sentence); None where rows cannot differ in length."""
+    """Value that fills shorter rows (the words of a sentence); None if rows cannot differ in length."""
     minimum: int | None
-    """The smallest number that is taken; None where there is no limit."""
+    """Smallest allowed value; None for no limit."""
     maximum: int | None
-    """The largest number that is taken."""
+    """Largest allowed value; None for no limit."""
 
 
 @dataclass(frozen=True)
 class InputInfo(Record):
-    """An input that a caller sends."""
+    """An input of a model."""
 
     name: str
     kind: str
@@ -60,12 +60,12 @@ class InputInfo(Record):
     optional: bool
     summary: str
     tensors: tuple[TensorInfo, ...]
-    """What preprocessing turns it into."""
+    """Tensors that preprocessing makes of the input."""
 
 
 @dataclass(frozen=True)
 class OutputInfo(Record):
-    """A raw output."""
+    """A raw output of a model."""
 
     name: str
     data_type: str
@@ -75,29 +75,29 @@ class OutputInfo(Record):
 
 @dataclass(frozen=True)
 class ResultInfo(Record):
-    """A typed result that the model gives. What does not belong to its kind is empty."""
+    """A typed result of a model. Fields that do not apply to its kind are empty."""
 
     name: str
-    """In `Prediction.results`."""
+    """Key in `Prediction.results`."""
     kind: str
     """"classes", "embedding", "spans", "sequence" or "regression"."""
     classes: tuple[str, ...] = ()
     """Names of the classes, in order."""
     activation: str = ""
-    """From scores to probabilities: "softmax", "sigmoid" or "identity"."""
+    """Function from scores to probabilities: "softmax", "sigmoid" or "identity"."""
     label_set: str = ""
-    """Tagging: the label set of the entries. Spans: the one that they index. Sequences: that of the tokens put out."""
+    """Label set of tagged entries, of the tokens of spans, or of generated tokens."""
     target_input: str = ""
     """Sequences: name of the optional input that forces the output."""
     max_new_tokens: int = 0
-    """Sequences: at most so many tokens are put out."""
+    """Sequences: maximum number of generated tokens."""
     targets: tuple["Target", ...] = ()
-    """Regression: what the numbers are, in order."""
+    """Regression: the targets in order."""
 
 
 @dataclass(frozen=True)
 class Target(Record):
-    """A number that a regression puts out; `unit` is empty where it has none."""
+    """A number that a regression predicts; `unit` is empty for none."""
 
     name: str
     unit: str
@@ -105,7 +105,7 @@ class Target(Record):
 
 @dataclass(frozen=True)
 class MapInfo(Record):
-    """An attention map that the model has."""
+    """An attention map of a model."""
 
     name: str
     stack: str
@@ -119,41 +119,41 @@ class MapInfo(Record):
     key: str
     """Name of the label set of the key axis."""
     head_labels: str
-    """Name of the label set of the head axis; empty where heads have only numbers."""
+    """Name of the label set of the head axis; empty if heads are only numbered."""
     feature_labels: str
-    """Name of the label set of the feature axis; empty where there is none, or features have only numbers."""
+    """Name of the label set of the feature axis; empty if there is none, or features are only numbered."""
     form: str
     """"dense" or "edges"."""
     features: int
-    """Size of the feature axis; 0 where there is none."""
+    """Size of the feature axis; 0 for none."""
     quantities: tuple[str, ...]
-    """What can be asked for beside weights: "scores", "norms"."""
+    """Quantities available beside weights: "scores", "norms"."""
     interventions: tuple[str, ...]
-    """How it can be changed for an instance: "head_scales", "weights"."""
+    """Supported interventions: "head_scales", "weights"."""
     summary: str
 
 
 @dataclass(frozen=True)
 class LabelSetInfo(Record):
-    """What the entries along an axis are."""
+    """Labels along an axis."""
 
     name: str
     kind: str
     input: str
-    """The input that they come from; empty for output steps and fixed sets."""
+    """Input of the entries; empty for output steps and fixed sets."""
     tensor: str
-    """The tensor of that input, and `dimension` its axis, whose length counts them."""
+    """Tensor of the input whose axis `dimension` counts the entries."""
     dimension: str
     grid: Grid | None
     names: tuple[str, ...]
-    """For fixed sets: one name an entry."""
+    """For fixed sets: one name for each entry."""
     parent: str
-    """The label set that each entry belongs to one of."""
+    """Label set that contains the entries."""
 
 
 @dataclass(frozen=True)
 class Metric(Record):
-    """A figure measured on held-out data, beside what a trivial method reaches."""
+    """A metric measured on held-out data, with the value of a trivial method."""
 
     name: str
     value: float
@@ -161,12 +161,12 @@ class Metric(Record):
     baseline: float | None
     baseline_name: str
     float32_value: float | None
-    """What the model reached before it was converted from float32; None where it was not."""
+    """Value before conversion from float32; None if not converted."""
 
 
 @dataclass(frozen=True)
 class Citation(Record):
-    """The paper that a model comes from."""
+    """The paper of a model."""
 
     authors: tuple[str, ...]
     title: str
@@ -176,7 +176,7 @@ class Citation(Record):
 
 @dataclass(frozen=True)
 class TrainingData(Record):
-    """What the model learned from."""
+    """The training data of a model."""
 
     name: str
     licence: str
@@ -187,7 +187,7 @@ class TrainingData(Record):
 
 @dataclass(frozen=True)
 class GraphInfo(Record):
-    """A graph of the bundle, as the runtime runs it: the provider asked for, and how many nodes run on which."""
+    """A graph of the bundle: the requested provider, and the number of nodes that run on each provider."""
 
     name: str
     provider: str
@@ -196,7 +196,7 @@ class GraphInfo(Record):
 
 @dataclass(frozen=True, eq=False)
 class Model(Record):
-    """Everything about a model."""
+    """Description and status of a model."""
 
     status: ModelStatus
     name: str
@@ -208,49 +208,49 @@ class Model(Record):
     outputs: tuple[OutputInfo, ...]
     maps: tuple[MapInfo, ...]
     results: tuple[ResultInfo, ...]
-    """The typed results that it gives, the main one first."""
+    """Typed results, the main result first."""
     label_sets: tuple[LabelSetInfo, ...]
     max_characters: int
-    """Longest text that it takes, in Unicode code points."""
+    """Maximum length of a text, in Unicode code points."""
     max_pixels: int
-    """Most pixels of an image."""
+    """Maximum number of pixels of an image."""
     taxonomy: Mapping[str, tuple[str, ...]]
-    """Its row of the survey's table: "features", "levels", "representations", "scoring", "alignment"…"""
+    """Row in the survey's table: "features", "levels", "representations", "scoring", "alignment"…"""
     citation: Citation
     training_data: TrainingData
     metrics: tuple[Metric, ...]
     precision: str
-    """In which numbers it computes: "float32", "float16", "int8", or "unspecified"."""
+    """Precision of computation: "float32", "float16", "int8", or "unspecified"."""
     examples: tuple[values_pb2.Instance, ...]
-    """A few instances that it answers; send one as it is."""
+    """Example instances; each can be sent as it is."""
     bundle_digest: str
     graphs: tuple[GraphInfo, ...]
     max_response_bytes: int
-    """Largest answer that the server sends."""
+    """Largest answer that the server sends, in bytes."""
 
     @property
     def required_inputs(self) -> tuple[InputInfo, ...]:
-        """The inputs that may not be left out."""
+        """Inputs that are not optional."""
         return tuple(each for each in self.inputs if not each.optional)
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Names of the classes of the first result that has some; empty for a model without."""
+        """Names of the classes of the first result that has classes; empty for none."""
         return next((each.classes for each in self.results if each.kind == "classes"), ())
 
     @property
     def target_input(self) -> str:
-        """Name of the input that forces a generating model's output; empty where there is none."""
+        """Name of the input that forces a generating model's output; empty for none."""
         return next((each.target_input for each in self.results if each.kind == "sequence"), "")
 
     @property
     def max_new_tokens(self) -> int:
-        """Most tokens that a generating model puts out; 0 for other models."""
+        """Maximum number of tokens that a generating model generates; 0 for other models."""
         return next((each.max_new_tokens for each in self.results if each.kind == "sequence"), 0)
 
 
 def read_status(message: service_pb2.ModelStatus) -> ModelStatus:
-    """A model's status from an answer."""
+    """Read a model's status from a response."""
     return ModelStatus(
         name=message.model.name,
         version=message.model.version,
@@ -263,7 +263,7 @@ def read_status(message: service_pb2.ModelStatus) -> ModelStatus:
 
 
 def read_model(message: service_pb2.GetModelResponse) -> Model:
-    """A model from an answer."""
+    """Read a model's description from a response."""
     it = message.description
     taxonomy = {field.name: tuple(getattr(it.taxonomy, field.name)) for field in it.taxonomy.DESCRIPTOR.fields}
     citation, data = it.citation, it.training_data

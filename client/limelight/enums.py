@@ -1,4 +1,4 @@
-"""Names of protocol constants as people write them: `MAP_KIND_SELF` is "self"."""
+"""Short names of protocol constants: `MAP_KIND_SELF` is "self"."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -6,14 +6,15 @@ from typing import Any
 
 
 def name_of(enum: Any, number: int) -> str:
-    """The short name of a constant; "unspecified" for 0 and "unknown 12" for one from a newer protocol."""
+    """Return the short name of a constant; "unspecified" for 0, "unknown 12" for one of a newer protocol."""
     return _names(enum).get(number, f"unknown {number}")
 
 
 def number_of(enum: Any, name: str, *, what: str) -> Any:
-    """The constant with a short name, of the enum's own type as the generated stubs declare it.
+    """Return the constant with a short name, as the enum's own type.
 
-    Raises: ValueError where there is none such, naming those there are.
+    Raises:
+        ValueError: there is no such constant; the message lists the names.
     """
     names = _names(enum)
     for number, each in names.items():
@@ -25,6 +26,6 @@ def number_of(enum: Any, name: str, *, what: str) -> Any:
 
 @cache
 def _names(enum: Any) -> Mapping[int, str]:
-    """Short names by number: looked up once, for it makes an object each, for every map of an answer."""
+    """Return short names by number. The result is cached, since the lookup makes an object for each name."""
     prefix = enum.Name(0).removesuffix("UNSPECIFIED")
     return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}

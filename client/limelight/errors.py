@@ -1,4 +1,4 @@
-"""What goes wrong with a call, as exceptions: one class a status code that a caller can act on."""
+"""Errors of calls: one class for each status code."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from limelight.status_details import FieldViolation
 
 
 class Error(Exception):
-    """A call that failed. `str(error)` is the server's message."""
+    """A failed call. `str(error)` is the server's message."""
 
     status: ClassVar[grpc.StatusCode | None] = None
 
@@ -33,22 +33,24 @@ class Error(Exception):
 
     @property
     def field(self) -> str | None:
-        """Path of the first field that is wrong, such as `instances[0].inputs["text"]`; None where none is named."""
+        """Path of the first invalid field, such as `instances[0].inputs["text"]`; None if not given."""
         return self.violations[0].field if self.violations else None
 
 
 class InvalidArgument(Error):
-    """The request is wrong whatever the server's state; `field` says where."""
+    """The request is invalid; `field` is the path of the invalid field."""
 
     status = grpc.StatusCode.INVALID_ARGUMENT
 
 
 class InputError(InvalidArgument, ValueError):
-    """Something that cannot be sent, found before anything was: `field` says what, `str(error)` where in it."""
+    """A value cannot be sent. Raised before anything is sent; `field` names the value, and the message the position in
+    it.
+    """
 
 
 class OutOfRange(Error):
-    """A value is past what the model allows; `field` says which."""
+    """A value is outside the model's range; `field` is its path."""
 
     status = grpc.StatusCode.OUT_OF_RANGE
 
@@ -60,25 +62,25 @@ class NotFound(Error):
 
 
 class FailedPrecondition(Error):
-    """The model cannot do this, or is not loaded."""
+    """The model does not support the request, or is not loaded."""
 
     status = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class ResourceExhausted(Error):
-    """The server is full (`retry_after` says when to come back), or an answer is larger than allowed."""
+    """The server is overloaded (retry after `retry_after`), or an answer exceeds a limit."""
 
     status = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 class DeadlineExceeded(Error):
-    """The answer did not come within the call's `timeout`."""
+    """The call did not complete within its `timeout`."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 class Unavailable(Error):
-    """No server answers, after all attempts."""
+    """No server answered after all attempts."""
 
     status = grpc.StatusCode.UNAVAILABLE
 
@@ -90,25 +92,25 @@ class Cancelled(Error):
 
 
 class Unauthenticated(Error):
-    """The server wants credentials."""
+    """The server requires valid credentials."""
 
     status = grpc.StatusCode.UNAUTHENTICATED
 
 
 class PermissionDenied(Error):
-    """The server refuses these credentials."""
+    """The credentials do not permit the call."""
 
     status = grpc.StatusCode.PERMISSION_DENIED
 
 
 class Unimplemented(Error):
-    """The server has no such method."""
+    """The server does not have the method."""
 
     status = grpc.StatusCode.UNIMPLEMENTED
 
 
 class Internal(Error):
-    """A fault of the server, or an answer that makes no sense."""
+    """The server failed, or its response is inconsistent."""
 
     status = grpc.StatusCode.INTERNAL
 
@@ -117,7 +119,7 @@ _BY_CODE = {kind.status: kind for kind in Error.__subclasses__()}
 
 
 def from_rpc(error: Any) -> Error:
-    """The exception for a failed call: a `grpc.RpcError` of the synchronous or the asynchronous interface."""
+    """Convert a `grpc.RpcError` of the synchronous or asynchronous interface."""
     code: grpc.StatusCode = error.code()
     message = error.details() or code.name.lower().replace("_", " ")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in message:

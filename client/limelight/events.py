@@ -1,4 +1,4 @@
-"""What a generating model sends: a start, one event a token, an end."""
+"""Events of a generation: a start, one event a token, an end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ class GenerationStart(Record):
     """The first event."""
 
     label_sets: Mapping[str, LabelSet]
-    """Every label set but that of the output steps, by name."""
+    """Every label set except the output steps, by name."""
     truncated: bool
-    """True where the input was cut to the model's limits."""
+    """True if the input was truncated to the model's limits."""
     seed: int | None
-    """The seed that was drawn from; None where nothing was drawn."""
+    """The seed used; None if nothing was sampled."""
 
 
 @dataclass(frozen=True, eq=False)
 class GeneratedToken(Record):
-    """One token."""
+    """A generated token."""
 
     _array = "its `maps` are"
 
     index: int
-    """Its place in the sequence, from 0."""
+    """Index in the sequence, from 0."""
     id: int
     text: str
-    """As the vocabulary writes it; empty for a special token."""
+    """The token as the vocabulary writes it; empty for a special token."""
     delta: str
     """What it adds to the text of the sequence: empty for a special token or part of a character. It can hold a stop
     text, which the whole sequence leaves out."""
@@ -49,7 +49,7 @@ class GenerationEnd(Record):
     _array = "its `maps` are"
 
     sequences: tuple[GeneratedSequence, ...]
-    """The whole sequence; for beam search, all hypotheses asked for, best first."""
+    """The whole sequence; for beam search, the requested hypotheses, best first."""
     output_steps: LabelSet | None
     """The tokens of the best sequence."""
     maps: tuple[AttentionMap, ...]
@@ -58,12 +58,12 @@ class GenerationEnd(Record):
 
     @property
     def text(self) -> str:
-        """The text of the best sequence."""
+        """Text of the best sequence."""
         return self.sequences[0].text if self.sequences else ""
 
     @property
     def probability(self) -> float | None:
-        """How probable the model holds the best sequence; None without one."""
+        """Probability of the best sequence; None without a sequence."""
         return self.sequences[0].probability if self.sequences else None
 
 
@@ -71,7 +71,7 @@ GenerationEvent: TypeAlias = GenerationStart | GeneratedToken | GenerationEnd
 
 
 class EventReader:
-    """Turns the messages of one stream into events. It keeps the label sets, which only the first message states."""
+    """Reads the messages of one stream. It keeps the label sets, which only the first message has."""
 
     def __init__(self, instance: values_pb2.Instance) -> None:
         self._instance = instance
@@ -79,7 +79,7 @@ class EventReader:
         self._told = False
 
     def read(self, message: service_pb2.GenerateResponse) -> GenerationEvent:
-        """The next event. Raises: ValueError for a message that makes no sense."""
+        """Read the next event. Raises ValueError for an inconsistent message."""
         kind = message.WhichOneof("event")
         if kind == "start":
             start = message.start
@@ -95,22 +95,22 @@ class EventReader:
             return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
         if kind == "end":
             return self._end(message.end)
-        raise ValueError("an event of a kind that this client does not know")
+        raise ValueError("the event is of a kind unknown to this client; update the client")
 
     def _token_map(self, message: attention_pb2.AttentionMap, token: service_pb2.GeneratedToken) -> AttentionMap:
-        """One token's row of a map. Its query is the token; input steps that it attends to are those so far."""
+        """Read one token's row of a map. Keys that are input steps end with the previous token."""
         query = LabelSet(message.query_labels, "output_steps", (token.text,), indices=(token.index,))
         return read_map(message, self._label_sets, query=query)
 
     def _put_in(self, labels: LabelSet) -> None:
-        """Let the input steps have what was put out so far; labels: of the output steps from the first that is new."""
+        """Append the generated tokens so far to the input steps; labels: output steps from the first new one."""
         for name, each in self._label_sets.items():
             if each.kind == "input_steps":
                 self._label_sets[name] = each.extended(labels)
 
     def _end(self, message: service_pb2.GenerationEnd) -> GenerationEnd:
         steps = read_label_set(message.label_set) if message.HasField("label_set") else None
-        if steps is not None and not self._told:  # beam search tells no tokens
+        if steps is not None and not self._told:  # beam search sends no tokens
             self._put_in(steps.take(range(len(steps) - 1)))
         label_sets = self._label_sets | ({} if steps is None else {steps.name: steps})
         return GenerationEnd(

@@ -1,13 +1,13 @@
-"""Entries of an axis that are taken together: what a caller writes, and the protocol's groupings.
+"""Groups of entries of an axis, as Python values and as protocol messages.
 
-A group is what belongs together: a part of the text, an input, entries by number. It is written as
+A group contains entries, a part of the text, or an input:
 
-| Python | the entries |
+| Python | entries |
 | --- | --- |
-| `3` or `[0, 3, -1]` | these; a negative one counts from the end |
+| `3` or `[0, 3, -1]` | these entries; negative numbers count from the end |
 | `range(0, 12)` or `slice(0, 12)` | from the first to before the second; a slice may also count from the end |
 | `TextSpan(0, 12)`, or a `Span` of an answer | tokens that share a character with this part of the text |
-| `"text"` or `"pair.first"` | all that come from this input, special tokens and a grid's leading entries apart |
+| `"text"` or `"pair.first"` | all entries of this input, except special tokens and leading entries of a grid |
 | a list of those | their union |
 """
 
@@ -25,15 +25,15 @@ from limelight.v1 import attention_pb2
 
 @dataclass(frozen=True)
 class TextSpan:
-    """A part of a text as it was sent, in Unicode code points (Python's own indices)."""
+    """A span of a text as sent, in Unicode code points (Python's string indices)."""
 
     start: int
     end: int
-    """One past its end."""
+    """End, exclusive."""
     sentence: int | None = None
-    """Of a document sent as sentences: the one that the places are in."""
+    """For a document sent as sentences: the sentence that contains the span."""
     part: Literal["", "first", "second"] = ""
-    """Of a pair: the text that the places are in; empty where an axis has tokens of one text only."""
+    """For a pair: the text that contains the span; empty if the axis has tokens of one text only."""
 
 
 Member: TypeAlias = int | range | slice | str | TextSpan | Span
@@ -43,13 +43,13 @@ Groups: TypeAlias = Mapping[str, Members]
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
-    """Groups of the entries of one label set, by the name that each has in the answer."""
+    """Groups of the entries of one label set, by their names in the answer."""
 
     groups: Groups
     label_set: str = ""
-    """Axes of other label sets stay as they are; empty where all axes in question have the same one."""
+    """Label set to group; axes of other sets are unchanged. Empty if all axes have the same set."""
     reduction: Literal["sum", "mean"] | None = None
-    """Of the weights of a group's members; None for the sum of keys, and the mean of queries."""
+    """Combination of a group's weights; None for the sum over keys and the mean over queries."""
 
 
 Groupings: TypeAlias = Groups | Grouping | Sequence[Grouping]
@@ -57,24 +57,28 @@ Groupings: TypeAlias = Groups | Grouping | Sequence[Grouping]
 
 @dataclass(frozen=True)
 class Pool:
-    """Shrinks maps for a picture: both axes are cut into at most `size` ranges of nearly equal length each."""
+    """Pools maps for display: each axis is cut into at most `size` ranges of nearly equal length."""
 
     size: int
     """From 1 to 4,096."""
     reduction: Literal["max", "mean"] = "max"
-    """Of the weights that fall into one cell."""
+    """Combination of the weights of a cell."""
 
     def message(self) -> attention_pb2.Pool:
-        """The protocol's message."""
+        """Build the protocol message."""
         reduction = number_of(attention_pb2.PoolReduction, self.reduction, what="a pool's reduction")
         return attention_pb2.Pool(size=self.size, reduction=reduction)
 
 
 def grouping_messages(groupings: Groupings, field: str = "groups") -> list[attention_pb2.Grouping]:
-    """The protocol's groupings; `field` is what they are of a request.
+    """Build the protocol's groupings.
 
-    Raises: TypeError for what is no member of a group, ValueError for a range with gaps, both naming the group;
-    InputError for a name that cannot be sent.
+    Args:
+        field: path in the request, for errors.
+    Raises:
+        TypeError: a value is not a possible member of a group.
+        ValueError: a range has gaps.
+        InputError: a name cannot be sent.
     """
     if isinstance(groupings, Grouping):
         groupings = [groupings]
@@ -95,7 +99,7 @@ def _grouping(grouping: Grouping, field: str) -> attention_pb2.Grouping:
 def _group(name: str, members: Members, field: str) -> attention_pb2.Group:
     check_string(name, f"the name in {field}")
     group = attention_pb2.Group(name=name)
-    # Strings and ranges are sequences too, and each a member of its own.
+    # Strings and ranges are sequences, but each is one member.
     one = isinstance(members, str | range) or not isinstance(members, Sequence)
     several = [members] if one else members
     for member in cast(Sequence[Member], several):
@@ -130,4 +134,4 @@ def _add(group: attention_pb2.Group, member: object, field: str) -> None:
             try:
                 group.indices.append(operator.index(member))  # type: ignore[arg-type]  # refuses what is no integer
             except TypeError:
-                raise TypeError(f"no member of a group is a {type(member).__name__}") from None
+                raise TypeError(f"a {type(member).__name__} cannot be a member of a group") from None

@@ -1,14 +1,14 @@
-"""gRPC's health protocol. One question and one answer of it are needed: not worth a package and its generated code."""
+"""gRPC's health protocol. One request and response are used, so the package grpcio-health-checking is not needed."""
 
 from typing import Any
 
 _CHECK = "/grpc.health.v1.Health/Check"
-_EVERYTHING = b""  # a request that names no service asks for the whole server
-_SERVING = b"\x08\x01"  # the first field, of the value 1
+_EVERYTHING = b""  # an empty request asks for the whole server
+_SERVING = b"\x08\x01"  # field 1 with value 1
 
 
 def check(channel: Any) -> Any:
-    """The call on a channel of either kind: takes nothing, answers whether the server is ready."""
+    """Return the health call on a synchronous or asynchronous channel; it returns readiness."""
     return channel.unary_unary(
         _CHECK, request_serializer=lambda _: _EVERYTHING, response_deserializer=lambda data: data == _SERVING
     )

@@ -1,6 +1,6 @@
-"""What stands along the axes of a map: words, sentences, patches, output tokens.
+"""Labels along the axes of a map: words, sentences, patches, output tokens.
 
-A label set is columns, one value an entry, as it travels: no object is made for a token.
+A label set holds columns, one value for each entry, without an object for each token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,18 +24,18 @@ def _empty() -> Integers:
 
 @dataclass(frozen=True)
 class Region(Record):
-    """A part of an image as it was sent, turned as its EXIF orientation says, in pixels from its upper left corner."""
+    """A part of the image as sent (with EXIF orientation applied), in pixels from its upper left corner."""
 
     left: float
     top: float
     right: float
-    """One past the right edge."""
+    """Right edge, exclusive."""
     bottom: float
-    """One past the lower edge."""
+    """Lower edge, exclusive."""
 
     @property
     def box(self) -> tuple[float, float, float, float]:
-        """Left, top, right, bottom: what Pillow's `crop` and `rectangle` take."""
+        """Left, top, right, bottom, as Pillow's `crop` and `rectangle` take them."""
         return self.left, self.top, self.right, self.bottom
 
 
@@ -46,19 +46,21 @@ class Grid(Record):
     rows: int
     columns: int
     leading: tuple[str, ...] = ()
-    """Names of entries that stand before the cells (a class token)."""
+    """Names of entries before the cells, such as a class token."""
     region: Region | None = None
-    """The part of the image that the cells cover, which can reach beyond it; None where no image was sent."""
+    """The part of the image that the cells cover, which may exceed the image; None if no image was sent."""
 
     def cell(self, row: int, column: int) -> Region:
-        """The rectangle of a cell, in pixels of the image as it was sent.
+        """Return the rectangle of a cell, in pixels of the image as sent.
 
-        Raises: IndexError where there is no such cell, ValueError where no image was sent.
+        Raises:
+            IndexError: there is no such cell.
+            ValueError: no image was sent.
         """
         if not (0 <= row < self.rows and 0 <= column < self.columns):
             raise IndexError(f"cell {row}, {column} of a grid of {self.rows} x {self.columns}")
         if self.region is None:
-            raise ValueError("the cells of this grid have no place: no image was sent")
+            raise ValueError("the cells of this grid have no position: no image was sent")
         wide = (self.region.right - self.region.left) / self.columns
         high = (self.region.bottom - self.region.top) / self.rows
         left, top = self.region.left + column * wide, self.region.top + row * high
@@ -67,8 +69,10 @@ class Grid(Record):
 
 @dataclass(frozen=True, eq=False)
 class LabelSet(Record):
-    """The entries along an axis. `labels` has a string for each, whatever they are; a column that says nothing of this
-    kind of entry is empty. `numpy.asarray(label_set)` are its labels.
+    """Labels of the entries along an axis.
+
+    `labels` has a string for each entry of any kind. A column that does not apply to the kind is empty.
+    `numpy.asarray(label_set)` returns the labels.
     """
 
     name: str
@@ -76,28 +80,28 @@ class LabelSet(Record):
     """"tokens", "sentences", "grid", "nodes", "output_steps", "input_steps", "hops", "classes", "groups", "ranges",
     "one"…"""
     labels: tuple[str, ...]
-    """Of a token the piece of the text that it stands for, of a special one its name in the vocabulary."""
+    """[entry]: for a token its piece of the text, for a special token its name in the vocabulary."""
     starts: Integers = field(default_factory=_empty)
     """[entry]: where each begins in the text as sent, in Unicode code points (Python's own indices); in a document sent
     as sentences, in its own sentence. For ranges: the first entry of the set `parent`."""
     ends: Integers = field(default_factory=_empty)
-    """[entry]: one past its end."""
+    """[entry]: end, exclusive."""
     ids: Integers = field(default_factory=_empty)
-    """[entry]: in the vocabulary."""
+    """[entry]: id in the vocabulary."""
     parents: Integers = field(default_factory=_empty)
-    """[entry]: the entry of the set `parent` that each belongs to (the sentence of a word)."""
+    """[entry]: index in the set `parent`, such as the sentence of a word."""
     parent: str = ""
-    """Name of the set that `parents` point into, or whose entries were grouped or pooled; empty where there is none."""
+    """Name of the set that `parents` indexes, or that was grouped or pooled; empty for none."""
     flags: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    """[entry]: see `special`, which is never empty."""
+    """[entry]: as `special`, but empty if no entry is special."""
     inputs: tuple[str, ...] = ()
-    """Names of the inputs that the entries come from: "text", or of a pair "text.first" and "text.second"."""
+    """Names of the inputs of the entries: "text", or for a pair "text.first" and "text.second"."""
     input_indices: Integers = field(default_factory=_empty)
-    """[entry]: which of `inputs` each comes from; empty where all come from the first."""
+    """[entry]: index in `inputs`; empty if all entries belong to the first."""
     grid: Grid | None = None
-    """The grid that the entries are leading entries and cells of."""
+    """The grid of the entries."""
     indices: tuple[int, ...] | None = None
-    """Which entries of the whole set these are; None for all of it."""
+    """Indices of the entries in the whole set; None for all."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -107,27 +111,28 @@ class LabelSet(Record):
 
     @cached_property
     def special(self) -> NDArray[np.bool_]:
-        """[entry]: True where one stands for no part of the input: special tokens, a grid's leading entries."""
+        """[entry]: True if the entry is not a part of the input: a special token, or a grid's leading entry."""
         if len(self.flags) or self.grid is None:
             return self.flags if len(self.flags) else np.zeros(len(self), np.bool_)
         return np.asarray(self._numbers() < len(self.grid.leading))
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...]:
-        """Start and end of each entry; empty where the entries are no parts of a text."""
+        """Start and end of each entry; empty if the entries are not parts of a text."""
         return tuple(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """The input that each entry comes from; empty where no input decides them."""
+        """Input of each entry; empty if no input determines the entries."""
         if not len(self.input_indices):
             return self.inputs[:1] * len(self)
         return tuple(self.inputs[index] for index in self.input_indices.tolist())
 
     def region(self, index: int) -> Region | None:
-        """The rectangle of the entry at `index` along this axis, in pixels of the image as it was sent.
+        """Return the rectangle of an entry, in pixels of the image as sent; None if it has none.
 
-        None where the entry has no place in an image. Raises: IndexError where there is no such entry.
+        Raises:
+            IndexError: there is no such entry.
         """
         number = int(self._numbers()[index])
         if self.grid is None or self.grid.region is None or number < len(self.grid.leading):
@@ -135,7 +140,7 @@ class LabelSet(Record):
         return self.grid.cell(*divmod(number - len(self.grid.leading), self.grid.columns))
 
     def take(self, indices: Iterable[int]) -> "LabelSet":
-        """The entries at these places, in this order. `indices` of the result count in the whole set."""
+        """Select entries, in this order. `indices` of the result refer to the whole set."""
         places = np.fromiter(indices, np.int64)
         columns: dict[str, Any] = {name: getattr(self, name) for name in _COLUMNS}
         return replace(
@@ -146,7 +151,7 @@ class LabelSet(Record):
         )
 
     def extended(self, others: "LabelSet") -> "LabelSet":
-        """These entries and others behind them. Columns that not both have are left out."""
+        """Append the entries of another set. Columns that one of the sets lacks are dropped."""
         columns: dict[str, Any] = {name: _EMPTY[name] for name in _COLUMNS}
         for name in _COLUMNS:
             mine, more = getattr(self, name), getattr(others, name)
@@ -156,7 +161,7 @@ class LabelSet(Record):
         return replace(self, labels=self.labels + others.labels, **{**columns, "flags": special})
 
     def _numbers(self) -> NDArray[np.int64]:
-        """Each entry's number in the whole set."""
+        """Index of each entry in the whole set."""
         return np.arange(len(self)) if self.indices is None else np.array(self.indices, np.int64)
 
 
@@ -167,7 +172,7 @@ _EMPTY = {name: _empty() for name in _COLUMNS}
 def plain(
     name: str, kind: str, labels: Sequence[str], *, ids: Sequence[int] = (), special: Sequence[bool] = ()
 ) -> LabelSet:
-    """A label set of names, and of what else is known of tokens."""
+    """Build a label set from names, and from columns of tokens."""
     return LabelSet(name, kind, tuple(labels), ids=np.array(ids, np.int64), flags=np.array(special, np.bool_))
 
 
@@ -176,10 +181,13 @@ def read_label_sets(
     instance: values_pb2.Instance | None = None,
     shared: Mapping[str, LabelSet] | None = None,
 ) -> dict[str, LabelSet]:
-    """Label sets by name, from an answer.
+    """Read label sets by name from a response.
 
-    The texts of sentences, which no answer repeats, come from `instance`; `shared` are sets read before, which these
-    may belong to. Raises: ValueError for a set whose columns differ in length.
+    Args:
+        instance: the sent instance, which has the texts of sentences; responses do not repeat them.
+        shared: label sets read earlier that may be parents of these.
+    Raises:
+        ValueError: columns of a set differ in length.
     """
     found = {message.name: _read(message) for message in messages}
     known = {**(shared or {}), **found}
@@ -195,7 +203,7 @@ def read_label_sets(
 
 
 def read_label_set(message: attention_pb2.LabelSet) -> LabelSet:
-    """One label set, by itself. Raises: ValueError where its columns differ in length."""
+    """Read one label set without a parent. Raises ValueError if its columns differ in length."""
     return _read(message)
 
 
@@ -221,10 +229,10 @@ def _read(message: attention_pb2.LabelSet) -> LabelSet:
 
 
 def _check(labels: LabelSet, size: int) -> None:
-    """Columns that fit each other, and cannot be written."""
+    """Check that columns have the set's size, and make them read-only."""
     what = f"label set {labels.name!r}"
     if len(labels) != size:
-        raise ValueError(f"{what} says it has {size} entries and lists {len(labels)}")
+        raise ValueError(f"{what} has size {size} but {len(labels)} entries")
     for name in _COLUMNS:
         column = getattr(labels, name)
         if len(column) not in (0, size):
@@ -244,7 +252,7 @@ def _grid(message: attention_pb2.Grid) -> Grid:
 
 
 def _counted(name: str, kind: str, size: int, grid: Grid | None) -> tuple[str, ...]:
-    """Labels of entries that have no names of their own."""
+    """Return numbered labels for entries without names."""
     if grid is not None:
         cells = (f"r{row}c{column}" for row in range(grid.rows) for column in range(grid.columns))
         return (*grid.leading, *cells)
@@ -255,7 +263,7 @@ def _counted(name: str, kind: str, size: int, grid: Grid | None) -> tuple[str, .
 
 
 def _source(instance: values_pb2.Instance | None) -> str | Sequence[str] | None:
-    """The one text of an instance, or its sentences; None where it has no text or several."""
+    """Return the only text of an instance, or its sentences; None for no text or several."""
     texts: list[str | Sequence[str]] = []
     values: Mapping[str, values_pb2.Value] = instance.inputs if instance is not None else {}
     for value in values.values():
@@ -274,7 +282,7 @@ def _sentence_texts(
     if isinstance(source, str) and len(labels.starts):
         texts = [source[start:end] for start, end in labels.offsets]
     elif source is not None and not isinstance(source, str) and len(source) >= len(labels):
-        # A document that was cut to the model's limits has fewer sentences than were sent: the first ones.
+        # A truncated document has the first sentences of those sent.
         texts = list(source[: len(labels)])
     else:
         texts = [_words_inside(index, children) for index in range(len(labels))]
@@ -289,7 +297,7 @@ def _words_inside(index: int, children: Sequence[LabelSet]) -> str:
 
 
 def _range_texts(labels: LabelSet, parent: LabelSet) -> tuple[str, ...]:
-    """The first and last entry of each range."""
+    """Label each range by its first and last entry."""
     texts = []
     for start, end in labels.offsets:
         inside = parent.labels[start:end]

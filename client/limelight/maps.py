@@ -1,4 +1,4 @@
-"""Attention maps: weights as NumPy arrays, with what stands along their axes."""
+"""Attention maps: weights as NumPy arrays, with labels along their axes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from limelight.records import Record, as_array
 from limelight.tensors import to_array
 from limelight.v1 import attention_pb2
 
-# The score of a place where no attention is possible, and what half precision makes of it.
+# The score of a position without possible attention, in single and half precision.
 _IMPOSSIBLE = np.finfo(np.float32).min
 _IMPOSSIBLE_HALF = float(np.finfo(np.float16).min)
 _NO_KEY = -1
@@ -21,7 +21,7 @@ _NO_KEY = -1
 
 @dataclass(frozen=True, eq=False)
 class Edges(Record):
-    """Which query attends to which key, one entry an edge: positions along the map's own `query` and `key` axes."""
+    """Query and key of each edge: positions along the map's own `query` and `key` axes."""
 
     _array = "`query_index` and `key_index` are"
 
@@ -34,16 +34,16 @@ class Edges(Record):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionMap(Record):
-    """The weights of one attention for one instance.
+    """The weights of one attention map for one instance.
 
-    `weights` is float32, however it was sent: [head, query, key], [head, edge] where `edges` is set, or [head, query,
-    place] where `key_index` is, with a last axis `feature` for multi-dimensional attention. `query` and `key` label
-    exactly the entries that are here: after a selection they are parts of the model's label sets, and their `indices`
-    say which. `numpy.asarray(map)` is `map.dense()`, whatever its form.
+    `weights` is float32, whatever the encoding: [head, query, key]; [head, edge] if `edges` is set; [head, query,
+    place] if `key_index` is set; with a last axis `feature` for multi-dimensional attention. `query` and `key` label
+    the returned entries: after a selection they are parts of the model's label sets, and their `indices` refer to the
+    whole sets. `numpy.asarray(map)` is `map.dense()`.
     """
 
     name: str
-    """Dotted and stable: "encoder.3.self"."""
+    """Dotted, stable name: "encoder.3.self"."""
     stack: str = ""
     layer: int | None = None
     kind: str
@@ -52,13 +52,13 @@ class AttentionMap(Record):
     """What the numbers are: "weights", "scores" (before alignment; the lowest float32 where no attention is possible)
     or "norms" of the weighted, transformed values."""
     normalised: bool = False
-    """True where the numbers of a query are known to sum to 1 over all its keys, those left out included."""
+    """True if the values of a query are known to sum to 1 over all its keys, omitted keys included."""
     signed: bool = False
-    """True where they can be negative."""
+    """True if values can be negative."""
     heads: tuple[int, ...]
-    """Indices of the heads that are here, or that went into the reduction."""
+    """Indices of the returned or reduced heads."""
     head_reduction: str | None = None
-    """"mean" or "max" over `heads`, of which the head axis has then one entry; None where they are here themselves."""
+    """"mean" or "max" over `heads`, which leaves one entry on the head axis; None without reduction."""
     weights: NDArray[np.float32]
     query: LabelSet
     key: LabelSet
@@ -67,22 +67,22 @@ class AttentionMap(Record):
     """[head, query, place], for a map cut by `top_k`: the position along `key` of each weight, ascending; -1 where a
     query has no further one. None for other maps."""
     left_out: NDArray[np.float32] | None = None
-    """[head, query], for a map cut by `top_k`: the sum of what was left out of each row; None for other maps."""
+    """[head, query], for a map cut by `top_k`: sum of the omitted weights of each row; None for other maps."""
     head_labels: LabelSet | None = None
-    """What the model's heads stand for; None where they have only numbers. `heads` are indices into it."""
+    """Labels of the model's heads, which `heads` indexes; None if heads are only numbered."""
     feature_labels: LabelSet | None = None
-    """What the entries of the feature axis stand for; None where they have only numbers, or there are none."""
+    """Labels of the feature axis; None if there is none, or features are only numbered."""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The names of the axes of `weights`."""
+        """Names of the axes of `weights`."""
         if self.key_index is not None:
             return ("head", "query", "place")
         axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
 
     def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
-        """The weights as [head, query, key] (and feature), with `absent` wherever there is none."""
+        """Return the weights as [head, query, key] (and feature), with `absent` where there is none."""
         if self.edges is None and self.key_index is None:
             return self.weights
         features = self.weights.shape[2:] if self.edges is not None else ()
@@ -94,10 +94,10 @@ class AttentionMap(Record):
         return as_array(self.dense(), dtype, copy)
 
     def present(self) -> NDArray[np.bool_]:
-        """[head, query, key]: True where there is a number.
+        """Return bool [head, query, key]: True where the map has a value.
 
-        False where no edge is (none in the model, or left out by `top_k`), and for scores where no attention is
-        possible. Of a multi-dimensional map: True where any feature has one.
+        False where there is no edge (in the model, or after `top_k`), and for scores where attention is not possible.
+        For a multi-dimensional map: True where any feature has a value.
         """
         there: NDArray[np.bool_] = np.ones(self.weights.shape, np.bool_)
         if self.quantity == "scores":
@@ -111,7 +111,7 @@ class AttentionMap(Record):
         return dense
 
     def _lay_out(self, values: NDArray[Any], dense: NDArray[Any]) -> None:
-        """Writes what a map of edges, or one cut by `top_k`, has to where it belongs."""
+        """Write the values of a map of edges, or cut by `top_k`, to their positions."""
         if self.edges is not None:
             dense[:, self.edges.query_index, self.edges.key_index] = values
         elif self.key_index is not None:
@@ -119,9 +119,10 @@ class AttentionMap(Record):
             dense[head, query, self.key_index[head, query, place]] = values[head, query, place]
 
     def head(self, index: int) -> NDArray[np.float32]:
-        """The weights [query, key] (and feature) of the model's head `index`, from 0.
+        """Return the weights [query, key] (and feature) of head `index` of the model, from 0.
 
-        Raises: IndexError where that head is not here, or was reduced with others.
+        Raises:
+            IndexError: the head was not returned, or was reduced with others.
         """
         if self.head_reduction is not None and self.heads != (index,):
             raise IndexError(f"map {self.name!r} has the {self.head_reduction} of the heads {list(self.heads)} alone")
@@ -131,7 +132,7 @@ class AttentionMap(Record):
         return weights
 
     def mean_over_heads(self) -> NDArray[np.float32]:
-        """The mean over what the head axis has (and over features) [query, key]; 0 where there is nothing."""
+        """Return the mean over heads (and features), [query, key]; 0 where there is no value."""
         dense = self.dense()
         if dense.ndim == 4:
             dense = dense.mean(axis=3)
@@ -140,7 +141,7 @@ class AttentionMap(Record):
 
 
 def find(maps: Sequence[AttentionMap], name: str) -> AttentionMap:
-    """The map of this name. Raises: KeyError where there is none, naming those there are."""
+    """Return the map of a name. Raises KeyError, which lists the names there are."""
     for each in maps:
         if each.name == name:
             return each
@@ -154,9 +155,12 @@ def read_map(
     query: LabelSet | None = None,
     key: LabelSet | None = None,
 ) -> AttentionMap:
-    """A map from an answer. `query` and `key` label its axes where the message does not (a part of a stream).
+    """Read a map from a response.
 
-    Raises: ValueError where its parts do not fit each other.
+    Args:
+        query, key: labels of axes that the message does not state (a part of a stream).
+    Raises:
+        ValueError: the parts of the message are inconsistent.
     """
     weights = to_array(message.weights)
     queries = axis_labels(message.query_labels, label_sets, message.queries) if query is None else query
@@ -209,7 +213,7 @@ def read_map(
 
 
 def axis_labels(name: str, label_sets: Mapping[str, LabelSet], chosen: Sequence[int]) -> LabelSet:
-    """The labels of an axis: the entries `chosen` of a label set, all where there are none."""
+    """Return the labels of an axis: the entries `chosen` of a label set, or all."""
     labels = label_sets.get(name)
     if labels is None:
         raise ValueError(f"an axis is labelled by {name!r}, which is not among {sorted(label_sets)}")
@@ -221,7 +225,7 @@ def axis_labels(name: str, label_sets: Mapping[str, LabelSet], chosen: Sequence[
 
 
 def _positions(index: NDArray[np.int64], labels: LabelSet) -> NDArray[np.int64]:
-    """Indices into the whole label set to positions along the axis that is here."""
+    """Convert indices into the whole label set to positions along the returned axis."""
     if labels.indices is not None:
         place = {entry: position for position, entry in enumerate(labels.indices)}
         try:
@@ -240,7 +244,7 @@ def _numbers(
     queries: LabelSet,
     edges: Edges | None,
 ) -> NDArray[np.float32]:
-    """The numbers of a map as float32, read-only, whatever their encoding."""
+    """Decode the values of a map to read-only float32."""
     weights = sent.astype(np.float32, copy=False)
     if message.HasField("scales"):
         weights = _scaled(weights, to_array(message.scales), len(queries), edges)
@@ -253,7 +257,7 @@ def _numbers(
 def _scaled(
     weights: NDArray[np.float32], scales: NDArray[np.float32], queries: int, edges: Edges | None
 ) -> NDArray[np.float32]:
-    """Weights sent as uint8 times the scale of their row. Shapes: scales [head, query]."""
+    """Decode uint8 weights with the scale of each row. Shapes: scales [head, query]."""
     if scales.shape != (len(weights), queries):
         raise ValueError(f"scales {list(scales.shape)} for {len(weights)} heads and {queries} queries")
     rows = scales[:, :, None] if edges is None else scales[:, edges.query_index]

@@ -1,4 +1,4 @@
-"""Pixels to a PNG file, so that an image in an array can be sent without an image library."""
+"""PNG encoding of pixel arrays, without an image library."""
 
 import struct
 import zlib
@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # two channels are grey and its transparency
+_COLOUR_TYPES = {1: 0, 2: 4, 3: 2, 4: 6}  # two channels: grey and alpha
 
 
 def encode_png(pixels: NDArray[Any]) -> bytes:
-    """The bytes of a PNG file. Shapes: uint8 [row, column] or [row, column, channel] with 1 to 4 channels.
+    """Encode a PNG file. Shapes: uint8 [row, column] or [row, column, channel] with 1 to 4 channels.
 
-    Raises: TypeError for another element type, ValueError for another shape.
+    Raises:
+        TypeError: another element type.
+        ValueError: another shape.
     """
     if pixels.dtype != np.uint8:
         raise TypeError(f"pixels are uint8, from 0 to 255, not {pixels.dtype}")
@@ -23,7 +25,7 @@ def encode_png(pixels: NDArray[Any]) -> bytes:
         raise ValueError(f"pixels are [row, column] or [row, column, 1 to 4 channels], not {list(pixels.shape)}")
     rows, columns, channels = pixels.shape
     header = struct.pack(">IIBBBBB", columns, rows, 8, _COLOUR_TYPES[channels], 0, 0, 0)
-    # Each row begins with the number of its filter: 0, none.
+    # Each row starts with the number of its filter; 0 is none.
     lines = np.zeros((rows, 1 + columns * channels), dtype=np.uint8)
     lines[:, 1:] = pixels.reshape(rows, -1)
     chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines.tobytes())), _chunk(b"IEND", b""))

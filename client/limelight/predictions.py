@@ -1,4 +1,4 @@
-"""Predictions: typed results beside raw outputs, and what made them."""
+"""Predictions: typed results, raw outputs, and provenance."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ class ClassProbability(Record):
 
     label: str
     index: int
-    """Its index among the model's classes."""
+    """Index of the class in the model."""
     probability: float
 
 
@@ -32,7 +32,7 @@ class Classification(Record):
     _array = "`[each.probability for each in classes]` can be one"
 
     classes: tuple[ClassProbability, ...]
-    """Most probable first: all, or as many as `max_classes` allows."""
+    """Most probable first: all, or `max_classes`."""
 
     @property
     def label(self) -> str | None:
@@ -47,18 +47,18 @@ class Classification(Record):
 
 @dataclass(frozen=True, eq=False)
 class Tagging(Record):
-    """The classes of each entry of a label set, in columns; `tagging[3]` are those of entry 3."""
+    """The classes of each entry of a label set, as columns; `tagging[3]` are those of entry 3."""
 
     _array = "`probabilities` and `indices` are"
 
     label_set: str
-    """Name of the label set of the entries, which is among `Prediction.label_sets`."""
+    """Label set of the entries, one of `Prediction.label_sets`."""
     names: tuple[tuple[str, ...], ...]
-    """[entry][class], most probable first: all, or as many as `max_classes` allows."""
+    """[entry][class], most probable first: all, or `max_classes`."""
     indices: NDArray[np.int32]
-    """[entry, class]: of the same classes, among the model's."""
+    """[entry, class]: indices of the classes in the model."""
     probabilities: NDArray[np.float32]
-    """[entry, class]: of the same classes."""
+    """[entry, class]: probabilities of the classes."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -78,22 +78,22 @@ class Tagging(Record):
 
 @dataclass(frozen=True)
 class Span(Record):
-    """A span of a text, by Unicode code points of the string as sent. It may be given as a group of an `attend`."""
+    """A span of a text, in Unicode code points of the string as sent. It can be used as a group of an `attend` call."""
 
     text: str
     start: int
     end: int
-    """One past its end."""
+    """End, exclusive."""
     probability: float
     part: str = ""
-    """For a pair, "first" or "second": the text that it lies in."""
+    """For a pair: the text that contains the span, "first" or "second"."""
     sentence: int | None = None
-    """For a document sent as sentences: the sentence that it lies in, and that its places are in."""
+    """For a document sent as sentences: the sentence that contains the span, to which its offsets refer."""
 
 
 @dataclass(frozen=True)
 class Spans(Record):
-    """The best spans."""
+    """Spans, most probable first."""
 
     spans: tuple[Span, ...]
     """Most probable first."""
@@ -101,34 +101,34 @@ class Spans(Record):
 
 @dataclass(frozen=True)
 class GeneratedSequence(Record):
-    """A sequence that the model put out."""
+    """A generated sequence."""
 
     text: str
     token_ids: tuple[int, ...]
     log_probabilities: tuple[float, ...]
-    """Natural logarithm of each token's probability, before temperature and the rest."""
+    """Natural logarithm of each token's probability, before temperature and other sampling options."""
     score: float
-    """By which beam search ordered it; 0 otherwise."""
+    """Rank score of beam search; 0 for other strategies."""
     finish_reason: str
     """"end", "length", "stop" or "target"."""
 
     @property
     def probability(self) -> float:
-        """How probable the model holds the whole sequence: the product of its tokens' probabilities."""
+        """Probability of the whole sequence: the product of its tokens' probabilities."""
         return math.exp(min(0.0, math.fsum(self.log_probabilities)))
 
 
 @dataclass(frozen=True)
 class Sequences(Record):
-    """What a model put out."""
+    """Generated sequences, best first."""
 
     sequences: tuple[GeneratedSequence, ...]
-    """Best first: one, or as many as `hypotheses` says."""
+    """Best first: one, or `hypotheses`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding(Record):
-    """A vector, which `numpy.asarray` gives."""
+    """A vector; `numpy.asarray` returns it."""
 
     vector: NDArray[Any]
     """[feature]."""
@@ -139,17 +139,17 @@ class Embedding(Record):
 
 @dataclass(frozen=True)
 class Number(Record):
-    """A number that a regression puts out."""
+    """A number that a regression predicts."""
 
     name: str
     value: float
     unit: str
-    """Empty where it has none."""
+    """Empty for none."""
 
 
 @dataclass(frozen=True)
 class Regression(Record):
-    """Numbers, in the order of the model's description; `regression["temperature"]` is the value of one."""
+    """Numbers in the order of the model's description; `regression["temperature"]` is the value of a target."""
 
     _array = "`[each.value for each in numbers]` can be one"
 
@@ -168,7 +168,7 @@ Kind = TypeVar("Kind", Classification, Tagging, Spans, Sequences, Embedding, Reg
 
 @dataclass(frozen=True)
 class Provenance(Record):
-    """What made an answer, and how long it took. Times are in seconds."""
+    """Origin and timing of an answer, in seconds."""
 
     model: str
     version: int
@@ -176,7 +176,7 @@ class Provenance(Record):
     provider: str
     graph: str
     batch_rows: int
-    """Rows in the batch that this instance was computed in."""
+    """Number of rows in the batch of this instance."""
     queue_seconds: float
     compute_seconds: float
     preprocess_seconds: float
@@ -185,22 +185,22 @@ class Provenance(Record):
 
 @dataclass(frozen=True, eq=False)
 class Prediction(Record):
-    """The answer for one instance.
+    """The answer to one instance.
 
-    `results` has everything by name. `label`, `classes`, `text` and the rest read the first result of their kind, and
-    are None or empty where the model has none such.
+    `results` has all results by name. `label`, `classes`, `text` and the other properties read the first result of
+    their kind; they are None or empty if the model has none.
     """
 
     _array = "`outputs` are"
 
     results: Mapping[str, Result]
-    """By the name that the model's description gives it, the main one first."""
+    """By the name in the model's description, the main result first."""
     label_sets: Mapping[str, LabelSet]
-    """The label sets that results (and an answer's maps) refer to, by name, whole."""
+    """Whole label sets of results and maps, by name."""
     outputs: Mapping[str, NDArray[Any]]
     """Raw outputs by name, without padding."""
     truncated: bool
-    """True where the input was cut to the model's limits."""
+    """True if the input was truncated to the model's limits."""
     seed: int | None
     """The seed that was drawn from; sent with the same instance it brings this answer again. None where nothing was
     drawn."""
@@ -214,7 +214,7 @@ class Prediction(Record):
 
     @property
     def probability(self) -> float | None:
-        """Classification: the probability of `label`. Generation: that of `text`, the whole sequence."""
+        """Classification: probability of `label`. Generation: probability of the whole sequence `text`."""
         if found := self._first(Classification):
             return found.probability
         return self.sequences[0].probability if self.sequences else None
@@ -264,12 +264,15 @@ class Prediction(Record):
 
 
 def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instance | None = None) -> Prediction:
-    """A prediction from an answer; `instance`, what was sent, has the texts of sentences.
+    """Read a prediction from a response.
 
-    Raises: ValueError for a tensor, a result or a label set that makes no sense.
+    Args:
+        instance: the sent instance, which has the texts of sentences.
+    Raises:
+        ValueError: a tensor, a result or a label set is inconsistent.
     """
     outputs = {name: to_array(message.outputs[name]) for name in sorted(message.outputs)}
-    # A kind that came after this client is left out: its outputs are there all the same.
+    # A newer kind of result is skipped; its raw outputs are available.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
     return Prediction(
         results=Named(results),
@@ -313,7 +316,7 @@ def _tagging(message: service_pb2.Tagging) -> Tagging:
     if not (whole and len(names) == len(indices) == len(probabilities)):
         columns = f"{len(names)} labels, {len(indices)} indices and {len(probabilities)} probabilities"
         raise ValueError(f"tagging has {columns} at {each} an entry")
-    # A text without a token has no entries: one column, whatever the message says.
+    # A text without tokens has no entries, so the number of columns does not matter.
     each = max(each, 1)
     return Tagging(
         label_set=message.label_set,
@@ -324,7 +327,7 @@ def _tagging(message: service_pb2.Tagging) -> Tagging:
 
 
 def read_sequence(message: service_pb2.Sequence) -> GeneratedSequence:
-    """A sequence from an answer."""
+    """Read a sequence from a response."""
     return GeneratedSequence(
         text=message.text,
         token_ids=tuple(message.token_ids),
@@ -335,7 +338,7 @@ def read_sequence(message: service_pb2.Sequence) -> GeneratedSequence:
 
 
 def read_provenance(message: service_pb2.Provenance) -> Provenance:
-    """What made an answer."""
+    """Read the provenance from a response."""
     return Provenance(
         model=message.model.name,
         version=message.model.version,

@@ -1,4 +1,4 @@
-"""What answers are made of: it can be compared, copied, pickled and taken apart, and is no array unless it says so."""
+"""Base classes of answers: comparable, copyable, picklable, and no arrays unless they say so."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -12,10 +12,10 @@ Item = TypeVar("Item")
 
 
 class Named(dict[Key, Item]):
-    """A mapping that cannot be written. Unlike `MappingProxyType` it can be pickled, copied and taken apart."""
+    """A read-only mapping. Unlike `MappingProxyType` it can be pickled and copied."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("an answer cannot be written; dict(...) makes a copy that can")
+        raise TypeError("an answer is read-only; dict(...) makes a mutable copy")
 
     __setitem__ = __delitem__ = update = setdefault = pop = popitem = clear = __ior__ = _refuse
 
@@ -27,10 +27,10 @@ class Named(dict[Key, Item]):
 
 
 class Record:
-    """A frozen dataclass some of whose fields are arrays: equal where all of them are, NaN to NaN."""
+    """A frozen dataclass with array fields: equal if all fields are equal, with NaN equal to NaN."""
 
     _array: str = ""
-    """What `numpy.asarray` should have been given instead."""
+    """Field to pass to `numpy.asarray` instead, for the error."""
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -43,22 +43,23 @@ class Record:
         )
 
     def __hash__(self) -> int:
-        # Of what is cheap: the numbers are compared.
+        # A cheap hash: equality compares the values.
         values = (getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
         return hash((type(self), *(each for each in values if isinstance(each, str | int | None))))
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        if dtype is not None and np.dtype(dtype) == object:  # a list of answers as an array of objects
+        if dtype is not None and np.dtype(dtype) == object:  # np.array(list of answers, object)
             alone = np.empty((), object)
             alone[()] = self
             return alone
-        raise TypeError(f"{type(self).__name__} is no array; {self._array or 'its fields are'}")
+        raise TypeError(f"{type(self).__name__} is not an array; {self._array or 'its fields are'}")
 
 
 def as_array(values: NDArray[Any], dtype: DTypeLike | None, copy: bool | None) -> NDArray[Any]:
-    """The array, as `__array__` gives it: a copy only where asked for, or needed for the type.
+    """Implement `__array__`: copy only on request, or for another type.
 
-    Raises: ValueError where a copy is needed and not allowed.
+    Raises:
+        ValueError: a copy is needed and not allowed.
     """
     if dtype is None or np.dtype(dtype) == values.dtype:
         return values.copy() if copy else values

@@ -1,4 +1,4 @@
-"""Requests built from Python values: plain functions, the same for both clients."""
+"""Construction of requests from Python values, for both clients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -20,17 +20,17 @@ Seeds = int | Sequence[int | None] | None
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Chooses maps and parts of maps; an empty field means all. Negative indices count from the end."""
+    """Selects maps and parts of maps; an empty field selects all. Negative indices count from the end."""
 
     maps: Strings = ()
-    """Names; `*` stands for any characters, dots too."""
+    """Names; `*` matches any characters, dots included."""
     layers: Integers = ()
     heads: Integers = ()
     queries: Integers = ()
     keys: Integers = ()
 
     def message(self) -> attention_pb2.MapSelection:
-        """The protocol's message."""
+        """Build the protocol message."""
         return attention_pb2.MapSelection(
             names=_strings(self.maps, "maps"),
             layers=_integers(self.layers),
@@ -42,24 +42,24 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention(Selection):
-    """Which weights to return, and in which form: a selection, then, in this order, reduction over heads, rollout,
-    groups or pool, top k, encoding.
+    """Weights to return, and their form. Order of operations: selection, head reduction, rollout, groups or pool,
+    top-k, encoding.
     """
 
     selections: Sequence[Selection] = ()
-    """Several selections, of which the union is returned; in place of the fields for one."""
+    """Union of several selections, in place of the fields of one."""
     quantity: Literal["weights", "scores", "norms"] = "weights"
     """What the numbers are: weights, scores before alignment, or norms of the weighted, transformed values. A model's
     description says which maps offer more than weights (`MapInfo.quantities`)."""
     reduce: Literal["mean", "max"] | None = None
-    """Over heads."""
+    """Reduction over heads."""
     rollout: bool = False
-    """One map `<stack>.rollout` in place of the self maps of each stack."""
+    """Replaces the self maps of each stack by one map `<stack>.rollout`."""
     key_groups: Groupings = ()
     """Sums of weights over named keys (see `limelight.groups`): `{"subject": TextSpan(0, 12), "rest": slice(5, None)}`,
     or a `Grouping` for each of several label sets. The new label set is `<label set>.key_groups`."""
     query_groups: Groupings = ()
-    """Means of weights over named queries. The new label set is `<label set>.query_groups`."""
+    """Groups of queries, averaged. The new label set is `<label set>.query_groups`."""
     pool: int | Pool | None = None
     """Shrinks maps to at most so many queries and keys each, for a picture; the largest weight of a cell is kept unless
     a `Pool` says otherwise. Not together with groups, nor with selected queries or keys."""
@@ -67,18 +67,18 @@ class Attention(Selection):
     """Keeps the k largest weights of each row, of each head its own; 0 for all. `AttentionMap.left_out` is the sum of
     the rest."""
     encoding: Literal["float32", "float16", "uint8"] = "float32"
-    """On the wire; the client's arrays are float32 whatever this is."""
+    """Encoding of the message; the client's arrays are float32 in any case."""
     sequences: int = 0
-    """For models that generate: maps of so many of the sequences answered, best first; 0 means 1."""
+    """For generating models: number of sequences with maps, best first; 0 means 1."""
     max_response_bytes: int = 0
-    """Refuses a larger answer before it is computed; 0 for the server's own limit, which it cannot raise."""
+    """Refuses a larger answer before computing it; 0 for the server's limit, which always applies."""
 
     def options(self) -> attention_pb2.AttentionOptions:
-        """The protocol's message."""
+        """Build the protocol message."""
         one, selections = Selection.message(self), [selection.message() for selection in self.selections]
         if one.ByteSize():
             if selections:
-                raise ValueError("either `selections`, or the fields of one selection")
+                raise ValueError("give either `selections` or the fields of one selection")
             selections = [one]
         reduction = number_of(attention_pb2.HeadReduction, self.reduce, what="reduce") if self.reduce else None
         pool = Pool(self.pool) if isinstance(self.pool, int) else self.pool
@@ -99,30 +99,30 @@ class Attention(Selection):
 
 @dataclass(frozen=True, kw_only=True)
 class Generation:
-    """How a generating model puts out a sequence; what is not set is the server's default."""
+    """Options of generation; fields that are not set take the server's defaults."""
 
     strategy: Literal["greedy", "sample", "beam"] = "greedy"
     temperature: float | None = None
-    """Divides the scores before sampling: None means 1, 0 takes the most probable token."""
+    """Divisor of the scores before sampling; None means 1, 0 takes the most probable token."""
     top_k: int = 0
-    """Samples among the k most probable tokens; 0 for all."""
+    """Samples from the k most probable tokens; 0 for all."""
     top_p: float | None = None
     """Samples among the fewest most probable tokens that together have at least this probability: None means 1, 0 takes
     the most probable token."""
     max_new_tokens: int = 0
-    """The end token not counted; 0 for the model's own limit, which it cannot raise."""
+    """Without the end token; 0 for the model's limit, which always applies."""
     stop: Strings = ()
-    """Ends the sequence once one of these appears in its text, which is cut there."""
+    """Ends the sequence when one of these texts appears, and cuts the text there."""
     beams: int = 0
-    """Kept by beam search; 0 means 4."""
+    """Number of beams; 0 means 4."""
     length_penalty: float | None = None
     """Beam search orders hypotheses by their log-probability divided by their length to this power: None means 1, 0
     leaves the log-probability as it is."""
     hypotheses: int = 0
-    """Returned by beam search; 0 means 1."""
+    """Number of hypotheses that beam search returns; 0 means 1."""
 
     def message(self) -> service_pb2.GenerationOptions:
-        """The protocol's message."""
+        """Build the protocol message."""
         same = {field.name: getattr(self, field.name) for field in fields(self)}
         same |= {"stop": _strings(self.stop, "stop")}
         same |= {"strategy": number_of(service_pb2.Strategy, self.strategy, what="strategy")}
@@ -130,10 +130,11 @@ class Generation:
 
 
 class CallOptions(TypedDict, total=False):
-    """What every call for predictions takes by name.
+    """Options of every call for predictions.
 
-    version: of the model; 0 for the default, which is the highest that loaded.
-    truncate: cuts inputs over the model's limits instead of refusing them.
+    Attributes:
+        version: version of the model; 0 for the default, the highest that is loaded.
+        truncate: truncate inputs over the model's limits instead of refusing them.
     """
 
     version: int
@@ -141,13 +142,15 @@ class CallOptions(TypedDict, total=False):
 
 
 class PredictOptions(CallOptions, total=False):
-    """Those of `predict`.
+    """Options of `predict`.
 
-    outputs: which raw outputs to return; empty for all.
-    seed: for models that draw at random, and for sampling: one for every instance, or a list of one each, None where an
-        instance has none. An instance that brings its own keeps it where this is None.
-    generation: for models that generate.
-    max_classes: most classes of an instance (of an entry, for tagging), most probable first; 0 for all.
+    Attributes:
+        outputs: raw outputs to return; empty for all.
+        seed: seed of random choices: one for all instances, or a list with one for each instance. None keeps an
+            instance's own seed.
+        generation: options for generating models.
+        max_classes: maximum number of classes of an instance (for tagging: of an entry), most probable first; 0 for
+            all.
     """
 
     outputs: Strings
@@ -157,7 +160,7 @@ class PredictOptions(CallOptions, total=False):
 
 
 class AttendOptions(PredictOptions, total=False):
-    """Those of `attend`: the fields of `Attention` as well."""
+    """Options of `attend`: those of `predict`, and the fields of `Attention`."""
 
     maps: Strings
     layers: Integers
@@ -178,7 +181,7 @@ class AttendOptions(PredictOptions, total=False):
 
 
 class GenerateOptions(CallOptions, total=False):
-    """Those of `generate`: the fields of `Generation`, `seed`, and `attention` for weights with each token."""
+    """Options of `generate`: the fields of `Generation`, `seed`, and `attention` for weights with each token."""
 
     seed: int | None
     attention: Attention | None
@@ -207,7 +210,7 @@ def predict_request(
     generation: Generation | None = None,
     max_classes: int = 0,
 ) -> service_pb2.PredictRequest:
-    """A request for predictions."""
+    """Build a request for predictions."""
     return service_pb2.PredictRequest(
         model=model_message(model, version),
         instances=_instances(inputs, seed),
@@ -231,7 +234,11 @@ def attend_request(
     max_classes: int = 0,
     **attention: Any,
 ) -> _Attending:
-    """A request for predictions with attention, in one answer or in chunks; `attention` are fields of `Attention`."""
+    """Build a request for predictions with attention, in one answer or in chunks.
+
+    Args:
+        attention: fields of `Attention`.
+    """
     return kind(
         model=model_message(model, version),
         instances=_instances(inputs, seed),
@@ -253,7 +260,7 @@ def generate_request(
     attention: Attention | None = None,
     **generation: Any,
 ) -> service_pb2.GenerateRequest:
-    """A request for one sequence; `generation` are fields of `Generation`."""
+    """Build a request for one sequence; `generation` are fields of `Generation`."""
     return service_pb2.GenerateRequest(
         model=model_message(model, version),
         instance=_seeded(to_instance(inputs, "instance"), seed),
@@ -264,12 +271,12 @@ def generate_request(
 
 
 def model_message(name: str, version: int = 0) -> values_pb2.Model:
-    """Which model a call is for. Raises: InputError for a name that cannot be sent."""
+    """Build the model reference of a call. Raises InputError for a name that cannot be sent."""
     return values_pb2.Model(name=check_string(name, "model.name"), version=version)
 
 
 def is_one(inputs: Instances) -> bool:
-    """Whether these are the inputs of a single instance, rather than a list of instances."""
+    """Return whether the argument is a single instance, not a list of instances."""
     return not isinstance(inputs, Sequence)
 
 
@@ -287,7 +294,7 @@ def _instances(inputs: Instances, seed: Seeds) -> list[values_pb2.Instance]:
 
 
 def _seeded(instance: values_pb2.Instance, seed: int | None) -> values_pb2.Instance:
-    """The instance with a seed; its own where there is none. The caller's own message is not changed."""
+    """Set the seed of an instance unless `seed` is None. The caller's message is not changed."""
     if seed is None:
         return instance
     if not 0 <= seed < 1 << 64:

@@ -1,4 +1,4 @@
-"""A stream's maps as NumPy files, written while they come: no map need fit into memory."""
+"""Writing of a stream's maps to NumPy files, without holding a map in memory."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,15 +12,17 @@ import numpy as np
 from limelight.records import Record
 from limelight.streams import MapChunk, StreamedMap, StreamEvent, StreamStart, whole_map
 
-# What a map's name may put into the name of a file; all else, which a server could send, becomes a line.
+# Characters that a map's name may put into a file name; others become an underscore.
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]|^\.+")
 
 
 @dataclass(frozen=True, eq=False)
 class SavedMap(Record):
-    """A map in a file: `.npy`, float32 [head, query, key] (and feature). Where it has edges it is `.npz` with `weights`
-    [head, edge], and `query_index` and `key_index` [edge], positions along its axes; with `top_k` it is `.npz` with
-    `weights` and `key_index` [head, query, place], and `left_out` [head, query] (not of scores).
+    """A map in a file: `.npy` float32 [head, query, key] (and feature), or `.npz`.
+
+    A map of edges is `.npz` with `weights` [head, edge], and `query_index` and `key_index` [edge], positions along its
+    axes. A map cut by `top_k` is `.npz` with `weights` and `key_index` [head, query, place], and, except for scores,
+    `left_out` [head, query].
     """
 
     _array = "`numpy.load(file)` is"
@@ -30,8 +32,9 @@ class SavedMap(Record):
 
 
 def save_maps(events: Iterable[StreamEvent], folder: Path) -> Iterator[StreamStart | SavedMap]:
-    """Writes the maps of one instance's stream into a folder, which is made. Gives the start, then every map once its
-    file is whole; a file of a map that was broken off is taken away.
+    """Write the maps of one instance's stream into a folder, which is created.
+
+    Yields the start event, then each map once its file is complete. The file of an interrupted map is removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     writer: _Writer | None = None
@@ -69,7 +72,7 @@ class _Writer:
             self._whole = np.lib.format.open_memmap(self._file, "w+", np.dtype("<f4"), described.shape)
 
     def write(self, chunk: MapChunk) -> None:
-        if self._whole is None:  # edges are few, and so is what top k keeps
+        if self._whole is None:  # edges and top-k weights are few, so they fit in memory
             self._chunks.append(chunk)
         else:
             self._whole[chunk.head, chunk.query] = chunk.part.weights

@@ -1,4 +1,4 @@
-"""What proves who is at each end of a connection, and keeps others from reading along."""
+"""Encryption and authentication of a connection."""
 
 import os
 import re
@@ -16,14 +16,15 @@ _TOKEN = re.compile(r"[!-~]+")
 
 
 class SecurityOptions(TypedDict, total=False):
-    """How a client is sure of the server, and the server of the client.
+    """Options of TLS and of the caller's token.
 
-    ca: file with the certificates (PEM) that the server's must be signed by; it turns TLS on.
-    cert, key: files (PEM) of the client's own certificate and its key, for a server that wants one.
-    tls: True for TLS with the certificates that gRPC brings, where `ca` is not given.
-    server_name: the name in the server's certificate, where it is not the one that is connected to.
-    token: what the server knows the caller by. It is sent with every call, and shown nowhere.
-    insecure: True to send the token to another machine without TLS, where whoever is between can read and use it.
+    Attributes:
+        ca: file of the certificates (PEM) that sign the server's certificate; enables TLS.
+        cert, key: files (PEM) of the client's certificate and key, for mutual TLS.
+        tls: True for TLS with gRPC's own root certificates, if `ca` is not given.
+        server_name: name in the server's certificate, if it differs from the target.
+        token: the caller's token. It is sent with every call and never displayed.
+        insecure: True allows sending the token to another machine without TLS, where third parties can read it.
     """
 
     ca: str | os.PathLike[str] | None
@@ -37,10 +38,12 @@ class SecurityOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """`SecurityOptions`, checked.
+    """Validated `SecurityOptions`.
 
-    Raises: InputError for a string that cannot be sent, ValueError for options that make no sense together, OSError for
-    files not there.
+    Raises:
+        InputError: a string cannot be sent.
+        ValueError: options contradict one another.
+        OSError: a file is missing.
     """
 
     ca: str | os.PathLike[str] | None = None
@@ -54,42 +57,42 @@ class Security:
     def __post_init__(self) -> None:
         if (self.cert is None) is not (self.key is None):
             raise ValueError("cert and key are needed together: a certificate and its key")
-        # gRPC's own error for metadata that it cannot send quotes it.
+        # gRPC's own error would display the token.
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             place = getattr(_TOKEN.match(self.token), "end", int)()
             what = "it is empty, or has spaces, line ends or letters beyond ASCII"
-            raise InputError(f"the token is no token: {what} (at character {place})")
+            raise InputError(f"the token is invalid: {what} (at character {place})")
         if self.server_name is not None:
             check_string(self.server_name, "server_name")
 
     @property
     def encrypted(self) -> bool:
-        """True where TLS is asked for, in whatever way."""
+        """True if TLS is enabled by any option."""
         return self.tls or self.ca is not None or self.cert is not None
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """What gRPC needs for TLS; None without TLS. Raises: OSError where a file cannot be read."""
+        """Return gRPC's channel credentials; None without TLS. Raises OSError if a file cannot be read."""
         if not self.encrypted:
             return None
         return grpc.ssl_channel_credentials(*(_read(each) for each in (self.ca, self.key, self.cert)))
 
     def options(self, *, encrypted: bool) -> tuple[tuple[str, int | str], ...]:
-        """Channel options."""
+        """Return channel options."""
         found: list[tuple[str, int | str]] = []
         if self.server_name:
             found.append(("grpc.ssl_target_name_override", self.server_name))
         if self.token is not None and not (encrypted or self.insecure):
-            # A proxy is another machine, which could read the token.
+            # A proxy is another machine that could read the token.
             found.append(("grpc.enable_http_proxy", 0))
         return tuple(found)
 
     def metadata(self, target: str, *, encrypted: bool) -> tuple[tuple[str, str], ...]:
-        """What is sent with every call. Raises: ValueError where the token could be read by others on its way."""
+        """Return the metadata of every call. Raises ValueError if third parties could read the token."""
         if self.token is None:
             return ()
         if not (encrypted or self.insecure or is_local(target)):
             raise ValueError(
-                "the token would be sent unencrypted to another machine: use TLS (ca, or tls), or say insecure"
+                "the token would be sent unencrypted to another machine: use TLS (ca or tls), or set insecure"
             )
         return (("authorization", f"Bearer {self.token}"),)
 

@@ -1,4 +1,4 @@
-"""What AttendStream sends: for each instance a start, its maps chunk by chunk, an end; and the whole put together."""
+"""Events of AttendStream: for each instance a start, chunks of maps, an end; and their assembly."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StreamedMap(Record):
-    """A map that a stream brings. Its fields are those of `AttentionMap`."""
+    """A map of a stream. Its fields are those of `AttentionMap`."""
 
     _array = "it describes one that comes in chunks"
 
@@ -29,7 +29,7 @@ class StreamedMap(Record):
     query: LabelSet
     key: LabelSet
     shape: tuple[int, ...]
-    """Of the whole: [head, query, key] (and feature), for a map of edges, or one cut by `top_k`, too."""
+    """Shape of the whole map: [head, query, key] (and feature), also for maps of edges and maps cut by `top_k`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +39,18 @@ class StreamStart(Record):
     instance: int
     prediction: Prediction
     maps: tuple[StreamedMap, ...]
-    """The maps to come, in this order."""
+    """The maps of the stream, in order."""
 
 
 @dataclass(frozen=True, eq=False)
 class MapChunk(Record):
-    """Some heads and queries of a map. `part` is a map of just these; where they stand in the whole, the slices say."""
+    """Some heads and queries of a map. `part` is a map of these; the slices give its position in the whole map."""
 
     _array = "its `part` is"
 
     instance: int
     index: int
-    """Which of the start's maps."""
+    """One of the start event's maps."""
     head: slice
     query: slice
     part: AttentionMap
@@ -58,7 +58,7 @@ class MapChunk(Record):
 
 @dataclass(frozen=True)
 class StreamEnd(Record):
-    """The last event of an instance: nothing is missing. Times are in milliseconds, all chunks together."""
+    """The last event of an instance: the stream is complete. Times are in milliseconds, summed over chunks."""
 
     instance: int
     chunks: int
@@ -72,7 +72,7 @@ StreamEvent: TypeAlias = StreamStart | MapChunk | StreamEnd
 
 
 class StreamReader:
-    """Turns the messages of one stream into events. It keeps what only the first message of an instance states."""
+    """Reads the messages of one stream. It keeps the fields that only the first message of an instance has."""
 
     def __init__(self, instances: Sequence[values_pb2.Instance]) -> None:
         self._instances = instances
@@ -81,10 +81,10 @@ class StreamReader:
         self._label_sets: Mapping[str, LabelSet] = {}
 
     def read(self, message: service_pb2.AttendStreamResponse) -> StreamEvent:
-        """The next event. Raises: ValueError for a message that makes no sense."""
+        """Read the next event. Raises ValueError for an inconsistent message."""
         kind = message.WhichOneof("event")
         if not 0 <= message.instance < len(self._instances):
-            raise ValueError(f"an answer to instance {message.instance} of {len(self._instances)}")
+            raise ValueError(f"the server answered instance {message.instance}, but {len(self._instances)} were sent")
         if kind == "start":
             prediction = read_prediction(message.start.prediction, self._instances[message.instance])
             self._headers, self._label_sets = message.start.maps, prediction.label_sets
@@ -96,7 +96,7 @@ class StreamReader:
             end = message.end
             times = (end.queue_nanoseconds / 1e6, end.compute_nanoseconds / 1e6, end.encode_nanoseconds / 1e6)
             return StreamEnd(message.instance, end.chunks, end.weights_bytes, *times)
-        raise ValueError("an event of a kind that this client does not know")
+        raise ValueError("the event is of a kind unknown to this client; update the client")
 
     def _chunk(self, instance: int, chunk: service_pb2.AttentionChunk) -> MapChunk:
         if not 0 <= chunk.map < len(self._maps):
@@ -121,9 +121,10 @@ class StreamReader:
 
 
 def put_together(events: Iterable[StreamEvent]) -> list[Attended]:
-    """Collects a whole stream in memory: one answer an instance, as `attend` gives.
+    """Collect a whole stream in memory: one answer an instance, as `attend` returns.
 
-    Raises: ValueError where a chunk is missing.
+    Raises:
+        ValueError: a chunk is missing.
     """
     answers = []
     start, chunks = None, list[list[MapChunk]]()
@@ -139,7 +140,7 @@ def put_together(events: Iterable[StreamEvent]) -> list[Attended]:
 
 
 def _joined_edges(chunks: Sequence[MapChunk]) -> Edges:
-    """The edges of a map's chunks, at positions along the axes of the whole."""
+    """Concatenate the edges of a map's chunks, at positions along the axes of the whole map."""
     edges = [(each.part.edges, each.query.start) for each in chunks]
     return Edges(
         np.concatenate([each.query_index + first for each, first in edges if each is not None]),
@@ -148,12 +149,12 @@ def _joined_edges(chunks: Sequence[MapChunk]) -> Edges:
 
 
 def whole_map(described: StreamedMap, chunks: Sequence[MapChunk]) -> AttentionMap:
-    """A map of all its chunks. Raises: ValueError where one is missing."""
+    """Assemble a map from all its chunks. Raises ValueError if a chunk is missing."""
     first = chunks[0].part
     if sum((each.head.stop - each.head.start) * (each.query.stop - each.query.start) for each in chunks) != (
         described.shape[0] * described.shape[1]
     ):
-        raise ValueError(f"a part of map {described.name!r} is missing")
+        raise ValueError(f"a chunk of map {described.name!r} is missing")
     left_out = None if first.left_out is None else np.empty(described.shape[:2], np.float32)
     edges, key_index = None, None
     if first.edges is not None:

@@ -1,7 +1,7 @@
-"""Strings that can travel: the protocol's are UTF-8, which Python's need not be able to become.
+"""Validation of strings: the protocol's are UTF-8, and not every Python string can be encoded.
 
-Half of a surrogate pair stands for no character. It comes from JSON (`"\\ud83d"`), from texts that were cut in UTF-16,
-and from bytes on the command line or in names of files that are not UTF-8.
+A lone surrogate is not a character. It comes from JSON (`"\ud83d"`), from texts that were cut in UTF-16, and from
+command-line arguments and file names that are not UTF-8.
 """
 
 import json
@@ -15,14 +15,14 @@ Text = TypeVar("Text", bound=str)
 
 
 def check_string(text: Text, field: str) -> Text:
-    """Return a string as it is.
+    """Return a string that can be encoded as UTF-8.
 
     Args:
-        text: to be sent.
-        field: what it is, for the error.
-    Raises: InputError naming the field and the place of the first half of a surrogate pair.
+        field: description of the string, for the error.
+    Raises:
+        InputError: names the field and the position of the first lone surrogate.
     """
-    if isinstance(text, str):  # what is none is left for others to refuse
+    if isinstance(text, str):  # other types are refused later
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -31,14 +31,15 @@ def check_string(text: Text, field: str) -> Text:
 
 
 def check_strings(texts: Iterable[str], field: str) -> list[str]:
-    """Return strings as they are; as `check_string`, with the number of the string in the error's field."""
+    """Return strings that can be encoded, as `check_string` does; errors have the index of the string."""
     return [check_string(text, f"{field}[{place}]") for place, text in enumerate(texts)]
 
 
 def decoded(data: bytes, field: str, source: str) -> str:
-    """Decode UTF-8, with the ends of lines as Python reads them from a file.
+    """Decode UTF-8, and convert line ends as Python does for text files.
 
-    Raises: InputError naming the field, the source and the place of the first byte that is not UTF-8.
+    Raises:
+        InputError: names the field, the source and the position of the first invalid byte.
     """
     try:
         text = data.decode("utf-8")
@@ -49,12 +50,12 @@ def decoded(data: bytes, field: str, source: str) -> str:
 
 
 def broken(field: str, what: str) -> InputError:
-    """Make the error of a field."""
+    """Build the error of a field."""
     return InputError(f"{field}: {what}", violations=(FieldViolation(field, what),))
 
 
 def quoted(name: str) -> str:
-    """Write a name as paths of fields have it: in double quotes, with escapes for what cannot be printed."""
+    """Quote a name as field paths do: in double quotes, with escapes for unprintable characters."""
     return json.dumps(name, ensure_ascii=not name.isprintable())
 
 

@@ -1,8 +1,8 @@
-"""Which machine a target is, and whether a proxy may stand between.
+"""Locality of a target, and use of a proxy.
 
-The proxy is what `grpc_proxy`, `https_proxy` or `http_proxy` names. gRPC sends every target there that `no_grpc_proxy`
-or `no_proxy` does not name, this machine too, and knows no variable in capitals. Here this machine is never reached
-through another one, and `NO_PROXY` counts as well.
+gRPC sends calls through the proxy of `grpc_proxy`, `https_proxy` or `http_proxy`, unless `no_grpc_proxy` or `no_proxy`
+names the target. It ignores variables in capitals, and sends calls for this machine through the proxy as well. This
+client never uses a proxy for this machine, and honours `NO_PROXY`.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def resolvable(target: str) -> str:
-    """The target with this machine's name or address as gRPC's resolver knows it, not as `localhost.` or `127.1`."""
+    """Return the target in a notation that gRPC's resolver accepts, not as `localhost.` or `127.1`."""
     scheme = found[0] if (found := _SCHEME.match(target)) and found[0].lower().startswith("dns:") else ""
     host, port = _split(target.removeprefix(scheme))
     if not _is_loopback(host) or ":" in host or "," in target:
@@ -30,7 +30,7 @@ def resolvable(target: str) -> str:
 
 
 def is_local(target: str) -> bool:
-    """Whether gRPC reaches this machine and no other by an address, however it is written."""
+    """Return whether gRPC reaches only this machine by a target, in any notation."""
     if target.startswith(_NO_NETWORK[:2]):
         return True
     hosts = [host for host, _ in _places(target)]
@@ -38,23 +38,23 @@ def is_local(target: str) -> bool:
 
 
 def is_direct(target: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a target is reached without a proxy, whatever proxy the environment names.
+    """Return whether a target is reached without a proxy.
 
-    True for this machine, and for what `no_grpc_proxy`, `no_proxy` or `NO_PROXY` name: hosts and domains with what is
-    below them, addresses and networks, each with a port or without, or `*` for everything.
+    True for this machine, and for targets in `no_grpc_proxy`, `no_proxy` or `NO_PROXY`: hosts, domains with their
+    subdomains, addresses and networks, each with or without a port, or `*` for all.
     """
     if target.startswith(_NO_NETWORK):
         return True
     places = list(_places(target))
     exceptions = [each.strip() for name in _EXCEPTIONS for each in environment.get(name, "").split(",")]
-    # Of several addresses a proxy would be asked for all at once, as one name.
+    # gRPC asks a proxy for a list of addresses as if it were one name.
     return any(_is_here(host) for host, _ in places) or all(
         any(_matches(each, host, port) for each in exceptions) for host, port in places
     )
 
 
 def _places(target: str) -> Iterator[tuple[str, str]]:
-    """Host and port of each address of a target; the port is empty where none is given."""
+    """Return host and port of each address of a target; an absent port is empty."""
     rest = _SCHEME.sub("", target)
     for each in rest.split(",") if target.lower().startswith(("ipv4:", "ipv6:")) else [rest]:
         yield _split(each)
@@ -64,17 +64,17 @@ def _split(address: str) -> tuple[str, str]:
     if bracketed := re.fullmatch(r"\[(.*)\](?::(\d*))?", address):
         return bracketed[1].lower(), bracketed[2] or ""
     host, colon, port = address.rpartition(":")
-    # An address of IPv6 without brackets has more colons, and no port.
+    # An IPv6 address without brackets has more colons, and no port.
     return (host.lower(), port) if colon and ":" not in host else (address.lower(), "")
 
 
 def _address(host: str) -> _Address | None:
-    """The address that a host is, in any of the ways in which the C library reads one; None for a name."""
+    """Parse a host as an address, in any notation of the C library; None for a name."""
     try:
         address: _Address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         try:
-            # 127.1, 0x7f.0.0.1 and 2130706433 are addresses too.
+            # The C library accepts 127.1, 0x7f.0.0.1 and 2130706433.
             return ipaddress.IPv4Address(socket.inet_aton(host)) if re.fullmatch(r"[0-9a-fx.]+", host) else None
         except (OSError, ValueError):
             return None
@@ -87,7 +87,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_here(host: str) -> bool:
-    """As `_is_loopback`, with what no token may be sent to unencrypted: names that should mean this machine."""
+    """Return whether a host is this machine, or a name that should mean it and gets no unencrypted token."""
     address = _address(host)
     if address is not None:
         return address.is_loopback or address.is_unspecified
@@ -96,7 +96,7 @@ def _is_here(host: str) -> bool:
 
 
 def _matches(exception: str, host: str, port: str) -> bool:
-    """Whether an entry of `no_proxy` names a host and port."""
+    """Return whether an entry of `no_proxy` matches a host and port."""
     if exception == "*":
         return True
     address = _address(host)

@@ -1,4 +1,4 @@
-"""NumPy arrays to protocol tensors and back."""
+"""Conversion between NumPy arrays and protocol tensors."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from limelight.v1 import values_pb2
 
-# Every type is little-endian on the wire, whatever this machine is.
+# The protocol is little-endian on every machine.
 _DTYPES: dict[int, np.dtype[Any]] = {
     values_pb2.DATA_TYPE_FLOAT32: np.dtype("<f4"),
     values_pb2.DATA_TYPE_FLOAT16: np.dtype("<f2"),
@@ -18,14 +18,15 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     values_pb2.DATA_TYPE_UINT8: np.dtype("u1"),
     values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
 }
-# The stubs give each enum a type of its own, which at run time is int.
+# In the stubs each enum has its own type; at run time it is int.
 _DATA_TYPES: dict[np.dtype[Any], Any] = {dtype: data_type for data_type, dtype in _DTYPES.items()}
 
 
 def to_tensor(array: NDArray[Any]) -> values_pb2.Tensor:
-    """The protocol tensor of an array of any shape.
+    """Convert an array of any shape to a tensor.
 
-    Raises: TypeError where the protocol has no such element type.
+    Raises:
+        TypeError: the protocol does not have the element type.
     """
     data_type = _DATA_TYPES.get(array.dtype.newbyteorder("<"))
     if data_type is None:
@@ -36,9 +37,10 @@ def to_tensor(array: NDArray[Any]) -> values_pb2.Tensor:
 
 
 def to_array(tensor: values_pb2.Tensor) -> NDArray[Any]:
-    """The array that a tensor holds: read-only, over the message's own bytes.
+    """Convert a tensor to a read-only array over the message's bytes.
 
-    Raises: ValueError where its data do not fit its type and shape.
+    Raises:
+        ValueError: the data do not match type and shape.
     """
     dtype, shape = _DTYPES.get(tensor.data_type), tuple(tensor.shape)
     if dtype is None:

@@ -1,4 +1,4 @@
-"""How calls travel: channel options, deadlines and retries, the same for both clients."""
+"""Channel options, deadlines and retries of both clients."""
 
 import json
 import math
@@ -21,9 +21,9 @@ from limelight.v1 import service_pb2_grpc
 DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 60.0
 DEFAULT_MAX_RESPONSE_BYTES = 64 * 1024 * 1024
-# What an answer may hold beside its weights: gRPC's limit counts the whole message.
+# Allowance beside the weights: gRPC's limit counts the whole message.
 _MARGIN_BYTES = 1024 * 1024
-# A call larger than this is not sent again. gRPC's own default, 256 KiB, is less than a photograph.
+# Largest call that gRPC can retry. The default of 256 KiB is less than a photograph.
 _RETRY_BUFFER_BYTES = 16 * 1024 * 1024
 _NO_NAME, _NO_VALUE = re.compile(r"[^a-z0-9_.-]"), re.compile(r"[^ -~]")
 _SERVICE = "limelight.v1.AttentionService"
@@ -31,7 +31,7 @@ _SERVICE = "limelight.v1.AttentionService"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a client needs to know to make calls."""
+    """Connection settings of a client."""
 
     target: str = DEFAULT_TARGET
     timeout: float | None = DEFAULT_TIMEOUT
@@ -54,8 +54,8 @@ class Settings:
         if self.max_response_bytes < 1:
             raise ValueError(f"max_response_bytes is at least 1, not {self.max_response_bytes}")
         if self.credentials is not None and self.security.encrypted:
-            raise ValueError("either credentials, or ca, cert, key and tls, which make them")
-        _ = self.sent  # so that what is wrong is said where it was given, and not at the first call
+            raise ValueError("give either credentials, or ca, cert, key and tls")
+        _ = self.sent  # report errors here, and not at the first call
 
     @property
     def address(self) -> str:
@@ -64,27 +64,28 @@ class Settings:
 
     @cached_property
     def channel_credentials(self) -> grpc.ChannelCredentials | None:
-        """What the channel needs for TLS; None without."""
+        """Return the channel credentials for TLS; None without TLS."""
         return self.credentials or self.security.credentials()
 
     @cached_property
     def sent(self) -> tuple[tuple[str, str | bytes], ...]:
-        """Metadata of every call."""
+        """Return the metadata of every call."""
         encrypted = self.channel_credentials is not None
         return (*self.metadata, *self.security.metadata(self.target, encrypted=encrypted))
 
 
 def check_timeout(timeout: float | None) -> float | None:
-    """`timeout` as it is. Raises: ValueError unless it is None or a positive, finite number of seconds."""
+    """Return a valid `timeout`. Raises ValueError unless it is None or a positive, finite number."""
     if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
         raise ValueError(f"timeout is a positive number of seconds or None, not {timeout!r}")
     return timeout
 
 
 def check_metadata(metadata: Sequence[tuple[str, str | bytes]]) -> None:
-    """Check that gRPC can send metadata; its own error would show all of it, secrets too.
+    """Check that gRPC can send metadata. gRPC's own error would display values, secrets included.
 
-    Raises: InputError naming the entry and the first character that is wrong, and no value.
+    Raises:
+        InputError: names the entry and the first invalid character, without values.
     """
     for number, (name, value) in enumerate(metadata):
         field = f"metadata[{number}]"
@@ -101,13 +102,13 @@ def check_metadata(metadata: Sequence[tuple[str, str | bytes]]) -> None:
 
 
 def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
-    """Channel options; those that a user gives come last and win."""
+    """Return channel options; the user's come last and override the client's."""
     return (
         *((("grpc.enable_http_proxy", 0),) if is_direct(settings.target) else ()),
         ("grpc.max_receive_message_length", settings.max_response_bytes + _MARGIN_BYTES),
         ("grpc.max_send_message_length", -1),
         ("grpc.per_rpc_retry_buffer_size", _RETRY_BUFFER_BYTES),
-        # A server that restarts is found again within the time that the attempts take.
+        # Reconnect to a restarted server within the time of the attempts.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 5000),
         ("grpc.service_config", service_config(settings.attempts)),
@@ -117,10 +118,10 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
 
 
 def service_config(attempts: int) -> str:
-    """gRPC's service config, as JSON: UNAVAILABLE is tried again after about 0.2, 0.4, 0.8… seconds.
+    """Return gRPC's service config as JSON: retries of UNAVAILABLE after about 0.2, 0.4, 0.8… seconds.
 
-    Every call only reads, so trying again is safe. RESOURCE_EXHAUSTED is not in the list: a full server has said when
-    to come back, and only the caller knows whether that is worth waiting for.
+    Retries are safe, since calls only read. RESOURCE_EXHAUSTED is not retried: the server states when to retry, and
+    only the caller knows whether to wait.
     """
     policy = {
         "maxAttempts": attempts,
@@ -141,23 +142,24 @@ _forked = False
 
 
 def keep(channel: Any) -> None:
-    """Note a channel that is used, until nobody has it."""
+    """Register an open channel until it is garbage-collected."""
     _open_channels.add(channel)
 
 
 def drop(channel: Any) -> None:
-    """Note that a channel is closed."""
+    """Unregister a closed channel."""
     _open_channels.discard(channel)
 
 
 def check_fork() -> None:
-    """Refuse a process that was forked while a client was connected: in there, gRPC's asyncio never answers.
+    """Refuse a process that was forked while a client was connected: gRPC's asyncio hangs in it.
 
-    Raises: RuntimeError.
+    Raises:
+        RuntimeError: the process was forked from one with an open channel.
     """
     if _forked:
         raise RuntimeError(
-            "this process was forked while a client was connected, after which gRPC has no asyncio: use "
+            "this process was forked while a client was connected, and gRPC's asyncio does not survive that: use "
             'limelight.Client, or start processes by "spawn" (multiprocessing.get_context)'
         )
 
@@ -172,6 +174,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def stub(channel: Any) -> Any:
-    """The methods of the service on a channel of either kind. The generated class has no types."""
+    """Return the methods of the service on a channel. The generated class has no types."""
     make: Any = service_pb2_grpc.AttentionServiceStub
     return make(channel)

@@ -1,14 +1,14 @@
-"""What a caller sends: natural Python values, and classes for where those are ambiguous, to protocol values.
+"""Input values: Python values, and classes for ambiguous ones, converted to protocol values.
 
 | Python | protocol |
 | --- | --- |
-| `str` | text (a server accepts it for a document too) |
-| `list` of `str` | document, split into sentences |
+| `str` | text (also accepted for a document) |
+| `list` of `str` | document, as sentences |
 | `tuple` of two `str` | pair |
-| `bytes` | image; audio where they begin as a WAV file does |
+| `bytes` | image; audio if they start as a WAV file |
 | path | the file: image, WAV, `.txt`, or `.npy`, by its suffix |
 | NumPy array | tensor |
-| `Document`, `Pair`, `Image`, `Audio`, `Graph` | what they say |
+| `Document`, `Pair`, `Image`, `Audio`, `Graph` | the value of that kind |
 | `limelight.v1.values_pb2.Value` | itself |
 """
 
@@ -37,7 +37,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts that a model reads side by side."""
+    """Two texts that a model reads together."""
 
     first: str
     second: str
@@ -53,7 +53,7 @@ class Image:
     source: bytes | os.PathLike[str] | NDArray[np.uint8]
 
     def data(self) -> bytes:
-        """The bytes of an image file."""
+        """Return the bytes of an image file."""
         if isinstance(self.source, bytes):
             return self.source
         if isinstance(self.source, np.ndarray):
@@ -63,19 +63,19 @@ class Image:
 
 @dataclass(frozen=True, eq=False)
 class Audio:
-    """A sound: the bytes of a WAV file, its path, or samples from -1 to 1 with their rate a second."""
+    """Audio: the bytes of a WAV file, its path, or samples from -1 to 1 with their rate per second."""
 
     source: bytes | os.PathLike[str] | ArrayLike
     sample_rate: int | None = None
 
     def message(self) -> values_pb2.Audio:
-        """The protocol's message."""
+        """Build the protocol message."""
         if isinstance(self.source, bytes):
             return values_pb2.Audio(wav=self.source)
         if isinstance(self.source, os.PathLike):
             return values_pb2.Audio(wav=Path(self.source).read_bytes())
         if self.sample_rate is None:
-            raise ValueError("samples need their sample_rate")
+            raise ValueError("samples need a sample_rate")
         samples = to_tensor(np.asarray(self.source, dtype=np.float32))
         return values_pb2.Audio(samples=values_pb2.AudioSamples(samples=samples, sample_rate=self.sample_rate))
 
@@ -90,7 +90,7 @@ class Graph:
     node_names: Sequence[str] = ()
 
     def message(self) -> values_pb2.Graph:
-        """The protocol's message."""
+        """Build the protocol message."""
         features = None if self.edge_features is None else to_tensor(np.asarray(self.edge_features))
         return values_pb2.Graph(
             nodes=to_tensor(np.asarray(self.nodes)),
@@ -120,9 +120,11 @@ _IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
 
 
 def to_instance(inputs: Inputs | values_pb2.Instance, field: str = "instances[0]") -> values_pb2.Instance:
-    """The protocol's instance of the values by input name; `field` is its path in the request.
+    """Build an instance from values by input name; `field` is its path in the request.
 
-    Raises: InputError or TypeError naming the input, OSError for a file that cannot be read.
+    Raises:
+        InputError, TypeError: names the input.
+        OSError: a file cannot be read.
     """
     if isinstance(inputs, values_pb2.Instance):
         return inputs
@@ -138,7 +140,7 @@ def to_instance(inputs: Inputs | values_pb2.Instance, field: str = "instances[0]
             instance.inputs[name].CopyFrom(to_value(value, path))
         except InputError:
             raise
-        except (ValueError, EOFError) as error:  # NumPy's, of an empty file
+        except (ValueError, EOFError) as error:  # raised by NumPy for an empty file
             raise InputError(f"input {name!r}: {error}") from error
         except TypeError as error:
             raise TypeError(f"input {name!r}: {error}") from error
@@ -146,10 +148,13 @@ def to_instance(inputs: Inputs | values_pb2.Instance, field: str = "instances[0]
 
 
 def to_value(value: Input, field: str = "value") -> values_pb2.Value:
-    """The protocol's value (the table is above); `field` is its path in the request.
+    """Build a value (see the table above); `field` is its path in the request.
 
-    Raises: TypeError for a type that is none of these, ValueError for a file whose suffix says nothing, InputError for
-    a text that cannot be sent, OSError for a file that cannot be read.
+    Raises:
+        TypeError: the type is not in the table.
+        ValueError: the suffix of a file is unknown.
+        InputError: a text cannot be sent.
+        OSError: a file cannot be read.
     """
     match value:
         case values_pb2.Value():
@@ -185,7 +190,7 @@ def to_value(value: Input, field: str = "value") -> values_pb2.Value:
             return to_value(Document(value), field)
         case list() | tuple():
             raise TypeError("a list of sentences and a pair of texts hold strings; numbers go into a NumPy array")
-    raise TypeError(f"no input is a {type(value).__name__}")
+    raise TypeError(f"a {type(value).__name__} cannot be an input")
 
 
 def _from_file(path: Path, field: str) -> values_pb2.Value:
@@ -198,4 +203,6 @@ def _from_file(path: Path, field: str) -> values_pb2.Value:
         return values_pb2.Value(text=decoded(path.read_bytes(), field, str(path)))
     if suffix == ".npy":
         return to_value(np.load(path, allow_pickle=False))
-    raise ValueError(f"{path} is neither an image, .wav, .txt nor .npy by its suffix; read it, and send what it holds")
+    raise ValueError(
+        f"{path} has none of the suffixes of images, .wav, .txt and .npy; read the file and send its content"
+    )

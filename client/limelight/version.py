@@ -1,10 +1,10 @@
-"""The version of the distribution that holds this package."""
+"""Version of the distribution that contains this package."""
 
 from importlib import metadata
 
 
 def version() -> str:
-    """The version of `limelight-client`, or of the application, whose wheel holds the client as well."""
+    """Return the version of `limelight-client`, or of the application, whose wheel contains the client."""
     for distribution in ("limelight-client", "limelight"):
         try:
             return metadata.version(distribution)

@@ -1,4 +1,4 @@
-"""Weights in half the room: 16 bits in the files of a bundle, 32 in its arithmetic."""
+"""Storage of weights as float16; computation stays in float32."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -7,32 +7,34 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from export.conversion.convert import check_judged, judged_again
+from export.conversion.convert import check_remeasurable, remeasure
 from models.cards.card import TrainedModel
 
-_FEWEST = 256  # numbers of a tensor that is worth a node
+_MIN_VALUES = 256  # below this many values, the cast costs more than it saves
 
 
-def rounded(trained: TrainedModel) -> TrainedModel:
-    """Copy a model with every weight as near as float16 has it, and its figures with it; a tensor with numbers that are
-    too large for that stays.
+def round_to_float16(trained: TrainedModel) -> TrainedModel:
+    """Copy a model with every weight rounded to float16, and measure its metrics again.
 
-    Raises: ExportError, DataError or RunError where there are figures that cannot be measured again.
+    A tensor with values beyond float16's range stays as it is.
+
+    Raises:
+        ExportError, DataError, RunError: the model has metrics that cannot be measured again.
     """
-    check_judged(trained, "with rounded weights")
+    check_remeasurable(trained, "with rounded weights")
     model = deepcopy(trained.model)
     for parameter in model.parameters():
-        near = parameter.data.half().to(parameter.dtype)
-        if near.isfinite().all():
-            parameter.data.copy_(near)
-    metrics = judged_again(trained.judge, trained.model, model) if trained.judge else ()
+        nearest = parameter.data.half().to(parameter.dtype)
+        if nearest.isfinite().all():
+            parameter.data.copy_(nearest)
+    metrics = remeasure(trained.judge, trained.model, model) if trained.judge else ()
     return replace(trained, model=model, metrics=metrics)
 
 
-def halve_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Copy a model with the float32 tensors that lose nothing by it in float16, each cast back by a node.
+def store_as_float16(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Copy a model with its weights stored as float16 where that is exact, and cast back by nodes.
 
-    The runtime does that once, when it opens the graph.
+    ONNX Runtime computes the cast once, when it loads the graph.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
@@ -43,7 +45,7 @@ def halve_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         values = numpy_helper.to_array(tensor)
         with np.errstate(over="ignore"):
             half = values.astype(np.float16)
-        if values.size < _FEWEST or not np.array_equal(half.astype(np.float32), values):
+        if values.size < _MIN_VALUES or not np.array_equal(half.astype(np.float32), values):
             continue
         name = tensor.name
         tensor.CopyFrom(numpy_helper.from_array(half, f"{name}.half"))

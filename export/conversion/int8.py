@@ -1,9 +1,9 @@
 """Products with large weight matrices in 8-bit integers: twice as fast on a CPU, at less than half the size.
 
-A weight matrix has a scale for each column, set once. A row of activations (a token) has a scale of its own, set by its
-largest number whenever it is multiplied: x W ≈ m/127 · s ∘ (round(127 x / m) · round(W / s)), with m = max |x| of the
-row and s = max |W| / 63 of each column. Integers are summed exactly, and no row has its scale from the rows and
-the padding beside it, as it has with one for all of a batch (docs/decisions/0013).
+Each column of a weight matrix has a fixed scale. Each row of activations (a token) has a scale of its own, computed
+at each product: x W ≈ m/127 · s ∘ (round(127 x / m) · round(W / s)), with m = max |x| of the row and
+s = max |W| / 63 of the column. Integer sums are exact, and the scale of a row does not depend on the other rows and
+the padding in its batch (docs/decisions/0013).
 """
 
 import hashlib
@@ -19,22 +19,22 @@ from onnx import helper, numpy_helper
 from bundle.values import Array
 from export.errors import ExportError
 
-# Below this many numbers a matrix is multiplied sooner than its input is turned into integers. Measured for 16 to 197
-# rows, time in float32 by time in int8: 128 x 128 0.7 to 0.95, 128 x 256 0.9 to 1.2, 256 x 256 1.2 to 1.5.
-SMALLEST = 2**15
-# Of weights 7 bits are used: two products of 8-bit numbers overflow the 16-bit sums of processors without VNNI.
-_MOST_WEIGHT = 63
-_MOST = 127
-_ZERO = 128  # activations are unsigned, which is the faster kernel
+# Below this many values, quantising the input costs more than the product. Speed-up by int8 for 16 to 197 rows:
+# 128 x 128 0.7 to 0.95, 128 x 256 0.9 to 1.2, 256 x 256 1.2 to 1.5.
+MIN_MATRIX_VALUES = 2**15
+# 7 bits of weights: the sum of two 8-bit products overflows 16 bits on processors without VNNI.
+_WEIGHT_LEVELS = 63
+_ACTIVATION_LEVELS = 127
+_ACTIVATION_ZERO_POINT = 128  # unsigned activations use the faster kernel
 _DOMAINS = ("", "ai.onnx")
-# What turns a weight before it is multiplied: the exporter folds it away only where the weight is small.
-_TURNS = ("Identity", "Transpose", "Reshape")
-# Where these have weights, they stand in the place given.
-_WEIGHTS = {"MatMul": (1,), "Gemm": (1,), "GRU": (1, 2), "LSTM": (1, 2), "RNN": (1, 2), "Conv": (1,)}
+# Nodes between a weight and its product: the exporter folds them only for small weights.
+_RESHAPING = ("Identity", "Transpose", "Reshape")
+# Inputs that may hold weights, by operator.
+_WEIGHT_INPUTS = {"MatMul": (1,), "Gemm": (1,), "GRU": (1, 2), "LSTM": (1, 2), "RNN": (1, 2), "Conv": (1,)}
 _CONSTANTS = {
     "int8_least": np.float32(1e-30),
-    "int8_step": np.float32(1 / _MOST),
-    "int8_zero": np.uint8(_ZERO),
+    "int8_step": np.float32(1 / _ACTIVATION_LEVELS),
+    "int8_zero": np.uint8(_ACTIVATION_ZERO_POINT),
     "int8_last_axis": np.array([-1], np.int64),
 }
 
@@ -44,25 +44,26 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Quantised:
-    """A matrix [in, out] as names of initializers: its integers, and the scale of each column."""
+    """Names of the initializers of a quantised matrix [in, out]: its integers, and the scale of each column."""
 
     integers: str
     scales: str
 
 
 def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Give a copy of a float32 model with its large products in 8-bit integers; inputs and outputs stay as they are.
+    """Return a copy of a float32 model with its large products in 8-bit integers.
 
-    What of its weights stays in float32 is logged.
-    Raises: ExportError where there is no such product, or other operators hold more of the weights, naming the one that
-    holds most.
+    Inputs and outputs keep their types. A warning lists the products with large weights that stay in float32.
+
+    Raises:
+        ExportError: int8 products would hold less than half of the weights.
     """
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     graph = copy.graph
-    weights = _Weights(graph)
+    weights = _ConstantOperands(graph)
     products = [node for node in graph.node if _is_large_product(node, weights)]
-    _check_worth(graph, products, weights)
+    _check_coverage(graph, products, weights)
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in _CONSTANTS.items())
     matrices: dict[str, _Quantised] = {}
     rows: dict[str, tuple[str, str]] = {}
@@ -73,31 +74,31 @@ def quantise(model: onnx.ModelProto) -> onnx.ModelProto:
             nodes.append(node)
             continue
         matrix = weights.matrix(node)
-        known = hashlib.sha256(repr(matrix.shape).encode() + matrix.tobytes()).hexdigest()
-        if known not in matrices:  # several parts, or places, may read one weight, each turned by a node of its own
-            matrices[known] = _quantise_matrix(graph, f"{node.input[1]}_{len(matrices)}", matrix)
+        digest = hashlib.sha256(repr(matrix.shape).encode() + matrix.tobytes()).hexdigest()
+        if digest not in matrices:  # several products may read one weight, each through its own transposition
+            matrices[digest] = _quantise_matrix(graph, f"{node.input[1]}_{len(matrices)}", matrix)
         if node.input[0] not in rows:
             made, rows[node.input[0]] = _quantise_rows(node.input[0])
             nodes += made
-        nodes += _product(node, *rows[node.input[0]], matrices[known])
+        nodes += _product(node, *rows[node.input[0]], matrices[digest])
     del graph.node[:]
     graph.node.extend(nodes)
     _drop_unused(graph)
     return copy
 
 
-class _Weights:
-    """The constant operands of a graph's products, through the nodes that turn them."""
+class _ConstantOperands:
+    """Constant operands of a graph's products, followed through nodes that only reshape them."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
-        self._given = {each.name: each for each in graph.initializer}
-        self._made = {node.output[0]: node for node in graph.node if node.op_type in (*_TURNS, "Constant")}
+        self._initializers = {each.name: each for each in graph.initializer}
+        self._producers = {node.output[0]: node for node in graph.node if node.op_type in (*_RESHAPING, "Constant")}
 
     def source(self, name: str) -> str:
-        """Name the initializer that an operand is; empty where it is none, or of more than one."""
-        while name not in self._given:
-            node = self._made.get(name)
-            if node is None or node.op_type not in _TURNS:
+        """Return the initializer behind an operand; empty where there is none."""
+        while name not in self._initializers:
+            node = self._producers.get(name)
+            if node is None or node.op_type not in _RESHAPING:
                 return ""
             if node.op_type == "Reshape" and self._shape(node) is None:
                 return ""
@@ -105,94 +106,97 @@ class _Weights:
         return name
 
     def array(self, name: str) -> Array | None:
-        """Give an operand; None where it is no constant."""
+        """Return the values of an operand; None where it is not constant."""
         if not self.source(name):
             return None
-        if name in self._given:
-            return numpy_helper.to_array(self._given[name])
-        node = self._made[name]
+        if name in self._initializers:
+            return numpy_helper.to_array(self._initializers[name])
+        node = self._producers[name]
         before = self.array(node.input[0])
         if before is None or node.op_type == "Identity":
             return before
         if node.op_type == "Transpose":
-            turned: list[int] = _listed(node, "perm") or list(range(before.ndim))[::-1]
-            return before.transpose(turned)
+            permutation: list[int] = _listed(node, "perm") or list(range(before.ndim))[::-1]
+            return before.transpose(permutation)
         shape = self._shape(node)
         assert shape is not None
         return before.reshape([size or before.shape[place] for place, size in enumerate(shape)])
 
     def matrix(self, node: onnx.NodeProto) -> Array:
-        """Give the matrix [in, out] of a product."""
+        """Return the weight matrix [in, out] of a product."""
         found = self.array(node.input[1])
         assert found is not None
         return np.ascontiguousarray(found.T if _attribute(node, "transB", 0) else found)
 
     def _shape(self, node: onnx.NodeProto) -> list[int] | None:
         name = node.input[1]
-        if name in self._given:
-            return [int(size) for size in numpy_helper.to_array(self._given[name])]
-        made = self._made.get(name)
+        if name in self._initializers:
+            return [int(size) for size in numpy_helper.to_array(self._initializers[name])]
+        made = self._producers.get(name)
         value = next((each for each in made.attribute if each.name == "value"), None) if made is not None else None
         if value is not None:
             return [int(size) for size in numpy_helper.to_array(value.t)]
         return _listed(made, "value_ints") if made is not None else None
 
 
-def _is_large_product(node: onnx.NodeProto, weights: _Weights) -> bool:
+def _is_large_product(node: onnx.NodeProto, weights: _ConstantOperands) -> bool:
     if node.op_type not in ("MatMul", "Gemm") or node.domain not in _DOMAINS:
         return False
     plain = {"transA": 0, "alpha": 1.0, "beta": 1.0}
     if any(_attribute(node, name, value) != value for name, value in plain.items()):
         return False
     matrix = weights.array(node.input[1])
-    return matrix is not None and matrix.ndim == 2 and matrix.size >= SMALLEST and matrix.dtype == np.float32
+    return matrix is not None and matrix.ndim == 2 and matrix.size >= MIN_MATRIX_VALUES and matrix.dtype == np.float32
 
 
-def _check_worth(graph: onnx.GraphProto, products: list[onnx.NodeProto], weights: _Weights) -> None:
-    """Refuse a graph that int8 would do nothing for; say what of another it leaves as it is."""
+def _check_coverage(graph: onnx.GraphProto, products: list[onnx.NodeProto], weights: _ConstantOperands) -> None:
+    """Refuse a graph whose weights are mostly outside int8 products; log the remaining float32 products."""
     chosen = {weights.source(node.input[1]) for node in products}
     converted_products = {node.output[0] for node in products}
-    left: Counter[str] = Counter()
+    remaining: Counter[str] = Counter()
     counted: set[str] = set()
-    said: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     for node in _all_nodes(graph):
-        for place in _WEIGHTS.get(node.op_type, ()):
+        for place in _WEIGHT_INPUTS.get(node.op_type, ()):
             source = weights.source(node.input[place]) if len(node.input) > place else ""
             array = weights.array(node.input[place]) if source else None
             if array is None or node.output[0] in converted_products:
                 continue
-            if array.size >= SMALLEST:
-                said[f"{node.op_type} with {list(array.shape)}"] += 1
+            if array.size >= MIN_MATRIX_VALUES:
+                skipped[f"{node.op_type} with {list(array.shape)}"] += 1
             if source not in chosen | counted:
                 counted.add(source)
-                left[node.op_type] += array.size
+                remaining[node.op_type] += array.size
     sizes = {each.name: int(np.prod(each.dims)) for each in graph.initializer}
     converted = sum(sizes[name] for name in chosen)
-    if left.total() > converted or not converted:
-        most = f", most of the others in {left.most_common(1)[0][0]}, which stays in float32" if left else ""
+    if remaining.total() > converted or not converted:
+        most = f"; most others are in {remaining.most_common(1)[0][0]}, which stays in float32" if remaining else ""
         raise ExportError(
-            f"int8 would win nothing: {converted} of {converted + left.total()} weights are in products with matrices "
-            f"of at least {SMALLEST} numbers{most}"
+            f"int8 does not pay: {converted} of {converted + remaining.total()} weights are in products with matrices "
+            f"of at least {MIN_MATRIX_VALUES} values{most}"
         )
-    if said:
-        listed = ", ".join(f"{count} {what}" for what, count in sorted(said.items()))
+    if skipped:
+        listed = ", ".join(f"{count} {what}" for what, count in sorted(skipped.items()))
         logger.warning(
             "int8: %d products are in integers; these with large weights stay in float32: %s", len(products), listed
         )
 
 
 def _quantise_matrix(graph: onnx.GraphProto, name: str, matrix: Array) -> _Quantised:
-    scales: Array = np.abs(matrix).max(axis=0) / np.float32(_MOST_WEIGHT)
+    scales: Array = np.abs(matrix).max(axis=0) / np.float32(_WEIGHT_LEVELS)
     scales[scales == 0] = 1
     integers = np.rint(matrix / scales).astype(np.int8)
     names = _Quantised(f"{name}_int8", f"{name}_int8_scales")
     graph.initializer.append(numpy_helper.from_array(integers, names.integers))
-    graph.initializer.append(numpy_helper.from_array(scales / np.float32(_MOST), names.scales))
+    graph.initializer.append(numpy_helper.from_array(scales / np.float32(_ACTIVATION_LEVELS), names.scales))
     return names
 
 
 def _quantise_rows(name: str) -> tuple[list[onnx.NodeProto], tuple[str, str]]:
-    """Turn activations [..., in] into integers, and the largest of each row [..., 1]; gives nodes and both names."""
+    """Quantise activations [..., in] by row.
+
+    Returns: the nodes, and the names of the integers and of the largest value of each row [..., 1].
+    """
     sizes, some, most, shares, integers = (f"{name}_int8_{each}" for each in ("sizes", "some", "most", "shares", "row"))
     nodes = [
         helper.make_node("Abs", [name], [sizes]),
@@ -217,22 +221,22 @@ def _product(node: onnx.NodeProto, integers: str, most: str, matrix: _Quantised)
 
 
 def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Drop the nodes that turned weights, and the float32 weights, that nothing reads any more."""
+    """Drop float32 weights, and the nodes that reshaped them, which nothing reads any more."""
     while True:
         read = {name for node in _all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
-        kept = [node for node in graph.node if node.op_type not in _TURNS or read.intersection(node.output)]
+        kept = [node for node in graph.node if node.op_type not in _RESHAPING or read.intersection(node.output)]
         if len(kept) == len(graph.node):
             break
         del graph.node[:]
         graph.node.extend(kept)
-    read |= {each.name for each in graph.input}  # what may be left out has its default among them
+    read |= {each.name for each in graph.input}  # the defaults of optional inputs stay
     weights = [each for each in graph.initializer if each.name in read]
     del graph.initializer[:]
     graph.initializer.extend(weights)
 
 
 def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Every node, those of bodies and branches included."""
+    """Yield every node of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:

@@ -1,4 +1,4 @@
-"""In which numbers the graphs of a bundle compute."""
+"""Precision of a bundle's graphs."""
 
 from enum import StrEnum
 
@@ -7,12 +7,12 @@ from limelight.v1 import model_pb2
 
 
 class Precision(StrEnum):
-    """float16 is for CUDA, int8 for CPUs; float32 is how a model was trained."""
+    """Precision of computation: float32 as trained, float16 for CUDA, int8 for CPUs."""
 
     FLOAT32 = "float32"
     FLOAT16 = "float16"
     INT8 = "int8"
 
     def describe(self) -> model_pb2.Precision:
-        """As a description has it."""
+        """Return the precision as a model description states it."""
         return number_of(model_pb2.Precision, self.value, what="precision")  # type: ignore[no-any-return]

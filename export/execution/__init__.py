@@ -1,1 +1,1 @@
-"""Runs a model in PyTorch and its graphs in ONNX Runtime, on the same NumPy inputs."""
+"""Execution of a model in PyTorch and of its graphs in ONNX Runtime, on the same NumPy inputs."""

@@ -1,4 +1,4 @@
-"""Generation step by step, the same for PyTorch and for the exported graphs."""
+"""Step-by-step generation, the same for PyTorch and for exported graphs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,81 +14,87 @@ from export.errors import ExportError
 from export.interface import BATCH, map_axes
 from models.cards.card import Card
 
-# The axis of a cache's entries; how many places stay unused, and what stands where nothing was written.
+# The axis of a cache's entries; spare entries of a cache; the value of unwritten entries.
 ENTRIES = "entries"
-_SPARE, _UNREAD = 2, 3.0
+_UNUSED_ENTRIES, _UNUSED_VALUE = 2, 3.0
 
-# From the number of the step and its scores [batch, token] to the tokens [batch], and whether they are the last.
-Choose = Callable[[int, Array], tuple[Array, bool]]
+# From the step number and the scores [batch, token] to the tokens [batch], and whether they are the last.
+TokenChooser = Callable[[int, Array], tuple[Array, bool]]
 
 
-class Parts(Protocol):
-    """The parts of a generating model, wherever they run; tensors by name, the batch in front."""
+class GenerationRunner(Protocol):
+    """Runs the parts of a generating model. Tensors go by name, batch first."""
 
     def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Give what the steps read, and the initial states."""
+        """Return the encoder's outputs: constant inputs of the steps, and initial states."""
 
     def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Give what is kept of a prompt, by the outputs of the states; asked only where the card has a prompt."""
+        """Return the states after a prompt, by state output; called only where the card has a prompt."""
 
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Give scores, states and maps of one step."""
+        """Return the scores, states and maps of one decode step."""
 
 
 @dataclass(frozen=True)
-class Unrolled:
-    """What a generation gave.
+class GenerationTrace:
+    """Everything that a generation computed.
 
-    encoded: by name. tokens: [batch, step]. scores: [batch, step, token]. maps: for each step [batch, head, 1, key]
-    (+ feature). states: for each step, by the names of outputs. read: what was kept of the prompt, by the same names.
+    Attributes:
+        encoded: outputs of the encoder, by name.
+        prefilled: states after the prompt, by state output.
+        tokens: [batch, step].
+        scores: [batch, step, token].
+        maps: [batch, head, 1, key] (+ feature) for each step.
+        states: for each step, by state output.
     """
 
     encoded: Mapping[str, Array]
-    read: Mapping[str, Array]
+    prefilled: Mapping[str, Array]
     tokens: Array
     scores: Array
     maps: Mapping[str, Sequence[Array]]
     states: Mapping[str, Sequence[Array]]
 
-    def map(self, name: str) -> Array:
-        """Give a map over all steps, [batch, head, step, key] (+ feature); keys that grow have a key a place."""
+    def stacked_map(self, name: str) -> Array:
+        """Return a map of all steps, [batch, head, step, key] (+ feature)."""
         return np.concatenate(self.maps[name], axis=2)
 
 
-def unroll(
-    parts: Parts, card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int], choose: Choose
-) -> Unrolled:
+def run_generation(
+    parts: GenerationRunner, card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int], choose: TokenChooser
+) -> GenerationTrace:
     """Encode a batch, then step until `choose` ends it.
 
-    sizes: of the batch and of every varying axis, padding included.
+    Args:
+        sizes: sizes of the batch and of every axis that varies, padding included.
     """
     generation = card.generation
     assert generation is not None
     encoded = parts.encode(tensors) if generation.encoder else {}
     constant = {**tensors, **encoded}
-    put_in, entries, token = _prompt(card, tensors, sizes)
-    read: dict[str, Array] = {}
-    if put_in.size:
-        places = np.broadcast_to(np.arange(put_in.shape[1]), put_in.shape)
-        read = parts.prefill({generation.token_input: put_in, generation.positions_input: places})
-    spare = put_in.shape[1] + generation.max_new_tokens + _SPARE
-    states = {each.input: initial_state(each, encoded, {**sizes, ENTRIES: spare}) for each in generation.states}
+    prompt, entries, token = _prompt(card, tensors, sizes)
+    prefilled: dict[str, Array] = {}
+    if prompt.size:
+        places = np.broadcast_to(np.arange(prompt.shape[1]), prompt.shape)
+        prefilled = parts.prefill({generation.token_input: prompt, generation.positions_input: places})
+    capacity = prompt.shape[1] + generation.max_new_tokens + _UNUSED_ENTRIES
+    states = {each.input: initial_state(each, encoded, {**sizes, ENTRIES: capacity}) for each in generation.states}
     for each in generation.states:
-        if each.output in read:
+        if each.output in prefilled:
             entry = np.moveaxis(states[each.input], each.growing_axis, 1)
-            entry[:, : put_in.shape[1]] = np.moveaxis(read[each.output], each.growing_axis, 1)
+            entry[:, : prompt.shape[1]] = np.moveaxis(prefilled[each.output], each.growing_axis, 1)
     tokens: list[Array] = []
     answers: list[dict[str, Array]] = []
     for step in range(generation.max_new_tokens + 1):
-        driven = dict.fromkeys({generation.positions_input, generation.lengths_input} - {""}, entries)
-        answers.append(parts.step({**constant, **states, **driven, generation.token_input: token}))
+        counters = dict.fromkeys({generation.positions_input, generation.lengths_input} - {""}, entries)
+        answers.append(parts.step({**constant, **states, **counters, generation.token_input: token}))
         states = {
             each.input: next_state(each, states[each.input], answers[-1][each.output], entries)
             for each in generation.states
         }
         entries = entries + 1
         chosen, last = choose(step, answers[-1][generation.scores_output])
-        if step == generation.max_new_tokens and not last:  # there only the end token counts
+        if step == generation.max_new_tokens and not last:  # after the last step, only an end token counts
             answers.pop()
             break
         token = chosen.astype(np.int64)
@@ -96,9 +102,9 @@ def unroll(
         if last:
             break
     names = [each.name for each in card.description.maps if each.name in answers[0]]
-    return Unrolled(
+    return GenerationTrace(
         encoded,
-        read,
+        prefilled,
         np.stack(tokens, axis=1),
         np.stack([each[generation.scores_output] for each in answers], axis=1),
         {name: [canonical(each[name], map_axes(card, name)) for each in answers] for name in names},
@@ -106,8 +112,8 @@ def unroll(
     )
 
 
-def greedy(end_token: int) -> Choose:
-    """Choose the best token of a sequence that is alone in its batch, until the end token."""
+def greedy_chooser(end_token: int) -> TokenChooser:
+    """Return a chooser of the best token, until the end token, for a batch of one."""
 
     def choose(step: int, scores: Array) -> tuple[Array, bool]:
         best: Array = scores.argmax(axis=-1)
@@ -116,8 +122,8 @@ def greedy(end_token: int) -> Choose:
     return choose
 
 
-def forced(tokens: Array) -> Choose:
-    """Put out these tokens [batch, step], whatever the scores."""
+def forced_chooser(tokens: Array) -> TokenChooser:
+    """Return a chooser of the given tokens [batch, step], whatever the scores."""
 
     def choose(step: int, scores: Array) -> tuple[Array, bool]:
         return tokens[:, step], step + 1 == tokens.shape[1]
@@ -126,7 +132,7 @@ def forced(tokens: Array) -> Choose:
 
 
 def initial_state(state: bundle_pb2.State, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
-    """Give a state before the first step; a cache has nothing in its places that should be read."""
+    """Return a state before the first step; a read of unwritten cache entries would show."""
     if state.WhichOneof("initial") == "encoder_output":
         return encoded[state.encoder_output]
     shape = [dimension.size or sizes.get(dimension.name, 0) for dimension in state.zeros.dimensions]
@@ -134,13 +140,14 @@ def initial_state(state: bundle_pb2.State, encoded: Mapping[str, Array], sizes: 
     if not state.HasField("growing_axis"):
         return np.zeros(shape, DTYPES[state.zeros.data_type])
     shape[state.growing_axis] = sizes[ENTRIES]
-    return np.full(shape, _UNREAD, DTYPES[state.zeros.data_type])
+    return np.full(shape, _UNUSED_VALUE, DTYPES[state.zeros.data_type])
 
 
 def next_state(state: bundle_pb2.State, before: Array, after: Array, entries: Array) -> Array:
-    """Take over a state; of a cache, the new entry behind each row's own.
+    """Return a state after a step; the new entry of a cache goes behind the row's own entries.
 
-    Raises: ExportError where that is not one entry.
+    Raises:
+        ExportError: a cache grew by more than one entry.
     """
     if not state.HasField("growing_axis"):
         return after
@@ -154,7 +161,10 @@ def next_state(state: bundle_pb2.State, before: Array, after: Array, entries: Ar
 
 
 def _prompt(card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, Array, Array]:
-    """Give what is read at once [batch, token], how much of that is each row's own, and what goes in next [batch]."""
+    """Split the prompts of a batch.
+
+    Returns: the tokens to prefill [batch, token], the number of a row's own tokens [batch], the next token [batch].
+    """
     generation = card.generation
     assert generation is not None
     begin = np.full((sizes[BATCH], 1), generation.begin_token, np.int64)

@@ -1,4 +1,4 @@
-"""Exported graphs in the place of the network that they were made from, for whatever measures networks."""
+"""Exported graphs behind the interface of a network, for code that measures networks."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,41 +6,41 @@ import torch
 from torch import Tensor, nn
 
 from bundle.values import Array
-from export.execution.onnx_runner import RunningGraph, RunningParts
-from export.exported_graph import Graph
+from export.execution.onnx_runner import GraphGenerationRunner, GraphSession
+from export.exported_graph import ExportedGraph
 from models.cards.card import Card
 from models.network import Answer, Network, PromptedNetwork, StepAnswer
 from models.tasks.stepping import Stepping
 
 
-def served(graphs: Sequence[Graph], card: Card) -> Network:
-    """Give graphs as a network, which answers without maps."""
-    return ServedOnePass(graphs[0], card) if card.generation is None else ServedSteps(graphs, card)
+def graphs_as_network(graphs: Sequence[ExportedGraph], card: Card) -> Network:
+    """Wrap graphs as a network that returns no maps."""
+    return SinglePassGraphNetwork(graphs[0], card) if card.generation is None else GenerationGraphNetwork(graphs, card)
 
 
-class ServedOnePass(Network):
-    """A graph that answers in one pass."""
+class SinglePassGraphNetwork(Network):
+    """Network that runs a single-pass graph."""
 
-    def __init__(self, graph: Graph, card: Card) -> None:
+    def __init__(self, graph: ExportedGraph, card: Card) -> None:
         super().__init__()
-        self._running = RunningGraph(graph)
+        self._session = GraphSession(graph)
         self._outputs = [each.name for each in card.description.outputs]
 
     def forward(self, **tensors: Tensor) -> Answer:
         """Answer a batch."""
-        found = self._running.run(_arrays(tensors), asked={})
+        found = self._session.run(_arrays(tensors), requests={})
         return Answer({name: torch.from_numpy(found[name]) for name in self._outputs}, {})
 
 
-class ServedSteps(PromptedNetwork):
-    """The graphs of a generating model, with a prompt or an encoder."""
+class GenerationGraphNetwork(PromptedNetwork):
+    """Network that runs the graphs of a generating model, with a prompt or an encoder."""
 
-    def __init__(self, graphs: Sequence[Graph], card: Card) -> None:
+    def __init__(self, graphs: Sequence[ExportedGraph], card: Card) -> None:
         super().__init__()
         assert card.generation is not None and card.written is not None
-        self._parts = RunningParts(graphs, card)
+        self._parts = GraphGenerationRunner(graphs, card)
         self._generation, self._written = card.generation, card.written
-        # Whoever steps a network asks its parameters for the type of its states.
+        # `Stepping` takes the type of states from the network's parameters.
         self.state_type = nn.Parameter(torch.zeros(0))
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
@@ -48,7 +48,7 @@ class ServedSteps(PromptedNetwork):
         return _tensors(self._parts.encode(_arrays(tensors)))
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
-        """Run the graph that reads a prompt."""
+        """Run the prefill graph."""
         names = (self._generation.token_input, self._generation.positions_input)
         return _tensors(self._parts.prefill(dict(zip(names, (token.numpy(), position.numpy()), strict=True))))
 
@@ -59,13 +59,13 @@ class ServedSteps(PromptedNetwork):
         return StepAnswer(found[self._generation.scores_output], states, {})
 
     def forward(self, **tensors: Tensor) -> Answer:
-        """Step with the target forced: scores [batch, step, token]."""
+        """Step with the target forced; returns scores [batch, step, token]."""
         target = tensors[self._written.target_tensor]
         inputs = {name: each for name, each in tensors.items() if name != self._written.target_tensor}
         stepping, scores = Stepping(self, self._written, inputs), []
-        for forced in target.unbind(1):
+        for forced_chooser in target.unbind(1):
             scores.append(stepping.step().scores)
-            stepping.token = forced
+            stepping.token = forced_chooser
         return Answer({self._generation.scores_output: torch.stack(scores, 1)}, {})
 
 

@@ -1,4 +1,4 @@
-"""The exported graphs in ONNX Runtime."""
+"""Execution of exported graphs in ONNX Runtime."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 from bundle.offline import disable_telemetry
 from bundle.values import Array
 from export.errors import ExportError
-from export.exported_graph import Graph
+from export.exported_graph import ExportedGraph
 from export.writing.external_weights import graph_files
 from limelight.cli import installing
 from models.cards.card import Card
@@ -18,24 +18,25 @@ _THREADS = 2
 
 
 def onnx_runtime() -> ModuleType:
-    """Import ONNX Runtime, with its telemetry off. Raises: ExportError saying what to install."""
+    """Import ONNX Runtime with its telemetry off. Raises ExportError where it is not installed."""
     disable_telemetry()
     try:
         import onnxruntime
     except ImportError as error:
         raise ExportError(
-            f"an export is compared with ONNX Runtime, which is not installed: {installing.extra('train,serve')}"
+            f"an export needs ONNX Runtime for verification, which is not installed: {installing.extra('train,serve')}"
         ) from error
     return onnxruntime  # type: ignore[no-any-return]
 
 
-class RunningGraph:
-    """A graph in a session on the CPU.
+class GraphSession:
+    """A graph in an ONNX Runtime session on the CPU.
 
-    Raises: ExportError where the runtime refuses it.
+    Raises:
+        ExportError: ONNX Runtime cannot load the graph.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: ExportedGraph) -> None:
         ort = onnx_runtime()
         options = ort.SessionOptions()
         options.log_severity_level = 3
@@ -44,11 +45,11 @@ class RunningGraph:
         self.graph = graph
         try:
             self._session: Any = self._open(ort, options)
-        except Exception as error:  # the runtime raises its own C++ errors
+        except Exception as error:  # ONNX Runtime raises its own C++ errors
             raise ExportError(f"ONNX Runtime cannot load the graph {graph.name}: {error}") from error
 
     def _open(self, ort: ModuleType, options: Any) -> Any:
-        with TemporaryDirectory() as scratch:  # for a large graph, which is loaded from files
+        with TemporaryDirectory() as scratch:  # a large graph is loaded from files
             files = graph_files(self.graph.file, self.graph.model, Path(scratch))
             loaded: bytes | Path | str = files[self.graph.file]
             if len(files) > 1:
@@ -56,42 +57,46 @@ class RunningGraph:
                 loaded = str(Path(scratch) / self.graph.file)
             return ort.InferenceSession(loaded, options, providers=["CPUExecutionProvider"])
 
-    def run(self, tensors: Mapping[str, Array], asked: Mapping[str, Array] | None = None) -> dict[str, Array]:
-        """Run the graph on those of the tensors that it takes; everything that it puts out, by name.
+    def run(self, tensors: Mapping[str, Array], requests: Mapping[str, Array] | None = None) -> dict[str, Array]:
+        """Run the graph, and return all of its outputs by name.
 
-        asked: what its switches are fed; None for whole maps.
+        Args:
+            tensors: at least the inputs of the graph.
+            requests: inputs that request optional maps; None requests whole maps.
         """
-        feeds = {port.name: tensors[port.name] for port in self.graph.inputs}
-        for switch in self.graph.switches.values() if asked is None else ():
-            feeds |= switch.whole()
-        feeds |= asked or {}
-        names = [port.name for port in self.graph.outputs]
-        names += dict.fromkeys(name for each in self.graph.switches.values() for name in each.outputs)
+        feeds = {spec.name: tensors[spec.name] for spec in self.graph.inputs}
+        for optional_map in self.graph.optional_maps.values() if requests is None else ():
+            feeds |= optional_map.request_weights()
+        feeds |= requests or {}
+        names = [spec.name for spec in self.graph.outputs]
+        names += dict.fromkeys(name for each in self.graph.optional_maps.values() for name in each.outputs)
         try:
             return dict(zip(names, self._session.run(names, feeds), strict=True))
         except Exception as error:
             shapes = {name: list(array.shape) for name, array in feeds.items()}
-            raise ExportError(f"ONNX Runtime fails in the graph {self.graph.name} on {shapes}: {error}") from error
+            raise ExportError(
+                f"ONNX Runtime fails in the graph {self.graph.name} on inputs of the shapes {shapes}: {error}"
+            ) from error
 
 
-class RunningParts:
-    """The graphs of a generating model."""
+class GraphGenerationRunner:
+    """Runs the graphs of a generating model (see `GenerationRunner`)."""
 
-    def __init__(self, graphs: Sequence[Graph], card: Card) -> None:
+    def __init__(self, graphs: Sequence[ExportedGraph], card: Card) -> None:
         assert card.generation is not None
-        running = {graph.name: RunningGraph(graph) for graph in graphs}
+        running = {graph.name: GraphSession(graph) for graph in graphs}
         self._encoder = running.get(card.generation.encoder)
         self._prefill = running.get(card.generation.prefill)
         self._step = running[card.generation.step]
 
     def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the encoder, where there is one."""
+        """Run the encoder graph, where there is one."""
         return self._encoder.run(tensors) if self._encoder else {}
 
     def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Read many tokens, where there is a graph that does."""
+        """Run the prefill graph, where there is one."""
         return self._prefill.run(tensors) if self._prefill else {}
 
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Run one step."""
+        """Run the step graph."""
         return self._step.run(tensors)

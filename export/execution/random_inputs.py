@@ -1,4 +1,4 @@
-"""Made-up rows of chosen sizes: what the graphs are traced with and compared on."""
+"""Random rows of chosen sizes, for tracing and for comparison."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,8 +18,8 @@ NEUTRAL_NOISE: Mapping[int, float] = {
 }
 
 
-class Cases:
-    """Makes rows of a model's input tensors: ids within their range, ragged lengths, padding as a caller pads."""
+class RandomInputs:
+    """Makes random rows of a model's input tensors: valid ids, ragged lengths, padding as a caller pads."""
 
     def __init__(self, card: Card, *, seed: int = 0) -> None:
         self._card = card
@@ -27,7 +27,7 @@ class Cases:
         self._preprocessor = card.preprocessor()
 
     def row(self, sizes: Mapping[str, int]) -> Row:
-        """Make one row, from tensors sent as a caller may send them: masks and labels come from preprocessing."""
+        """Make one row from tensors as a caller may send them; preprocessing adds masks and labels."""
         lengths: dict[tuple[str, ...], Array] = {}
         indices = self._indices(sizes)
         sizes = {**sizes, **{axis: len(array) for (axis, _), arrays in indices.items() for array in arrays.values()}}
@@ -41,22 +41,24 @@ class Cases:
         return Row({**row.tensors, **noise}, {**sizes, **row.sizes}, row.labels)
 
     def rows(self, sizes: Mapping[str, int]) -> list[Row]:
-        """Make as many rows as the sizes state for the batch."""
+        """Make as many rows as `sizes` states for the batch."""
         return [self.row({name: size for name, size in sizes.items() if name != BATCH}) for _ in range(sizes[BATCH])]
 
-    def integers(self, shape: tuple[int, ...], most: int) -> Array:
-        """Draw integers from 0 to `most` - 1."""
-        return self._random.integers(0, most, shape)
+    def integers(self, shape: tuple[int, ...], limit: int) -> Array:
+        """Draw integers from 0 to `limit` - 1."""
+        return self._random.integers(0, limit, shape)
 
-    def mixed(self, maxima: Mapping[str, int], count: int) -> list[Row]:
-        """Make rows of different sizes, the largest and the smallest among them."""
-        drawn = [{name: int(self._random.integers(1, most + 1)) for name, most in maxima.items()} for _ in range(count)]
-        drawn[0] = dict(maxima)
-        drawn[-1] = dict.fromkeys(maxima, 1)
+    def rows_of_mixed_sizes(self, max_sizes: Mapping[str, int], count: int) -> list[Row]:
+        """Make rows of different sizes; the first has the largest sizes, the last has size 1."""
+        drawn = [
+            {name: int(self._random.integers(1, limit + 1)) for name, limit in max_sizes.items()} for _ in range(count)
+        ]
+        drawn[0] = dict(max_sizes)
+        drawn[-1] = dict.fromkeys(max_sizes, 1)
         return [self.row(sizes) for sizes in drawn]
 
     def _indices(self, sizes: Mapping[str, int]) -> dict[tuple[str, str], dict[str, Array]]:
-        """Draw the ends of edges, by their axis and the axis that they index: no edge twice, so at most all."""
+        """Draw the ends of edges by edge axis and indexed axis, without repeating an edge."""
         groups: dict[tuple[str, str], list[str]] = {}
         for each in input_tensors(self._card):
             if each.indexes:
@@ -78,7 +80,7 @@ class Cases:
         values = self._values(tensor, shape)
         if not tensor.mask or len(shape) < 2 or description.dimensions[-1].size:
             return values
-        if names not in lengths:  # tensors of the same axes are ragged in the same way
+        if names not in lengths:  # tensors of the same axes share their lengths
             lengths[names] = self._random.integers(1, shape[-1] + 1, (*shape[:-1], 1))
             lengths[names].flat[0] = shape[-1]
         padding = np.arange(shape[-1]) >= lengths[names]
@@ -91,12 +93,14 @@ class Cases:
             return self._random.standard_normal(shape).astype(dtype)
         if dtype == np.bool_:
             return self._random.random(shape) < 0.5
-        least, most = description.minimum, description.maximum
-        if (least, most) == (0, 0):
-            most = 1
-        # Where something is padded, the padding's value stands for nothing real.
+        least, limit = description.minimum, description.maximum
+        if (least, limit) == (0, 0):
+            limit = 1
+        # A padded tensor must not hold the padding value as data.
         possible = [
-            value for value in range(least, min(most, least + 4096) + 1) if not tensor.mask or value != tensor.pad_value
+            value
+            for value in range(least, min(limit, least + 4096) + 1)
+            if not tensor.mask or value != tensor.pad_value
         ]
         return self._random.choice(np.array(possible, dtype), shape)
 
@@ -111,7 +115,7 @@ class Cases:
 
 
 def neutral_noise(card: Card, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Give what the service feeds without a seed, for one row."""
+    """Return the noise that a server uses for one row when the caller gives no seed."""
     return {
         each.tensor.name: np.full(
             tuple(dimension.size or sizes[dimension.name] for dimension in each.tensor.dimensions),
@@ -122,13 +126,13 @@ def neutral_noise(card: Card, sizes: Mapping[str, int]) -> dict[str, Array]:
     }
 
 
-def batch(card: Card, rows: Sequence[Row]) -> dict[str, Array]:
-    """Pad and stack rows as the service does: tensors, masks and noise."""
+def collate_rows(card: Card, rows: Sequence[Row]) -> dict[str, Array]:
+    """Pad and stack rows into a batch as the server does: tensors, masks and noise."""
     return collate(rows, [*input_tensors(card), *(BoundTensor(noise.tensor) for noise in card.noise)])
 
 
 def batch_sizes(rows: Sequence[Row], joined: Collection[str] = ()) -> dict[str, int]:
-    """Give the sizes that a batch of rows is padded to, or joined to along these axes."""
+    """Return the sizes of a batch of rows: the largest of each axis, or the sum of an axis in `joined`."""
     names = {name for row in rows for name in row.sizes}
     sizes = {name: [row.sizes[name] for row in rows] for name in names}
     return {BATCH: len(rows), **{name: sum(each) if name in joined else max(each) for name, each in sizes.items()}}

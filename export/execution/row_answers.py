@@ -1,4 +1,4 @@
-"""One row's part of what a batch was answered with, in the form that a caller gets."""
+"""Splits the outputs of a batch into the answers of its rows, as callers get them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bundle.maps import MapWeights, bound_maps, canonical, cut, map_quantities, nested_mask_name
 from bundle.rows import Labels, Row, cut_output, cut_outputs
 from bundle.values import Array
-from export.execution.generation import Unrolled
+from export.execution.generation import GenerationTrace
 from export.interface import joined_axes, map_axes, map_binding
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card
@@ -16,15 +16,15 @@ _GRAPH = "main"
 
 @dataclass(frozen=True)
 class RowAnswer:
-    """One row's answer, without batch axis or padding."""
+    """The answer to one row, without batch axis or padding."""
 
     outputs: Mapping[str, Array]
     maps: Mapping[str, MapWeights]
     token_ids: tuple[int, ...] = ()
 
 
-def one_pass(card: Card, answered: Mapping[str, Array], rows: Sequence[Row]) -> list[RowAnswer]:
-    """Take apart what a graph put out for a batch, a part a row."""
+def single_pass_answers(card: Card, answered: Mapping[str, Array], rows: Sequence[Row]) -> list[RowAnswer]:
+    """Split a batch's outputs into one answer a row."""
     bundle, joined = card.bundle(), joined_axes(card)
     bundle.maps.extend(
         map_binding(card, each.name, quantity, _GRAPH) for each, quantity in map_quantities(card.description.maps)
@@ -42,13 +42,14 @@ def one_pass(card: Card, answered: Mapping[str, Array], rows: Sequence[Row]) -> 
     ]
 
 
-def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer:
-    """Take one row's part of a generation: step outputs are stacked in front, maps have the steps as queries.
+def generation_answer(card: Card, trace: GenerationTrace, row: Row, place: int) -> RowAnswer:
+    """Return the answer to one row of a generation.
 
-    What the encoder puts out is answered too, where the description has it.
+    Outputs of the steps are stacked in front, and maps have the steps as queries. Outputs of the encoder are included
+    where the description has them.
     """
     assert card.generation is not None
-    steps = unrolled.tokens.shape[1]
+    steps = trace.tokens.shape[1]
     labels = dict(row.labels)
     prompt = row.tensors.get(card.generation.prompt_tensor, ())
     for labelled in card.description.label_sets:
@@ -56,20 +57,20 @@ def generated(card: Card, unrolled: Unrolled, row: Row, place: int) -> RowAnswer
             labels[labelled.name] = Labels(labelled.name, labelled.kind, steps)
         elif labelled.kind == attention_pb2.LABEL_KIND_INPUT_STEPS:
             labels[labelled.name] = Labels(labelled.name, labelled.kind, len(prompt) + steps)
-    written = Row(row.tensors, row.sizes, labels)
+    generated_row = Row(row.tensors, row.sizes, labels)
     outputs = {}
     for output in card.description.outputs:
         if output.name == card.generation.scores_output:
-            outputs[output.name] = unrolled.scores[place]
+            outputs[output.name] = trace.scores[place]
         else:
-            outputs[output.name] = cut_output(unrolled.encoded[output.name][place], output.dimensions, row.sizes)
+            outputs[output.name] = cut_output(trace.encoded[output.name][place], output.dimensions, row.sizes)
     maps = {}
     for each in card.description.maps:
-        if each.name in unrolled.maps:
-            maps[each.name] = cut(unrolled.map(each.name)[place], each, labels, written)
+        if each.name in trace.maps:
+            maps[each.name] = cut(trace.stacked_map(each.name)[place], each, labels, generated_row)
         else:
-            maps[each.name] = _cut_map(card, unrolled.encoded, each, written, place)
-    return RowAnswer(outputs, maps, tuple(int(token) for token in unrolled.tokens[place]))
+            maps[each.name] = _cut_map(card, trace.encoded, each, generated_row, place)
+    return RowAnswer(outputs, maps, tuple(int(token) for token in trace.tokens[place]))
 
 
 def _cut_map(

@@ -1,1 +1,1 @@
-"""Rewrites traced graphs: attention markers, token packing, optional maps, metadata."""
+"""Rewriting of traced graphs: attention markers, token packing, optional maps, metadata."""

@@ -1,8 +1,8 @@
-"""Puts standard operators in the place of marked attention (`models.attention.marked`), as cheap as its use allows.
+"""Replaces attention markers (`models.attention.marked`) by standard operators, as cheap as their use allows.
 
-Whoever asks for no weights gets c = softmax(scale · q kᵀ + bias) v, by ONNX Runtime's fused operator where the sequence
-is long and nothing is masked. The weights of a *switched* map are put out only where its gate is true, and single rows
-of them where heads and queries are named. What a run does not ask for costs it one If a map.
+Without weights, c = softmax(scale · q kᵀ + bias) v is computed by ONNX Runtime's fused operator where the sequence is
+long and unmasked. An *optional* map is computed only where its gate is true, and single rows of it where its row probe
+names heads and queries. A map that a run does not request costs one If.
 """
 
 from collections import Counter
@@ -14,25 +14,27 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from export.surgery.node_builder import Nodes
-from export.surgery.optional_maps import Switch
+from export.surgery.node_builder import NodeBuilder
+from export.surgery.optional_maps import OptionalMap
 from models.attention.marked import DOMAIN, OPERATOR
 
-# Keys and queries from which the fused operator wins on a CPU: 0.88 of the time of the eager formula at 384 tokens,
-# 0.86 at 512, about the same below 320 (an encoder of 6 layers, 384 wide, one thread); and it never holds the weights.
+# Length from which the fused operator is faster on a CPU: 0.88 of the eager formula's time at 384 tokens, 0.86 at 512,
+# equal below 320 (encoder of 6 layers, 384 wide, one thread). It never holds the weights.
 FUSED_FROM = 320
-# Half of the lowest number: a score added to it stays finite, in half precision too.
-_MASKED = np.float32(np.finfo(np.float32).min / 2)
-_CONTRIBUTED = "com.microsoft"
-_FUSED = "MultiHeadAttention"
+# Half of the lowest float: adding a score keeps it finite, in half precision too.
+_MASKED_SCORE = np.float32(np.finfo(np.float32).min / 2)
+_CONTRIB_DOMAIN = "com.microsoft"
+_FUSED_OPERATOR = "MultiHeadAttention"
 _BOOL, _FLOAT = onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT
 
 
 @dataclass(frozen=True)
-class _Marked:
-    """A marked node; all of its tensors have four axes. mask: empty where there is none.
+class _AttentionMarker:
+    """An attention marker; all of its tensors have four axes.
 
-    apart: of tensors [batch, head, position, d], those [batch, position, head, d] that they were made of.
+    Attributes:
+        mask: empty for no mask.
+        by_position: for a tensor [batch, head, position, d], the tensor [batch, position, head, d] that it transposes.
     """
 
     query: str
@@ -43,275 +45,293 @@ class _Marked:
     scale: np.float32
     context: str
     weights: str
-    apart: Mapping[str, str]
+    by_position: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class _Masking:
-    """What several nodes share. All three may be empty: nothing is masked; the fused operator never pays.
+    """Tensors that markers with one mask share.
 
-    bias: FLOAT, added to scores. some: FLOAT [..., query, 1], 1 for a query that may attend to something, else 0.
-    fused: BOOL, whether the fused operator pays and can be used.
+    Attributes:
+        bias: FLOAT, added to scores; empty for no mask.
+        has_keys: FLOAT [..., query, 1], 1 for a query with a key to attend to, else 0; empty for no mask.
+        fused: BOOL, true where the fused operator is faster and can be used; empty where it never is.
     """
 
     bias: str
-    some: str
+    has_keys: str
     fused: str
 
 
-def expand(model: onnx.ModelProto, maps: Mapping[str, Sequence[int]], longest: int) -> dict[str, Switch]:
-    """Replace every marked node of a model, in place.
+def expand_attention(
+    model: onnx.ModelProto, maps: Mapping[str, Sequence[int]], max_axis_size: int
+) -> dict[str, OptionalMap]:
+    """Replace every attention marker of a model, in place.
 
-    maps: outputs to be switched where they can be, with their shapes, 0 for an axis that varies.
-    longest: the most queries or keys that there can be; 0 for no limit.
-    Returns: the switches of the maps that are switched; their inputs and outputs are still to be declared.
+    Args:
+        maps: outputs that become optional where they can, with their shapes; 0 for an axis that varies.
+        max_axis_size: the most queries or keys; 0 for no limit.
+    Returns: the optional maps. Their inputs and outputs are not declared yet.
     """
-    switches: dict[str, Switch] = {}
-    found = _expand(model.graph, maps, longest, switches)
-    for graph in _inner(model.graph.node):
-        found = _expand(graph, {}, longest, switches) or found
-    kept = [each for each in model.opset_import if each.domain not in (DOMAIN, _CONTRIBUTED)]
+    optional_maps: dict[str, OptionalMap] = {}
+    found = _expand_graph(model.graph, maps, max_axis_size, optional_maps)
+    for graph in _subgraphs(model.graph.node):
+        found = _expand_graph(graph, {}, max_axis_size, optional_maps) or found
+    kept = [each for each in model.opset_import if each.domain not in (DOMAIN, _CONTRIB_DOMAIN)]
     del model.opset_import[:]
-    model.opset_import.extend([*kept, *([helper.make_opsetid(_CONTRIBUTED, 1)] if found else [])])
-    return switches
+    model.opset_import.extend([*kept, *([helper.make_opsetid(_CONTRIB_DOMAIN, 1)] if found else [])])
+    return optional_maps
 
 
 def is_fused(model: onnx.ModelProto) -> bool:
-    """Tell whether a model computes long attention by the fused operator."""
-    nodes = [*model.graph.node, *(node for graph in _inner(model.graph.node) for node in graph.node)]
-    return any(node.op_type == _FUSED for node in nodes)
+    """Return whether a model computes long attention by the fused operator."""
+    nodes = [*model.graph.node, *(node for graph in _subgraphs(model.graph.node) for node in graph.node)]
+    return any(node.op_type == _FUSED_OPERATOR for node in nodes)
 
 
-def _expand(
-    graph: onnx.GraphProto, maps: Mapping[str, Sequence[int]], longest: int, switches: dict[str, Switch]
+def _expand_graph(
+    graph: onnx.GraphProto, maps: Mapping[str, Sequence[int]], max_axis_size: int, optional_maps: dict[str, OptionalMap]
 ) -> bool:
     nodes = list(graph.node)
-    if not any(_is_marked(node) for node in nodes):
+    if not any(_is_marker(node) for node in nodes):
         return False
-    used, outputs = _uses(nodes), {each.name for each in graph.output}
+    used, outputs = _count_uses(nodes), {each.name for each in graph.output}
     shapes = {each.name: _shape(each) for each in (*graph.value_info, *graph.input)}
-    apart = {
+    by_position = {
         each.output[0]: each.input[0]
         for each in nodes
         if each.op_type == "Transpose" and [*each.attribute[0].ints] == [0, 2, 1, 3]
     }
-    shared = _Shared(shapes, longest)
-    biases: dict[str, tuple[str, Sequence[int | str]]] = {}  # those of switched maps, and under which name they go out
+    shared = _MaskCache(shapes, max_axis_size)
+    biases: dict[str, tuple[str, Sequence[int | str]]] = {}  # biases of optional maps: name of the output, and its axes
     del graph.node[:]
     for node in nodes:
-        if not _is_marked(node):
+        if not _is_marker(node):
             graph.node.append(node)
             continue
-        marked = _read(node, shapes, apart)
-        made = Nodes(f"{marked.context}_")
-        masking = shared.masking(made, marked)
-        if marked.weights in maps and not used[marked.weights]:
-            size = shapes[marked.query][3]
-            assert isinstance(size, int)  # a layer's own
-            named, axes = biases.setdefault(masking.bias, (f"{marked.weights}:bias", shapes.get(marked.mask, ())))
+        marker = _parse_marker(node, shapes, by_position)
+        builder = NodeBuilder(f"{marker.context}_")
+        masking = shared.masking(builder, marker)
+        if marker.weights in maps and not used[marker.weights]:
+            size = shapes[marker.query][3]
+            assert isinstance(size, int)  # a constant of the layer
+            named, axes = biases.setdefault(masking.bias, (f"{marker.weights}:bias", shapes.get(marker.mask, ())))
             bias = named if masking.bias else ""
-            switch = switches[marked.weights] = Switch.of(marked.weights, size, bias, [axis == 1 for axis in axes])
-            found = _switched(made, marked, masking, switch, maps[marked.weights])
-            made.rename(found, [marked.context, marked.weights, switch.rows, switch.query, switch.key])
-        elif marked.weights in outputs or used[marked.weights]:
-            made.rename(_eager(made, marked, masking, whole=True), [marked.context, marked.weights])
+            optional_map = optional_maps[marker.weights] = OptionalMap.of(
+                marker.weights, size, bias, [axis == 1 for axis in axes]
+            )
+            found = _optional_attention(builder, marker, masking, optional_map, maps[marker.weights])
+            builder.rename(
+                found, [marker.context, marker.weights, optional_map.rows, optional_map.query, optional_map.key]
+            )
+        elif marker.weights in outputs or used[marker.weights]:
+            builder.rename(_eager(builder, marker, masking, whole=True), [marker.context, marker.weights])
         else:
-            made.rename([_context(made, marked, masking)], [marked.context])
-        graph.node.extend(made.list)
+            builder.rename([_context(builder, marker, masking)], [marker.context])
+        graph.node.extend(builder.nodes)
     for bias, (named, _) in biases.items():
-        gates = [each.project for each in switches.values() if each.bias == named]
+        gates = [each.projections_gate for each in optional_maps.values() if each.bias == named]
         if bias and gates:
-            graph.node.extend(_where_asked(bias, gates, named))
+            graph.node.extend(_output_if_any(bias, gates, named))
     return True
 
 
-def _where_asked(name: str, gates: Sequence[str], output: str) -> Sequence[onnx.NodeProto]:
-    """Put a tensor of four axes out where any of some gates is open."""
-    made = Nodes(f"{output}_")
-    some = reduce(lambda one, other: made.add("Or", one, other), gates)
-    found = made.choose(some, lambda side: [side.add("Identity", name)], lambda side: [side.empty((0,) * 4)], 1)
-    made.rename(found, [output])
-    return made.list
+def _output_if_any(name: str, gates: Sequence[str], output: str) -> Sequence[onnx.NodeProto]:
+    """Add an output that holds a four-axis tensor if one of several gates is true, else nothing."""
+    builder = NodeBuilder(f"{output}_")
+    open_ = reduce(lambda one, other: builder.add("Or", one, other), gates)
+    found = builder.if_else(open_, lambda side: [side.add("Identity", name)], lambda side: [side.empty((0,) * 4)], 1)
+    builder.rename(found, [output])
+    return builder.nodes
 
 
-class _Shared:
-    """Makes what nodes with the same mask and the same sizes have in common, once."""
+class _MaskCache:
+    """Builds the nodes that markers with one mask and the same sizes share, once."""
 
-    def __init__(self, shapes: Mapping[str, Sequence[int | str]], longest: int) -> None:
-        self._shapes, self._longest = shapes, longest
+    def __init__(self, shapes: Mapping[str, Sequence[int | str]], max_axis_size: int) -> None:
+        self._shapes, self._max_axis_size = shapes, max_axis_size
         self._made: dict[object, str] = {}
 
-    def masking(self, nodes: Nodes, marked: _Marked) -> _Masking:
-        mask = marked.mask
+    def masking(self, builder: NodeBuilder, marker: _AttentionMarker) -> _Masking:
+        mask = marker.mask
         if not mask:
-            return _Masking("", "", self._fused(nodes, marked))
-        number = self._once((mask, "number"), lambda: nodes.add("Cast", mask, to=_FLOAT))
-        bias = self._once(
+            return _Masking("", "", self._fused(builder, marker))
+        number = self._cached((mask, "number"), lambda: builder.add("Cast", mask, to=_FLOAT))
+        bias = self._cached(
             (mask, "bias"),
-            lambda: nodes.add("Where", mask, nodes.constant(np.float32(0)), nodes.constant(_MASKED)),
+            lambda: builder.add("Where", mask, builder.constant(np.float32(0)), builder.constant(_MASKED_SCORE)),
         )
-        some = self._once((mask, "some"), lambda: nodes.add("ReduceMax", number, nodes.integers(-1), keepdims=1))
-        return _Masking(bias, some, self._fused(nodes, marked))
+        has_keys = self._cached(
+            (mask, "has_keys"), lambda: builder.add("ReduceMax", number, builder.integers(-1), keepdims=1)
+        )
+        return _Masking(bias, has_keys, self._fused(builder, marker))
 
-    def _fused(self, nodes: Nodes, marked: _Marked) -> str:
-        lengths = [self._shapes.get(name, (0, 0, name))[2] for name in (marked.query, marked.key)]
-        if any((each if isinstance(each, int) else self._longest or FUSED_FROM) < FUSED_FROM for each in lengths):
+    def _fused(self, builder: NodeBuilder, marker: _AttentionMarker) -> str:
+        lengths = [self._shapes.get(name, (0, 0, name))[2] for name in (marker.query, marker.key)]
+        if any((each if isinstance(each, int) else self._max_axis_size or FUSED_FROM) < FUSED_FROM for each in lengths):
             return ""
-        return self._once((marked.mask, "fused", *lengths), lambda: self._pays(nodes, marked))
+        return self._cached((marker.mask, "fused", *lengths), lambda: self._fused_pays(builder, marker))
 
-    def _pays(self, nodes: Nodes, marked: _Marked) -> str:
-        sizes = [nodes.add("Shape", name, start=2, end=3) for name in (marked.query, marked.key)]
-        shorter = nodes.add("Squeeze", nodes.add("Min", *sizes))
-        long = nodes.add("GreaterOrEqual", shorter, nodes.constant(np.int64(FUSED_FROM)))
-        if not marked.mask:
+    def _fused_pays(self, builder: NodeBuilder, marker: _AttentionMarker) -> str:
+        sizes = [builder.add("Shape", name, start=2, end=3) for name in (marker.query, marker.key)]
+        shorter = builder.add("Squeeze", builder.add("Min", *sizes))
+        long = builder.add("GreaterOrEqual", shorter, builder.constant(np.int64(FUSED_FROM)))
+        if not marker.mask:
             return long
-        number = self._made[marked.mask, "number"]
-        return nodes.add("And", long, nodes.add("Cast", nodes.add("ReduceMin", number, keepdims=0), to=_BOOL))
+        number = self._made[marker.mask, "number"]
+        return builder.add("And", long, builder.add("Cast", builder.add("ReduceMin", number, keepdims=0), to=_BOOL))
 
-    def _once(self, key: object, make: Callable[[], str]) -> str:
+    def _cached(self, key: object, make: Callable[[], str]) -> str:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
 
 
-def _switched(nodes: Nodes, marked: _Marked, masking: _Masking, switch: Switch, shape: Sequence[int]) -> Sequence[str]:
-    """Context vectors, whole weights or none, rows or none, projections or none. What is asked for most often stands
-    behind one If.
+def _optional_attention(
+    builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, optional_map: OptionalMap, shape: Sequence[int]
+) -> Sequence[str]:
+    """Build context vectors, and weights, rows and projections where requested.
+
+    The most frequent case, context vectors alone, is behind one If.
     """
     nothing = (0, *shape[1:])
-    probed = nodes.add("Cast", nodes.add("Size", switch.heads), to=_BOOL)
-    asked = nodes.add("Or", nodes.add("Or", switch.gate, probed), switch.project)
-    special = nodes.add("Or", asked, masking.fused) if masking.fused else asked
+    probed = builder.add("Cast", builder.add("Size", optional_map.heads), to=_BOOL)
+    requested = builder.add("Or", builder.add("Or", optional_map.gate, probed), optional_map.projections_gate)
+    special = builder.add("Or", requested, masking.fused) if masking.fused else requested
 
-    def no_projections(side: Nodes) -> Sequence[str]:
-        return [side.empty((0, marked.heads, 0, switch.size)) for _ in range(2)]
+    def no_projections(side: NodeBuilder) -> Sequence[str]:
+        return [side.empty((0, marker.heads, 0, optional_map.head_size)) for _ in range(2)]
 
-    def usual(side: Nodes) -> Sequence[str]:
-        context = _eager(side, marked, masking, whole=False)[0]
+    def usual(side: NodeBuilder) -> Sequence[str]:
+        context = _eager(side, marker, masking, whole=False)[0]
         return context, side.empty(nothing), side.empty((0, 0, 0, shape[3])), *no_projections(side)
 
-    def otherwise(side: Nodes) -> Sequence[str]:
-        both = side.choose(
-            switch.gate,
-            lambda whole: _eager(whole, marked, masking, whole=True),
-            lambda fast: (_context(fast, marked, masking), fast.empty(nothing)),
+    def otherwise(side: NodeBuilder) -> Sequence[str]:
+        both = side.if_else(
+            optional_map.gate,
+            lambda whole: _eager(whole, marker, masking, whole=True),
+            lambda fast: (_context(fast, marker, masking), fast.empty(nothing)),
             2,
         )
-        rows = side.choose(
+        rows = side.if_else(
             probed,
-            lambda some: [_rows(some, marked, masking, switch)],
+            lambda some: [_rows(some, marker, masking, optional_map)],
             lambda none: [none.empty((0, 0, 0, shape[3]))],
             1,
         )
-        made_of = side.choose(switch.project, lambda some: _projections(some, marked), no_projections, 2)
-        return *both, *rows, *made_of
+        projections = side.if_else(
+            optional_map.projections_gate, lambda some: _projections(some, marker), no_projections, 2
+        )
+        return *both, *rows, *projections
 
-    return nodes.choose(special, otherwise, usual, 5)
+    return builder.if_else(special, otherwise, usual, 5)
 
 
-def _context(nodes: Nodes, marked: _Marked, masking: _Masking) -> str:
-    """Context vectors alone."""
+def _context(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking) -> str:
+    """Build context vectors alone."""
     if not masking.fused:
-        return _eager(nodes, marked, masking, whole=False)[0]
-    return nodes.choose(
+        return _eager(builder, marker, masking, whole=False)[0]
+    return builder.if_else(
         masking.fused,
-        lambda side: [_fused(side, marked)],
-        lambda side: [_eager(side, marked, masking, whole=False)[0]],
+        lambda side: [_fused(side, marker)],
+        lambda side: [_eager(side, marker, masking, whole=False)[0]],
         1,
     )[0]
 
 
-def _eager(nodes: Nodes, marked: _Marked, masking: _Masking, *, whole: bool) -> Sequence[str]:
-    """Context vectors and weights; unless they are `whole`, weights of queries with nothing to attend to are wrong."""
-    # In this form ONNX Runtime takes scaling and transposing into the product.
-    query = nodes.add("Mul", marked.query, nodes.constant(marked.scale))
-    scores = nodes.add("MatMul", query, nodes.add("Transpose", marked.key, perm=[0, 1, 3, 2]))
+def _eager(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, *, whole: bool) -> Sequence[str]:
+    """Build context vectors and weights. Without `whole`, weights of queries with no key are wrong."""
+    # ONNX Runtime fuses scaling and transposition of this form into the product.
+    query = builder.add("Mul", marker.query, builder.constant(marker.scale))
+    scores = builder.add("MatMul", query, builder.add("Transpose", marker.key, perm=[0, 1, 3, 2]))
     if masking.bias:
-        scores = nodes.add("Add", scores, masking.bias)
-    weights = nodes.add("Softmax", scores, axis=-1)
-    if masking.some and whole:
-        weights = nodes.add("Mul", weights, masking.some)
-    context = nodes.add("MatMul", weights, marked.value)
-    if masking.some and not whole:
-        context = nodes.add("Mul", context, masking.some)
+        scores = builder.add("Add", scores, masking.bias)
+    weights = builder.add("Softmax", scores, axis=-1)
+    if masking.has_keys and whole:
+        weights = builder.add("Mul", weights, masking.has_keys)
+    context = builder.add("MatMul", weights, marker.value)
+    if masking.has_keys and not whole:
+        context = builder.add("Mul", context, masking.has_keys)
     return context, weights
 
 
-def _fused(nodes: Nodes, marked: _Marked) -> str:
-    """Context vectors by the fused operator, which takes [batch, position, head · d].
+def _fused(builder: NodeBuilder, marker: _AttentionMarker) -> str:
+    """Build context vectors by the fused operator, which takes [batch, position, head · d].
 
-    It takes keys and values by heads too, but holds the weights then, as it does with a mask or a bias.
+    The operator takes keys and values by heads too, but holds the weights then, as it does with a mask or a bias.
     """
 
     def joined(name: str) -> str:
-        apart = marked.apart.get(name) or nodes.add("Transpose", name, perm=[0, 2, 1, 3])
-        return nodes.add("Reshape", apart, nodes.integers(0, 0, -1))
+        by_position = marker.by_position.get(name) or builder.add("Transpose", name, perm=[0, 2, 1, 3])
+        return builder.add("Reshape", by_position, builder.integers(0, 0, -1))
 
-    context = nodes.add(
-        _FUSED,
-        *map(joined, (marked.query, marked.key, marked.value)),
-        domain=_CONTRIBUTED,
-        num_heads=marked.heads,
-        scale=float(marked.scale),
+    context = builder.add(
+        _FUSED_OPERATOR,
+        *map(joined, (marker.query, marker.key, marker.value)),
+        domain=_CONTRIB_DOMAIN,
+        num_heads=marker.heads,
+        scale=float(marker.scale),
     )
-    split = nodes.add("Reshape", context, nodes.integers(0, 0, marked.heads, -1))
-    return nodes.add("Transpose", split, perm=[0, 2, 1, 3])
+    split = builder.add("Reshape", context, builder.integers(0, 0, marker.heads, -1))
+    return builder.add("Transpose", split, perm=[0, 2, 1, 3])
 
 
-def _rows(nodes: Nodes, marked: _Marked, masking: _Masking, switch: Switch) -> str:
-    """Weights of the heads and queries that are named."""
+def _rows(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking, optional_map: OptionalMap) -> str:
+    """Build the weights of the heads and queries that the row probe names."""
 
     def of_heads(name: str) -> str:
-        return nodes.add("Gather", name, switch.heads, axis=1)
+        return builder.add("Gather", name, optional_map.heads, axis=1)
 
     def of_both(name: str) -> str:
-        for axis, index in ((1, switch.heads), (2, switch.queries)):  # an axis of size 1 stands for all
-            place = nodes.add("Mod", index, nodes.add("Shape", name, start=axis, end=axis + 1))
-            name = nodes.add("Gather", name, place, axis=axis)
+        for axis, index in ((1, optional_map.heads), (2, optional_map.queries)):  # an axis of size 1 broadcasts
+            place = builder.add("Mod", index, builder.add("Shape", name, start=axis, end=axis + 1))
+            name = builder.add("Gather", name, place, axis=axis)
         return name
 
-    query = nodes.add("Gather", of_heads(marked.query), switch.queries, axis=2)
-    query = nodes.add("Mul", query, nodes.constant(marked.scale))
-    scores = nodes.add("MatMul", query, nodes.add("Transpose", of_heads(marked.key), perm=[0, 1, 3, 2]))
+    query = builder.add("Gather", of_heads(marker.query), optional_map.queries, axis=2)
+    query = builder.add("Mul", query, builder.constant(marker.scale))
+    scores = builder.add("MatMul", query, builder.add("Transpose", of_heads(marker.key), perm=[0, 1, 3, 2]))
     if masking.bias:
-        scores = nodes.add("Add", scores, of_both(masking.bias))
-    weights = nodes.add("Softmax", scores, axis=-1)
-    return nodes.add("Mul", weights, of_both(masking.some)) if masking.some else weights
+        scores = builder.add("Add", scores, of_both(masking.bias))
+    weights = builder.add("Softmax", scores, axis=-1)
+    return builder.add("Mul", weights, of_both(masking.has_keys)) if masking.has_keys else weights
 
 
-def _projections(nodes: Nodes, marked: _Marked) -> Sequence[str]:
-    """What scores are made of: scaled queries, and keys."""
-    return nodes.add("Mul", marked.query, nodes.constant(marked.scale)), nodes.add("Identity", marked.key)
+def _projections(builder: NodeBuilder, marker: _AttentionMarker) -> Sequence[str]:
+    """Build the projections of a map: scaled queries, and keys."""
+    return builder.add("Mul", marker.query, builder.constant(marker.scale)), builder.add("Identity", marker.key)
 
 
-def _is_marked(node: onnx.NodeProto) -> bool:
+def _is_marker(node: onnx.NodeProto) -> bool:
     return (node.domain, node.op_type) == (DOMAIN, OPERATOR)
 
 
-def _read(node: onnx.NodeProto, shapes: Mapping[str, Sequence[int | str]], apart: Mapping[str, str]) -> _Marked:
+def _parse_marker(
+    node: onnx.NodeProto, shapes: Mapping[str, Sequence[int | str]], by_position: Mapping[str, str]
+) -> _AttentionMarker:
     query, key, value, *masks = node.input
     heads = shapes[query][1]
-    assert isinstance(heads, int)  # nothing else is marked
+    assert isinstance(heads, int)  # a marker always has a fixed number of heads
     scale = np.float32(next(each.f for each in node.attribute if each.name == "scale"))
     context, weights = node.output
-    return _Marked(query, key, value, masks[0] if masks else "", heads, scale, context, weights, apart)
+    return _AttentionMarker(query, key, value, masks[0] if masks else "", heads, scale, context, weights, by_position)
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:
     return tuple(each.dim_param or each.dim_value for each in value.type.tensor_type.shape.dim)
 
 
-def _uses(nodes: Sequence[onnx.NodeProto]) -> Counter[str]:
-    """Count who reads each tensor, inner graphs included."""
-    inner = [node for graph in _inner(nodes) for node in graph.node]
-    passed = (each.name for graph in _inner(nodes) for each in graph.output)
+def _count_uses(nodes: Sequence[onnx.NodeProto]) -> Counter[str]:
+    """Count the reads of each tensor, subgraphs included."""
+    inner = [node for graph in _subgraphs(nodes) for node in graph.node]
+    passed = (each.name for graph in _subgraphs(nodes) for each in graph.output)
     return Counter([*(name for node in (*nodes, *inner) for name in node.input), *passed])
 
 
-def _inner(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """Every graph inside of nodes, however deep."""
+def _subgraphs(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
+    """Yield every graph inside nodes, at any depth."""
     for node in nodes:
         for attribute in node.attribute:
             for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
                 yield graph
-                yield from _inner(graph.node)
+                yield from _subgraphs(graph.node)

@@ -1,4 +1,4 @@
-"""The last work on a graph: shapes asserted and repaired, everything that tells of this machine taken out."""
+"""Last stage of a graph: attention and packing expanded, shapes checked and set, metadata removed."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -9,75 +9,75 @@ import onnx_ir
 from google.protobuf.message import Message
 
 from export.errors import ExportError
-from export.interface import Axes, AxisSize, Port
-from export.surgery.attention import expand
-from export.surgery.optional_maps import Switch, declare
-from export.surgery.token_packing import expand_packing
+from export.interface import Axes, AxisSize, TensorSpec
+from export.surgery.attention import expand_attention
+from export.surgery.optional_maps import OptionalMap, declare_optional_map
+from export.surgery.token_packing import expand_token_packing
 
 _PRODUCER = "limelight"
-# The exporter writes stack traces, with the paths of source files, into these.
-_TELLING = ("doc_string", "metadata_props")
+# The exporter writes stack traces, with paths of source files, into these fields.
+_METADATA_FIELDS = ("doc_string", "metadata_props")
 
 
-class Finished(NamedTuple):
-    """A model, the switches of those maps that are computed only where they are asked for, and the masks by which it
-    packs tokens.
-    """
+class FinalisedModel(NamedTuple):
+    """A complete model, its optional maps, and the masks by which it packs tokens."""
 
     model: onnx.ModelProto
-    switches: dict[str, Switch]
-    packed: tuple[str, ...]
+    optional_maps: dict[str, OptionalMap]
+    packing_masks: tuple[str, ...]
 
 
-def finish(
+def finalise(
     model: "onnx_ir.Model",
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
     *,
-    longest: int,
-    switchable: Mapping[str, Axes] = MappingProxyType({}),
-) -> Finished:
-    """Turn an exported model into the one that a bundle holds.
+    max_axis_size: int,
+    optional_map_axes: Mapping[str, Axes] = MappingProxyType({}),
+) -> FinalisedModel:
+    """Turn a traced model into the model that a bundle holds.
 
-    longest, switchable: as `export.interface` gives them.
+    Every axis that varies must do so in the inputs. The exporter sometimes writes the example's sizes into the outputs,
+    so their shapes are set from the card; `export.verification` checks them at several sizes.
 
-    Every axis that varies must still do so in the inputs; the outputs' shapes are then stated as they are known to be,
-    for the exporter sometimes writes the example's sizes there. (That they are true is for the comparison at several
-    sizes to show.)
-    Raises: ExportError naming the input and the axis that was frozen.
+    Args:
+        max_axis_size: as `export.interface.max_axis_size` gives it.
+        optional_map_axes: as `export.interface.optional_map_axes` gives it.
+    Raises:
+        ExportError: the exporter froze an axis of an input.
     """
     proto: onnx.ModelProto = onnx_ir.to_proto(model)
-    strip(proto)
-    shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in switchable.items()}
-    switches = expand(proto, shapes, longest)
-    packed = expand_packing(proto)
+    strip_metadata(proto)
+    shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in optional_map_axes.items()}
+    optional_maps = expand_attention(proto, shapes, max_axis_size)
+    packed = expand_token_packing(proto)
     del proto.graph.value_info[:]
     proto.producer_name, proto.producer_version = _PRODUCER, ""
     _check_names(proto.graph.input, inputs, "inputs")
     _check_names(proto.graph.output, outputs, "outputs")
-    for value, port in zip(proto.graph.input, inputs, strict=True):
-        for dimension, axis in zip(_dimensions(value), port.axes, strict=True):
-            _check_input_axis(dimension, axis, port)
-        state_shape(value, port.axes)
-    for value, port in zip(proto.graph.output, outputs, strict=True):
-        state_shape(value, port.axes)
-    for name, switch in switches.items():
-        declare(proto, switch, switchable[name])
-    return Finished(proto, switches, packed)
+    for value, spec in zip(proto.graph.input, inputs, strict=True):
+        for dimension, axis in zip(_dimensions(value), spec.axes, strict=True):
+            _check_input_axis(dimension, axis, spec)
+        set_shape(value, spec.axes)
+    for value, spec in zip(proto.graph.output, outputs, strict=True):
+        set_shape(value, spec.axes)
+    for name, optional_map in optional_maps.items():
+        declare_optional_map(proto, optional_map, optional_map_axes[name])
+    return FinalisedModel(proto, optional_maps, packed)
 
 
-def strip(message: Message) -> None:
+def strip_metadata(message: Message) -> None:
     """Clear documentation and metadata everywhere inside a message."""
     for field, content in message.ListFields():
-        if field.name in _TELLING:
+        if field.name in _METADATA_FIELDS:
             message.ClearField(field.name)
         elif field.type == field.TYPE_MESSAGE:
             for each in content if field.is_repeated else [content]:
-                strip(each)
+                strip_metadata(each)
 
 
-def state_shape(value: Any, axes: Sequence[AxisSize]) -> None:
-    """Write the shape of a graph's input or output."""
+def set_shape(value: Any, axes: Sequence[AxisSize]) -> None:
+    """Set the shape of a graph's input or output."""
     shape = value.type.tensor_type.shape
     del shape.dim[:]
     for axis in axes:
@@ -87,17 +87,17 @@ def state_shape(value: Any, axes: Sequence[AxisSize]) -> None:
             shape.dim.add(dim_param=axis)
 
 
-def _check_names(values: Sequence[Any], ports: Sequence[Port], kind: str) -> None:
-    found, wanted = [value.name for value in values], [port.name for port in ports]
+def _check_names(values: Sequence[Any], specs: Sequence[TensorSpec], kind: str) -> None:
+    found, wanted = [value.name for value in values], [spec.name for spec in specs]
     if found != wanted:
-        raise ExportError(f"the exporter gave the graph the {kind} {found}, not {wanted}")
+        raise ExportError(f"the exporter's graph has the {kind} {found}, not {wanted}")
 
 
-def _check_input_axis(dimension: Any, axis: AxisSize, port: Port) -> None:
+def _check_input_axis(dimension: Any, axis: AxisSize, spec: TensorSpec) -> None:
     if isinstance(axis, str) and not dimension.dim_param:
-        raise ExportError(f"the exporter froze the axis {axis} of the input {port.name!r} at {dimension.dim_value}")
+        raise ExportError(f"the exporter froze the axis {axis} of the input {spec.name!r} at {dimension.dim_value}")
     if isinstance(axis, int) and dimension.dim_value != axis:
-        raise ExportError(f"the input {port.name!r} has an axis of {dimension.dim_value} where the card states {axis}")
+        raise ExportError(f"the input {spec.name!r} has an axis of {dimension.dim_value} where the card states {axis}")
 
 
 def _dimensions(value: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Maps that a graph computes only where they are asked for: their names, and how a graph declares them."""
+"""Optional maps of a graph: maps that are computed only where a run requests them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,62 +13,64 @@ from export.interface import Axes
 
 
 @dataclass(frozen=True)
-class Switch:
-    """What makes a map be computed: inputs of the graph that may be left out, and what they make it put out, by name.
+class OptionalMap:
+    """Names of the optional inputs that request a map, and of the outputs that they fill.
 
-    gate, project: BOOL, false by default. heads: INT64 [head], queries: INT64 [query], empty by default. rows: FLOAT
-    [batch, head, query, key], exactly the heads and queries named.
-    query, key: FLOAT [batch, head, query or key, size]; bias: FLOAT, broadcast to the map's axes, empty where nothing
-    is ever masked; maps with one mask share it. They are what `Projections` on disk says.
-    single: which axes of the bias have size 1, as far as that is known.
+    Attributes:
+        gate, projections_gate: BOOL inputs, false by default.
+        heads, queries: INT64 inputs [head] and [query], empty by default.
+        rows: FLOAT output [batch, head, query, key] of exactly these heads and queries.
+        query, key: FLOAT outputs [batch, head, query or key, head_size] (`Projections` of bundle.proto).
+        bias: FLOAT output that broadcasts to the map's axes; maps with one mask share it. Empty for no mask.
+        broadcast: for each axis of the bias, whether its size is 1, as far as known.
     """
 
     gate: str
     heads: str
     queries: str
     rows: str
-    project: str
+    projections_gate: str
     query: str
     key: str
     bias: str
-    size: int
-    single: Sequence[bool]
+    head_size: int
+    broadcast: Sequence[bool]
 
     @classmethod
-    def of(cls, name: str, size: int, bias: str, single: Sequence[bool]) -> "Switch":
-        """Name them after a map."""
+    def of(cls, name: str, head_size: int, bias: str, broadcast: Sequence[bool]) -> "OptionalMap":
+        """Name the inputs and outputs after the map."""
         return cls(
             gate=f"{name}:gate",
             heads=f"{name}:heads",
             queries=f"{name}:queries",
             rows=f"{name}:rows",
-            project=f"{name}:project",
+            projections_gate=f"{name}:project",
             query=f"{name}:query",
             key=f"{name}:key",
             bias=bias,
-            size=size,
-            single=single or [False] * 4,
+            head_size=head_size,
+            broadcast=broadcast or [False] * 4,
         )
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What the graph puts out for it beside the map itself."""
+        """Names of the outputs beside the map's own."""
         return tuple(filter(None, (self.rows, self.query, self.key, self.bias)))
 
-    def whole(self) -> dict[str, Array]:
-        """Give what is fed to get the whole map."""
+    def request_weights(self) -> dict[str, Array]:
+        """Return the inputs that request the whole map."""
         return {self.gate: np.array(True)}
 
-    def some(self, heads: Array, queries: Array) -> dict[str, Array]:
-        """Give what is fed to get some heads and queries."""
+    def request_rows(self, heads: Array, queries: Array) -> dict[str, Array]:
+        """Return the inputs that request some heads and queries."""
         return {self.heads: heads.astype(np.int64), self.queries: queries.astype(np.int64)}
 
-    def projected(self) -> dict[str, Array]:
-        """Give what is fed to get the projections."""
-        return {self.project: np.array(True)}
+    def request_projections(self) -> dict[str, Array]:
+        """Return the inputs that request the projections."""
+        return {self.projections_gate: np.array(True)}
 
-    def weights(self, outputs: Mapping[str, Array]) -> Array:
-        """Make the whole map of projections."""
+    def weights_from_projections(self, outputs: Mapping[str, Array]) -> Array:
+        """Compute the whole map from its projections."""
         scores = outputs[self.query].astype(np.float64) @ outputs[self.key].swapaxes(2, 3).astype(np.float64)
         possible = np.True_
         if self.bias:
@@ -77,26 +79,27 @@ class Switch:
         weights /= weights.sum(axis=-1, keepdims=True)
         return np.asarray(weights * possible, np.float32)
 
-    def bind(self, binding: bundle_pb2.MapBinding) -> None:
-        """Say in a binding where they are."""
+    def fill_binding(self, binding: bundle_pb2.MapBinding) -> None:
+        """Write the names into a map's binding."""
         binding.gate = self.gate
         binding.probe.heads_input, binding.probe.queries_input = self.heads, self.queries
         binding.probe.output = self.rows
-        binding.projections.gate, binding.projections.bias_output = self.project, self.bias
+        binding.projections.gate, binding.projections.bias_output = self.projections_gate, self.bias
         binding.projections.query_output, binding.projections.key_output = self.query, self.key
 
 
-def declare(model: onnx.ModelProto, switch: Switch, axes: Axes) -> None:
-    """Add a switch to a graph's inputs, with what they are where nobody feeds them, and to its outputs.
+def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes: Axes) -> None:
+    """Add the inputs of an optional map, with their defaults, and its outputs to a graph.
 
-    axes: of the map, [batch, head, query, key].
+    Args:
+        axes: axes of the map, [batch, head, query, key].
     """
     batch, head, query, key = axes
     for name, dtype, shape in (
-        (switch.gate, np.bool_, ()),
-        (switch.project, np.bool_, ()),
-        (switch.heads, np.int64, (switch.heads,)),
-        (switch.queries, np.int64, (switch.queries,)),
+        (optional_map.gate, np.bool_, ()),
+        (optional_map.projections_gate, np.bool_, ()),
+        (optional_map.heads, np.int64, (optional_map.heads,)),
+        (optional_map.queries, np.int64, (optional_map.queries,)),
     ):
         element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         model.graph.input.append(helper.make_tensor_value_info(name, element, shape))
@@ -104,10 +107,13 @@ def declare(model: onnx.ModelProto, switch: Switch, axes: Axes) -> None:
         default = np.zeros([0] * len(shape), dtype)
         model.graph.initializer.append(numpy_helper.from_array(default, name))
     for name, sizes in (
-        (switch.rows, (batch, switch.heads, switch.queries, key)),
-        (switch.query, (batch, head, query, switch.size)),
-        (switch.key, (batch, head, key, switch.size)),
-        (switch.bias, tuple(1 if each else f"{switch.bias}:{axis}" for axis, each in enumerate(switch.single))),
+        (optional_map.rows, (batch, optional_map.heads, optional_map.queries, key)),
+        (optional_map.query, (batch, head, query, optional_map.head_size)),
+        (optional_map.key, (batch, head, key, optional_map.head_size)),
+        (
+            optional_map.bias,
+            tuple(1 if each else f"{optional_map.bias}:{axis}" for axis, each in enumerate(optional_map.broadcast)),
+        ),
     ):
         if name and not any(each.name == name for each in model.graph.output):
             model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes))

@@ -1,1 +1,1 @@
-"""Turns a PyTorch model into ONNX graphs with PyTorch's exporter."""
+"""Tracing of PyTorch models to ONNX graphs with PyTorch's exporter."""

@@ -1,58 +1,68 @@
-"""From a model and its card to ONNX graphs."""
+"""Builds the ONNX graphs of a model from its network and card."""
 
 import torch
 
 from export.execution import pytorch_runner
-from export.execution.random_inputs import Cases, batch, batch_sizes
-from export.exported_graph import Graph
+from export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
+from export.exported_graph import ExportedGraph
 from export.interface import (
-    batch_maxima,
-    check_port,
-    edge_indices,
-    input_ports,
+    check_tensor,
+    edge_index_names,
+    input_specs,
     joined_axes,
-    longest,
     map_keys,
-    maxima,
-    output_ports,
-    switchable,
+    max_axis_size,
+    max_batch_sizes,
+    max_sizes,
+    optional_map_axes,
+    output_specs,
 )
-from export.surgery.finalise import finish
+from export.surgery.finalise import finalise
 from export.tracing.example_sizes import example_sizes
-from export.tracing.generating_model import build_parts
-from export.tracing.positional_modules import OnePass, accepted
+from export.tracing.generating_model import build_generation_graphs
+from export.tracing.positional_modules import SinglePassModule, accepted_arguments
 from export.tracing.trace import trace
 from models.cards.card import Card
 from models.network import Network
 
 
-def build_graphs(model: Network, card: Card) -> list[Graph]:
-    """Export a model, as `pytorch_runner.for_export` gives it, to the graphs of its bundle.
+def build_graphs(model: Network, card: Card) -> list[ExportedGraph]:
+    """Trace a model (a copy by `pytorch_runner.copy_for_export`) to the graphs of its bundle.
 
-    Raises: ExportError where PyTorch cannot export it, an axis that varies was frozen, or the model does not answer as
-    its card states.
+    Raises:
+        ExportError: PyTorch cannot export the model, an axis was frozen, or an output differs from the card.
     """
     if card.generation is not None:
-        return build_parts(model, card)
-    sizes = example_sizes(maxima(card))
-    rows = Cases(card).rows(sizes)
-    tensors, sizes = batch(card, rows), batch_sizes(rows, joined_axes(card))
-    answered = pytorch_runner.answer(model, card, tensors)
-    outputs = output_ports(card)
-    for port in outputs:
-        check_port(port, answered[port.name], sizes)
-    names = accepted(model.forward, list(tensors))
-    inputs = [port for port in input_ports(card) if port.name in names]
-    module = OnePass(
+        return build_generation_graphs(model, card)
+    sizes = example_sizes(max_sizes(card))
+    rows = RandomInputs(card).rows(sizes)
+    tensors, sizes = collate_rows(card, rows), batch_sizes(rows, joined_axes(card))
+    answered = pytorch_runner.run_model(model, card, tensors)
+    outputs = output_specs(card)
+    for spec in outputs:
+        check_tensor(spec, answered[spec.name], sizes)
+    names = accepted_arguments(model.forward, list(tensors))
+    inputs = [spec for spec in input_specs(card) if spec.name in names]
+    module = SinglePassModule(
         model,
-        [port.name for port in inputs],
+        [spec.name for spec in inputs],
         [each.name for each in card.description.outputs],
         map_keys(card),
-        edge_indices(card),
+        edge_index_names(card),
     )
-    arguments = [torch.from_numpy(tensors[port.name].copy()) for port in inputs]
-    traced = trace(module, arguments, inputs, [port.name for port in outputs], batch_maxima(card))
-    finished = finish(traced, inputs, outputs, longest=longest(card), switchable=switchable(card))
+    arguments = [torch.from_numpy(tensors[spec.name].copy()) for spec in inputs]
+    traced = trace(module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card))
+    finished = finalise(
+        traced, inputs, outputs, max_axis_size=max_axis_size(card), optional_map_axes=optional_map_axes(card)
+    )
     return [
-        Graph("main", "model.onnx", finished.model, tuple(inputs), tuple(outputs), finished.switches, finished.packed)
+        ExportedGraph(
+            "main",
+            "model.onnx",
+            finished.model,
+            tuple(inputs),
+            tuple(outputs),
+            finished.optional_maps,
+            finished.packing_masks,
+        )
     ]

@@ -1,4 +1,4 @@
-"""Example sizes for axes that vary."""
+"""Example sizes of the axes that vary."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,19 +8,24 @@ from export.interface import BATCH, AxisSize
 _CANDIDATES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 
 
-def example_sizes(maxima: Mapping[str, int], *, avoid: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Choose sizes for the batch and every varying axis: all different, and above 1.
+def example_sizes(max_sizes: Mapping[str, int], *, avoid: Mapping[str, int] | None = None) -> dict[str, int]:
+    """Choose sizes for the batch and every axis that varies: all different, and above 1.
 
-    The exporter takes equal sizes for the same axis and size 1 for a constant. `avoid`: sizes that an axis does not get
-    again.
-    Raises: ExportError where an axis cannot be larger than 2.
+    The exporter takes equal sizes for one axis, and size 1 for a constant.
+
+    Args:
+        avoid: for each axis, a size that it must not get.
+    Raises:
+        ExportError: an axis cannot be larger than 2.
     """
     avoid = avoid or {}
     sizes: dict[str, int] = {}
     # Axes with a small maximum choose first.
-    for name, maximum in sorted({BATCH: 0, **maxima}.items(), key=lambda item: (item[1] or 2**31, item[0] != BATCH)):
+    for name, maximum in sorted({BATCH: 0, **max_sizes}.items(), key=lambda item: (item[1] or 2**31, item[0] != BATCH)):
         if maximum in (1, 2):
-            raise ExportError(f"the axis {name} has at most {maximum} places: state its size as fixed, or allow more")
+            raise ExportError(
+                f"the axis {name} has a maximum of {maximum}: declare a fixed size, or raise the maximum above 2"
+            )
         taken = {*sizes.values(), avoid.get(name, 0)}
         possible = [size for size in (*_CANDIDATES, *range(2, 48)) if not maximum or size <= maximum]
         free = [size for size in possible if size not in taken] or [
@@ -33,13 +38,17 @@ def example_sizes(maxima: Mapping[str, int], *, avoid: Mapping[str, int] | None 
 def infer_axes(
     name: str, shapes: Sequence[tuple[int, ...]], sizes: Sequence[Mapping[str, int]], prefer: Iterable[str] = (BATCH,)
 ) -> tuple[AxisSize, ...]:
-    """Tell which axes of a tensor vary, from its shapes at several sizes.
+    """Infer which axes of a tensor vary, from its shapes at several sizes.
 
-    An axis that varies is called after the size that it follows, and has a name of its own where it follows none.
-    Raises: ExportError where the number of axes itself varies.
+    An axis that follows a size gets that size's name; one that follows none gets a name of its own.
+
+    Raises:
+        ExportError: the number of axes varies.
     """
     if len({len(shape) for shape in shapes}) != 1:
-        raise ExportError(f"{name} has another number of axes at other sizes: {[list(shape) for shape in shapes]}")
+        raise ExportError(
+            f"{name} has a number of axes that depends on the input's size: {[list(shape) for shape in shapes]}"
+        )
     order = [*prefer, *(axis for axis in sizes[0] if axis not in prefer)]
     axes: list[AxisSize] = []
     for place, found in enumerate(zip(*shapes, strict=True)):

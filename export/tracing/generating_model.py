@@ -1,7 +1,7 @@
-"""The graphs of a generating model: one export of its parts side by side, then cut apart.
+"""Builds the graphs of a generating model: one trace of all parts, then cut apart.
 
-The parts are given inputs of their own, axes of their own and sizes of their own, so that the exporter finds nothing to
-share between them but weights. What the step takes from the encoder gets its name back after the cut.
+Inputs and axes of each part get a prefix and sizes of their own, so that the exporter shares nothing but weights
+between the parts. Names are restored after the cut.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,123 +16,127 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.errors import ExportError
 from export.execution.generation import ENTRIES, initial_state
-from export.execution.pytorch_runner import TorchParts
-from export.execution.random_inputs import Cases, batch
-from export.exported_graph import Graph
-from export.interface import BATCH, STEP, Port, input_ports, longest, map_port, maxima
-from export.surgery.finalise import finish
+from export.execution.pytorch_runner import PyTorchGenerationRunner
+from export.execution.random_inputs import RandomInputs, collate_rows
+from export.exported_graph import ExportedGraph
+from export.interface import BATCH, STEP, TensorSpec, input_specs, map_spec, max_axis_size, max_sizes
+from export.surgery.finalise import finalise
 from export.tracing.example_sizes import example_sizes, infer_axes
-from export.tracing.positional_modules import Part, SideBySide, accepted, pick
+from export.tracing.positional_modules import CombinedParts, ModelPart, accepted_arguments, select_tensors
 from export.tracing.trace import trace
 from models.cards.card import Card
 from models.network import Network, PromptedNetwork
 
-_OF_STEP, _OF_PREFILL = "step_", "prefill_"
-# Places of the caches at the two sizes that are tried, which no other axis has.
-_ENTRIES = (49, 53)
+_STEP_PREFIX, _PREFILL_PREFIX = "step_", "prefill_"
+# Entries of the KV caches at the two sizes; no other axis has these.
+_CACHE_SIZES = (49, 53)
 
 
-def build_parts(model: Network, card: Card) -> list[Graph]:
-    """Export a generating model to the graphs of its encoder and of what reads its prompt, where its card has them, and
-    of its step.
+def build_generation_graphs(model: Network, card: Card) -> list[ExportedGraph]:
+    """Trace a generating model to the graphs of its step, encoder and prefill, as its card states.
 
-    Raises: ExportError where they cannot be exported or told apart, or do not answer as the card states.
+    Raises:
+        ExportError: a part cannot be exported or cut out, or an output differs from the card.
     """
-    parts = TorchParts(model, card)
+    parts = PyTorchGenerationRunner(model, card)
     generation = parts.generation
-    example = _Examples(parts)
-    read = accepted(parts.model.step, [port.name for port in example.step_inputs[1:]])
-    step_inputs = [example.step_inputs[0], *(port for port in example.step_inputs[1:] if port.name in read)]
-    ports = [*example.encode_inputs, *_set_apart(step_inputs, _OF_STEP)]
-    arguments = [*(example.tensors[0][port.name] for port in example.encode_inputs)]
-    arguments += [example.stepped[1][port.name] for port in step_inputs]
-    outputs = [port.name for port in example.encoded]
-    outputs += [_OF_STEP + port.name for port in example.step_outputs]
+    example = _ExampleRuns(parts)
+    read = accepted_arguments(parts.model.step, [spec.name for spec in example.step_inputs[1:]])
+    step_inputs = [example.step_inputs[0], *(spec for spec in example.step_inputs[1:] if spec.name in read)]
+    specs = [*example.encode_inputs, *_add_prefix(step_inputs, _STEP_PREFIX)]
+    arguments = [*(example.tensors[0][spec.name] for spec in example.encode_inputs)]
+    arguments += [example.stepped[1][spec.name] for spec in step_inputs]
+    outputs = [spec.name for spec in example.encoded]
+    outputs += [_STEP_PREFIX + spec.name for spec in example.step_outputs]
     modules = [_encode_part(example), _step_part(example, step_inputs)]
     if generation.prefill:
-        ports += _set_apart(example.prefill_inputs, _OF_PREFILL)
-        arguments += [example.prefilled[0][port.name] for port in example.prefill_inputs]
-        outputs += [_OF_PREFILL + port.name for port in example.prefill_outputs]
+        specs += _add_prefix(example.prefill_inputs, _PREFILL_PREFIX)
+        arguments += [example.prefilled[0][spec.name] for spec in example.prefill_inputs]
+        outputs += [_PREFILL_PREFIX + spec.name for spec in example.prefill_outputs]
         modules.append(_prefill_part(example))
-    largest = maxima(card)
+    largest = max_sizes(card)
     traced = trace(
-        SideBySide(parts.model, modules),
+        CombinedParts(parts.model, modules),
         [torch.from_numpy(np.array(array)) for array in arguments],
-        ports,
+        specs,
         outputs,
-        {prefix + axis: size for prefix in ("", _OF_STEP, _OF_PREFILL) for axis, size in largest.items()},
+        {prefix + axis: size for prefix in ("", _STEP_PREFIX, _PREFILL_PREFIX) for axis, size in largest.items()},
     )
-    graphs = [_cut(traced, card, generation.step, step_inputs, example.step_outputs, prefix=_OF_STEP)]
+    graphs = [_extract_graph(traced, card, generation.step, step_inputs, example.step_outputs, prefix=_STEP_PREFIX)]
     if generation.prefill:
-        inputs, kept = example.prefill_inputs, example.prefill_outputs
-        graphs.append(_cut(traced, card, generation.prefill, inputs, kept, prefix=_OF_PREFILL))
+        inputs, states = example.prefill_inputs, example.prefill_outputs
+        graphs.append(_extract_graph(traced, card, generation.prefill, inputs, states, prefix=_PREFILL_PREFIX))
     if generation.encoder:
         initial = {each.encoder_output for each in generation.states}
-        needed = {port.name for graph in graphs for port in graph.inputs} | initial
+        needed = {spec.name for graph in graphs for spec in graph.inputs} | initial
         needed |= {each.name for each in card.description.outputs} | {each.name for each in card.description.maps}
-        encoded = [port for port in example.encoded if port.name in needed]
-        graphs.insert(0, _cut(traced, card, generation.encoder, example.encode_inputs, encoded))
+        encoded = [spec for spec in example.encoded if spec.name in needed]
+        graphs.insert(0, _extract_graph(traced, card, generation.encoder, example.encode_inputs, encoded))
     return graphs
 
 
-def _encode_part(example: "_Examples") -> Part:
-    names = [port.name for port in example.encoded]
+def _encode_part(example: "_ExampleRuns") -> ModelPart:
+    names = [spec.name for spec in example.encoded]
     model = example.parts.model
-    return Part(
-        lambda tensors: pick(model.encode(**tensors), names, "result of encode") if names else [],
-        tuple(port.name for port in example.encode_inputs),
+    return ModelPart(
+        lambda tensors: select_tensors(model.encode(**tensors), names, "result of encode") if names else [],
+        tuple(spec.name for spec in example.encode_inputs),
     )
 
 
-def _step_part(example: "_Examples", inputs: Sequence[Port]) -> Part:
+def _step_part(example: "_ExampleRuns", inputs: Sequence[TensorSpec]) -> ModelPart:
     model, generation = example.parts.model, example.parts.generation
     states = [each.output for each in generation.states]
-    maps = [port.name for port in example.step_outputs if port.name in example.maps]
+    maps = [spec.name for spec in example.step_outputs if spec.name in example.maps]
 
     def run(tensors: Mapping[str, Tensor]) -> list[Tensor]:
         others = {name: tensor for name, tensor in tensors.items() if name != generation.token_input}
         answer = model.step(tensors[generation.token_input], **others)
-        return [answer.scores, *pick(answer.states, states, "state"), *pick(answer.maps, maps, "map")]
+        return [
+            answer.scores,
+            *select_tensors(answer.states, states, "state"),
+            *select_tensors(answer.maps, maps, "map"),
+        ]
 
-    return Part(run, tuple(port.name for port in inputs))
+    return ModelPart(run, tuple(spec.name for spec in inputs))
 
 
-def _prefill_part(example: "_Examples") -> Part:
+def _prefill_part(example: "_ExampleRuns") -> ModelPart:
     model, generation = example.parts.model, example.parts.generation
     assert isinstance(model, PromptedNetwork)
     states = [each.output for each in generation.states]
 
     def run(tensors: Mapping[str, Tensor]) -> list[Tensor]:
         found = model.prefill(tensors[generation.token_input], tensors[generation.positions_input])
-        return pick(found, states, "state")
+        return select_tensors(found, states, "state")
 
-    return Part(run, tuple(port.name for port in example.prefill_inputs))
+    return ModelPart(run, tuple(spec.name for spec in example.prefill_inputs))
 
 
-class _Examples:
-    """The parts run in PyTorch at two sizes, which shows the axes of what passes between them."""
+class _ExampleRuns:
+    """Runs of the parts in PyTorch at two sizes, which show the axes of the tensors that pass between them."""
 
-    def __init__(self, parts: TorchParts) -> None:
+    def __init__(self, parts: PyTorchGenerationRunner) -> None:
         self.parts = parts
         generation = parts.generation
         sizes = self._sizes()
-        cases = Cases(parts.card)
-        self.tensors = [batch(parts.card, cases.rows(each)) for each in sizes]
-        inputs = {port.name: port for port in input_ports(parts.card)}
-        taken = accepted(parts.model.encode, list(inputs)) if generation.encoder else []
+        cases = RandomInputs(parts.card)
+        self.tensors = [collate_rows(parts.card, cases.rows(each)) for each in sizes]
+        inputs = {spec.name: spec for spec in input_specs(parts.card)}
+        taken = accepted_arguments(parts.model.encode, list(inputs)) if generation.encoder else []
         self.encode_inputs = [inputs[name] for name in taken]
         results = [parts.encode(each) if generation.encoder else {} for each in self.tensors]
-        encoded = _ports(results, sizes)
+        encoded = _specs(results, sizes)
         self.encoded = list(encoded.values())
-        token = Port(generation.token_input, np.dtype(np.int64), (BATCH,))
-        driven = [
-            Port(name, np.dtype(np.int64), (BATCH,))
+        token = TensorSpec(generation.token_input, np.dtype(np.int64), (BATCH,))
+        counters = [
+            TensorSpec(name, np.dtype(np.int64), (BATCH,))
             for name in dict.fromkeys([generation.positions_input, generation.lengths_input])
             if name
         ]
-        states = {each.input: self._state_port(each, encoded) for each in generation.states}
-        # A state stands before an encoder's output of the same name, which stands before an input.
-        others = {**inputs, **encoded, **states, **{port.name: port for port in driven}}
+        states = {each.input: self._state_spec(each, encoded) for each in generation.states}
+        # A state takes precedence over an encoder output of the same name, and that over an input.
+        others = {**inputs, **encoded, **states, **{spec.name: spec for spec in counters}}
         others.pop(token.name, None)
         self.step_inputs = [token, *others.values()]
         self.stepped = [
@@ -140,76 +144,76 @@ class _Examples:
                 **tensors,
                 **result,
                 **{each.input: _state(each, states[each.input], result, size) for each in generation.states},
-                **{port.name: np.arange(size[BATCH]) % 3 for port in driven},
+                **{spec.name: np.arange(size[BATCH]) % 3 for spec in counters},
                 token.name: np.full(size[BATCH], generation.begin_token, np.int64),
             }
             for tensors, result, size in zip(self.tensors, results, sizes, strict=True)
         ]
         self.maps = {each.name for each in parts.card.description.maps} - set(encoded)
-        outputs = _ports([parts.step(each, maps=self.maps) for each in self.stepped], sizes)
+        outputs = _specs([parts.step(each, maps=self.maps) for each in self.stepped], sizes)
         self.step_outputs = list(outputs.values())
         _check_outputs(parts.card, encoded | outputs, states)
         if generation.prefill:
             self._prefill(sizes)
 
     def _prefill(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Read a prompt at both sizes: as many tokens as it has, for the begin token takes the last one's place."""
+        """Prefill a prompt at both sizes. The begin token replaces the last token."""
         generation = self.parts.generation
         (axis,) = self.parts.card.bound()[generation.prompt_tensor].description.dimensions
         names = (generation.token_input, generation.positions_input)
-        self.prefill_inputs = [Port(name, np.dtype(np.int64), (BATCH, axis.name)) for name in names]
+        self.prefill_inputs = [TensorSpec(name, np.dtype(np.int64), (BATCH, axis.name)) for name in names]
         self.prefilled = []
         for size in sizes:
             tokens = np.full((size[BATCH], size[axis.name]), generation.begin_token, np.int64)
             places = np.broadcast_to(np.arange(size[axis.name]), tokens.shape)
             self.prefilled.append(dict(zip(names, (tokens, places), strict=True)))
-        self.prefill_outputs = list(_ports([self.parts.prefill(each) for each in self.prefilled], sizes).values())
+        self.prefill_outputs = list(_specs([self.parts.prefill(each) for each in self.prefilled], sizes).values())
 
     def _sizes(self) -> list[dict[str, int]]:
-        largest = maxima(self.parts.card)
+        largest = max_sizes(self.parts.card)
         first = example_sizes(largest)
         sizes = [first, example_sizes(largest, avoid=first)]
-        return [each | {ENTRIES: length} for each, length in zip(sizes, _ENTRIES, strict=True)]
+        return [each | {ENTRIES: length} for each, length in zip(sizes, _CACHE_SIZES, strict=True)]
 
-    def _state_port(self, state: bundle_pb2.State, encoded: Mapping[str, Port]) -> Port:
+    def _state_spec(self, state: bundle_pb2.State, encoded: Mapping[str, TensorSpec]) -> TensorSpec:
         if state.WhichOneof("initial") == "encoder_output":
             if state.encoder_output not in encoded:
                 raise ExportError(
-                    f"the state {state.input!r} begins as {state.encoder_output!r}, which encode does not give"
+                    f"the state {state.input!r} starts as {state.encoder_output!r}, which encode does not return"
                 )
-            port = replace(encoded[state.encoder_output], name=state.input)
+            spec = replace(encoded[state.encoder_output], name=state.input)
         else:
             axes: list[str | int] = [each.size or each.name for each in state.zeros.dimensions]
             axes.insert(state.batch_axis, BATCH)
-            known = {BATCH: 1, ENTRIES: 1, **maxima(self.parts.card)}
+            known = {BATCH: 1, ENTRIES: 1, **max_sizes(self.parts.card)}
             dtype = initial_state(state, {}, known).dtype
-            port = Port(state.input, dtype, tuple(axes))
+            spec = TensorSpec(state.input, dtype, tuple(axes))
         if state.HasField("growing_axis"):
-            grown = list(port.axes)
+            grown = list(spec.axes)
             grown[state.growing_axis] = ENTRIES
-            port = replace(port, axes=tuple(grown))
-        if port.axes[state.batch_axis] != BATCH:
+            spec = replace(spec, axes=tuple(grown))
+        if spec.axes[state.batch_axis] != BATCH:
             raise ExportError(
-                f"the state {state.input!r} has no batch at axis {state.batch_axis}: its axes are {port.axes}"
+                f"the state {state.input!r} has no batch at axis {state.batch_axis}: its axes are {spec.axes}"
             )
-        return port
+        return spec
 
 
-def _state(state: bundle_pb2.State, port: Port, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
+def _state(state: bundle_pb2.State, spec: TensorSpec, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
     if state.WhichOneof("initial") == "encoder_output":
         return encoded[state.encoder_output]
-    return np.zeros(port.sizes(sizes), port.dtype)
+    return np.zeros(spec.shape(sizes), spec.dtype)
 
 
-def _ports(results: Sequence[Mapping[str, Array]], sizes: Sequence[Mapping[str, int]]) -> dict[str, Port]:
-    """Describe tensors by what they were at several sizes."""
+def _specs(results: Sequence[Mapping[str, Array]], sizes: Sequence[Mapping[str, int]]) -> dict[str, TensorSpec]:
+    """Describe tensors by their values at several sizes."""
     return {
-        name: Port(name, array.dtype, infer_axes(name, [each[name].shape for each in results], sizes))
+        name: TensorSpec(name, array.dtype, infer_axes(name, [each[name].shape for each in results], sizes))
         for name, array in results[0].items()
     }
 
 
-def _check_outputs(card: Card, found: Mapping[str, Port], states: Mapping[str, Port]) -> None:
+def _check_outputs(card: Card, found: Mapping[str, TensorSpec], states: Mapping[str, TensorSpec]) -> None:
     """Check scores, states and maps against the card."""
     generation = card.generation
     assert generation is not None
@@ -223,49 +227,53 @@ def _check_outputs(card: Card, found: Mapping[str, Port], states: Mapping[str, P
         if grows and differing == {state.growing_axis} and after[state.growing_axis] == 1:
             continue
         if grows or len(before) != len(after) or differing:
-            raise ExportError(f"the state {state.output!r} has the axes {list(after)}; it went in as {list(before)}")
+            raise ExportError(f"the state {state.output!r} has the axes {list(after)}; as input it has {list(before)}")
     for each in card.description.maps:
-        stated, actual = map_port(card, each).axes, found[each.name].axes
-        # A decoder's keys may be its own steps: their number is nothing that a size decides.
+        stated, actual = map_spec(card, each).axes, found[each.name].axes
+        # The keys of a decoder may be its own steps, whose number follows no size.
         if len(stated) != len(actual) or any(a != b for a, b in zip(stated, actual, strict=True) if a != STEP):
             raise ExportError(f"the map {each.name} has the axes {list(actual)}; the card states {list(stated)}")
 
 
-def _set_apart(ports: Sequence[Port], prefix: str) -> list[Port]:
+def _add_prefix(specs: Sequence[TensorSpec], prefix: str) -> list[TensorSpec]:
     return [
         replace(
-            port,
-            name=prefix + port.name,
-            axes=tuple(axis if isinstance(axis, int) else prefix + axis for axis in port.axes),
+            spec,
+            name=prefix + spec.name,
+            axes=tuple(axis if isinstance(axis, int) else prefix + axis for axis in spec.axes),
         )
-        for port in ports
+        for spec in specs
     ]
 
 
-def _cut(
+def _extract_graph(
     traced: "onnx_ir.Model",
     card: Card,
     name: str,
-    inputs: Sequence[Port],
-    outputs: Sequence[Port],
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
     *,
     prefix: str = "",
-) -> Graph:
-    """Cut one part out of the graph of both, and give its inputs and outputs their own names."""
+) -> ExportedGraph:
+    """Cut one part out of the traced graph, and restore the names of its inputs and outputs."""
     try:
         graph = onnx_ir.convenience.extract(
-            traced.graph, [prefix + port.name for port in inputs], [prefix + port.name for port in outputs]
+            traced.graph, [prefix + spec.name for spec in inputs], [prefix + spec.name for spec in outputs]
         )
     except ValueError as error:
-        raise ExportError(f"the graph {name} cannot be told apart from the other part: {error}") from error
-    for value, port in zip(graph.inputs, inputs, strict=True):
-        value.name = port.name
-    for value, port in zip(graph.outputs, outputs, strict=True):
-        value.name = port.name
+        raise ExportError(f"the graph {name} cannot be separated from the other parts: {error}") from error
+    for value, spec in zip(graph.inputs, inputs, strict=True):
+        value.name = spec.name
+    for value, spec in zip(graph.outputs, outputs, strict=True):
+        value.name = spec.name
     used = [place for place, value in enumerate(graph.inputs) if value.uses() or value.is_graph_output()]
-    kept = [graph.inputs[place] for place in used]
+    used_inputs = [graph.inputs[place] for place in used]
     graph.inputs.clear()
-    graph.inputs.extend(kept)
-    ports = [inputs[place] for place in used]
-    cut = finish(onnx_ir.Model(graph, ir_version=traced.ir_version), ports, outputs, longest=longest(card))
-    return Graph(name, f"{name}.onnx", cut.model, tuple(ports), tuple(outputs), packed=cut.packed)
+    graph.inputs.extend(used_inputs)
+    specs = [inputs[place] for place in used]
+    extracted = finalise(
+        onnx_ir.Model(graph, ir_version=traced.ir_version), specs, outputs, max_axis_size=max_axis_size(card)
+    )
+    return ExportedGraph(
+        name, f"{name}.onnx", extracted.model, tuple(specs), tuple(outputs), packing_masks=extracted.packing_masks
+    )

@@ -1,4 +1,4 @@
-"""Models as the exporter wants them: tensors by place in, a tuple of tensors out."""
+"""Modules as the exporter needs them: positional tensors in, a tuple of tensors out."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,8 @@ from export.errors import ExportError
 from models.network import GeneratingNetwork, Network
 
 
-class OnePass(nn.Module):
-    """A model that answers in one pass: its outputs, its maps, and the ends of their edges, by these names."""
+class SinglePassModule(nn.Module):
+    """A single-pass model; returns its outputs, its maps, and the indices of their edges, in the given order."""
 
     def __init__(
         self,
@@ -27,33 +27,33 @@ class OnePass(nn.Module):
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
         answer = self.model(**dict(zip(self._inputs, tensors, strict=True)))
-        outputs = pick(answer.outputs, self._outputs, "output")
-        # Ends of edges are often an input as it came, which no exported graph may put out: a copy it may.
-        edges = [each.clone() for each in pick(answer.edges, self._edges, "index of edges")]
-        return (*outputs, *pick(answer.maps, self._maps, "map"), *edges)
+        outputs = select_tensors(answer.outputs, self._outputs, "output")
+        # Edge indices are often an unchanged input, which a graph cannot output; a copy can be an output.
+        edges = [each.clone() for each in select_tensors(answer.edges, self._edges, "index of edges")]
+        return (*outputs, *select_tensors(answer.maps, self._maps, "map"), *edges)
 
 
 @dataclass(frozen=True)
-class Part:
-    """One part of a generating model: from its inputs by name to its outputs, in order."""
+class ModelPart:
+    """One part of a generating model: a function from inputs by name to outputs in order."""
 
     run: Callable[[Mapping[str, Tensor]], list[Tensor]]
     inputs: tuple[str, ...]
 
 
-class SideBySide(nn.Module):
-    """The parts of a generating model side by side: what each takes are inputs of its own.
+class CombinedParts(nn.Module):
+    """The parts of a generating model in one module, each with inputs of its own.
 
-    So the parts have nothing in common but their weights, and can be cut apart again.
+    The parts share only weights, so the traced graph can be cut apart again.
     """
 
-    def __init__(self, model: GeneratingNetwork, parts: Sequence[Part]) -> None:
+    def __init__(self, model: GeneratingNetwork, parts: Sequence[ModelPart]) -> None:
         super().__init__()
         self.model = model
         self._parts = tuple(parts)
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Take the inputs of one part after those of the other; give their outputs in the same order."""
+        """Run the parts in order on consecutive inputs, and return all outputs in order."""
         outputs: list[Tensor] = []
         first = 0
         for part in self._parts:
@@ -63,16 +63,16 @@ class SideBySide(nn.Module):
         return tuple(outputs)
 
 
-def pick(tensors: Mapping[str, Tensor], names: Sequence[str], kind: str) -> list[Tensor]:
-    """Take tensors in order. Raises: ExportError naming the one that the model does not return."""
+def select_tensors(tensors: Mapping[str, Tensor], names: Sequence[str], kind: str) -> list[Tensor]:
+    """Return tensors in order. Raises ExportError for a name that the model does not return."""
     for name in names:
         if name not in tensors:
-            raise ExportError(f"the model returns no {kind} {name!r}, which its card states")
+            raise ExportError(f"the card states {kind} {name!r}, which the model does not return")
     return [tensors[name] for name in names]
 
 
-def accepted(function: object, names: Sequence[str]) -> list[str]:
-    """Tell which of these keyword arguments a method takes."""
+def accepted_arguments(function: object, names: Sequence[str]) -> list[str]:
+    """Return those of `names` that a method accepts as keyword arguments."""
     parameters = inspect.signature(function).parameters  # type: ignore[arg-type]
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return list(names)

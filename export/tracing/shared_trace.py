@@ -1,4 +1,4 @@
-"""Several models in one trace, cut apart again: much of an export's time is spent once, however small the model."""
+"""Traces several models at once: most of an export's time is constant, however small the model."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -8,32 +8,32 @@ import torch
 from torch import Tensor, nn
 
 from export.execution import pytorch_runner
-from export.execution.random_inputs import Cases, batch
-from export.exported_graph import Graph
+from export.execution.random_inputs import RandomInputs, collate_rows
+from export.exported_graph import ExportedGraph
 from export.interface import (
-    Port,
-    batch_maxima,
-    edge_indices,
-    input_ports,
-    longest,
+    TensorSpec,
+    edge_index_names,
+    input_specs,
     map_keys,
-    maxima,
-    output_ports,
-    switchable,
+    max_axis_size,
+    max_batch_sizes,
+    max_sizes,
+    optional_map_axes,
+    output_specs,
 )
-from export.surgery.finalise import finish
+from export.surgery.finalise import finalise
 from export.tracing.example_sizes import example_sizes
-from export.tracing.positional_modules import OnePass, accepted
+from export.tracing.positional_modules import SinglePassModule, accepted_arguments
 from export.tracing.trace import trace
 from models.cards.card import Card
 from models.network import Network
 
-# More in one trace gain nothing, and PyTorch's passes over a very large graph take longer than over several.
-MOST = 12
+# Larger traces gain nothing: PyTorch's passes over one very large graph take longer than over several.
+MAX_MODELS_PER_TRACE = 12
 
 
-class SideBySide(nn.Module):
-    """Models that take the same tensors: the outputs of one after those of the other."""
+class CombinedModels(nn.Module):
+    """Models in one module; each reads its own subset of the tensors, and outputs follow one another."""
 
     def __init__(self, models: Sequence[nn.Module], inputs: Sequence[Sequence[int]]) -> None:
         super().__init__()
@@ -48,68 +48,81 @@ class SideBySide(nn.Module):
         return tuple(tensor for answer in answers for tensor in answer)
 
 
-def graphs_together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
-    """Export models that answer in one pass, each to the graph that it would have got alone, by name.
+def build_graphs_in_shared_traces(models: Mapping[str, tuple[Network, Card]]) -> dict[str, ExportedGraph]:
+    """Build the graphs of several single-pass models, `MAX_MODELS_PER_TRACE` models in a trace.
 
-    Models that take the same input tensors are traced together, at most `MOST` of them.
-    Raises: ExportError as an export does.
+    Models with the same input tensors share a trace. The graphs equal those of separate exports.
+
+    Returns: the graph of each model, by name.
+    Raises:
+        ExportError: as for `build_graphs`.
     """
-    graphs: dict[str, Graph] = {}
+    graphs: dict[str, ExportedGraph] = {}
     signature = {name: _signature(card) for name, (_, card) in models.items()}
     for _, alike in groupby(sorted(models, key=signature.__getitem__), key=signature.__getitem__):
         names = list(alike)
-        for begin in range(0, len(names), MOST):
-            graphs |= _together({name: models[name] for name in names[begin : begin + MOST]})
+        for begin in range(0, len(names), MAX_MODELS_PER_TRACE):
+            graphs |= _trace_together({name: models[name] for name in names[begin : begin + MAX_MODELS_PER_TRACE]})
     return graphs
 
 
 def _signature(card: Card) -> str:
-    return repr((input_ports(card), sorted(maxima(card).items())))
+    return repr((input_specs(card), sorted(max_sizes(card).items())))
 
 
-def _together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, Graph]:
+def _trace_together(models: Mapping[str, tuple[Network, Card]]) -> dict[str, ExportedGraph]:
     card = next(iter(models.values()))[1]
-    ports = input_ports(card)
-    tensors = batch(card, Cases(card).rows(example_sizes(maxima(card))))
+    specs = input_specs(card)
+    tensors = collate_rows(card, RandomInputs(card).rows(example_sizes(max_sizes(card))))
     places = {
-        name: [n for n, port in enumerate(ports) if port.name in accepted(model.forward, [port.name])]
+        name: [n for n, spec in enumerate(specs) if spec.name in accepted_arguments(model.forward, [spec.name])]
         for name, (model, _) in models.items()
     }
-    outputs = {name: output_ports(card) for name, (_, card) in models.items()}
-    module = SideBySide(
-        [_one_pass(*models[name], [ports[n].name for n in places[name]]) for name in models], list(places.values())
+    outputs = {name: output_specs(card) for name, (_, card) in models.items()}
+    module = CombinedModels(
+        [_single_pass(*models[name], [specs[n].name for n in places[name]]) for name in models], list(places.values())
     )
-    # Names of the outputs of several models meet in one graph, until it is cut.
+    # A prefix keeps the output names of several models apart until the graph is cut.
     prefix = {name: f"model_{number}_" for number, name in enumerate(models)}
     traced = trace(
         module,
-        [torch.from_numpy(tensors[port.name].copy()) for port in ports],
-        ports,
-        [prefix[name] + port.name for name in models for port in outputs[name]],
-        batch_maxima(card),
+        [torch.from_numpy(tensors[spec.name].copy()) for spec in specs],
+        specs,
+        [prefix[name] + spec.name for name in models for spec in outputs[name]],
+        max_batch_sizes(card),
     )
     return {
-        name: _cut(traced, card, [ports[n] for n in places[name]], outputs[name], prefix[name])
+        name: _extract_graph(traced, card, [specs[n] for n in places[name]], outputs[name], prefix[name])
         for name, (_, card) in models.items()
     }
 
 
-def _one_pass(model: Network, card: Card, inputs: Sequence[str]) -> OnePass:
+def _single_pass(model: Network, card: Card, inputs: Sequence[str]) -> SinglePassModule:
     names = ([each.name for each in card.description.outputs], map_keys(card))
-    return OnePass(pytorch_runner.for_export(model), inputs, *names, edge_indices(card))
+    return SinglePassModule(pytorch_runner.copy_for_export(model), inputs, *names, edge_index_names(card))
 
 
-def _cut(traced: "onnx_ir.Model", card: Card, inputs: Sequence[Port], outputs: Sequence[Port], prefix: str) -> Graph:
+def _extract_graph(
+    traced: "onnx_ir.Model", card: Card, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], prefix: str
+) -> ExportedGraph:
     graph = onnx_ir.convenience.extract(
-        traced.graph, [port.name for port in inputs], [prefix + port.name for port in outputs]
+        traced.graph, [spec.name for spec in inputs], [prefix + spec.name for spec in outputs]
     )
-    for value, port in zip(graph.outputs, outputs, strict=True):
-        value.name = port.name
-    cut = finish(
+    for value, spec in zip(graph.outputs, outputs, strict=True):
+        value.name = spec.name
+    extracted = finalise(
         onnx_ir.Model(graph, ir_version=traced.ir_version),
         inputs,
         outputs,
-        longest=longest(card),
-        switchable=switchable(card),
+        max_axis_size=max_axis_size(card),
+        optional_map_axes=optional_map_axes(card),
     )
-    return Graph("main", "model.onnx", cut.model, tuple(inputs), tuple(outputs), cut.switches, cut.packed)
+    return ExportedGraph(
+        "main",
+        "model.onnx",
+        extracted.model,
+        tuple(inputs),
+        tuple(outputs),
+        extracted.optional_maps,
+        extracted.packing_masks,
+    )

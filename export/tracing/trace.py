@@ -1,4 +1,4 @@
-"""The one call of PyTorch's exporter, and what keeps it from freezing sizes."""
+"""The call of PyTorch's exporter, and workarounds that keep it from freezing sizes."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import ExportError
-from export.interface import Port
+from export.interface import TensorSpec
 from models.attention.marked import marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
@@ -22,62 +22,65 @@ OPSET = 20
 def trace(
     module: nn.Module,
     arguments: Sequence[Tensor],
-    ports: Sequence[Port],
+    specs: Sequence[TensorSpec],
     outputs: Sequence[str],
     maximum: dict[str, int],
 ) -> Any:
-    """Export a module that takes tensors by place and gives a tuple of them; returns an `onnx_ir.Model`.
+    """Trace a module of positional tensors to an `onnx_ir.Model`.
 
-    arguments: examples, whose varying axes all have different sizes above 1: the exporter takes equal sizes for one
-    axis, and size 1 for a constant.
-    ports: of the arguments, in order. maximum: of each varying axis, 0 for none.
-    Raises: ExportError where PyTorch cannot export the module with these axes.
+    Args:
+        arguments: example tensors. Every axis that varies has a size of its own above 1: the exporter takes equal sizes
+            for one axis, and size 1 for a constant.
+        specs: of the arguments, in order.
+        maximum: largest size of each axis that varies, 0 for no limit.
+    Raises:
+        ExportError: PyTorch cannot export the module with these axes.
     """
     dimensions = {
         axis: torch.export.Dim(re.sub(r"\W", "_", axis), min=1, max=maximum.get(axis) or None)
-        for port in ports
-        for axis in port.axes
+        for spec in specs
+        for axis in spec.axes
         if isinstance(axis, str)
     }
     dynamic = tuple(
-        {place: dimensions[axis] for place, axis in enumerate(port.axes) if isinstance(axis, str)} for port in ports
+        {place: dimensions[axis] for place, axis in enumerate(spec.axes) if isinstance(axis, str)} for spec in specs
     )
     module = module.eval().requires_grad_(False)  # a scan with trainable parameters cannot be exported
     try:
-        with _recurrent_layers_as_loops(), marking(), _quiet(), torch.no_grad():
+        with _recurrent_layers_as_loops(), marking(), _silenced_loggers(), torch.no_grad():
             program = torch.onnx.export(
                 module,
                 tuple(arguments),
                 dynamo=True,
                 dynamic_shapes=(dynamic,),
-                input_names=[port.name for port in ports],
+                input_names=[spec.name for spec in specs],
                 output_names=list(outputs),
                 opset_version=OPSET,
                 verbose=False,
             )
-    except Exception as error:  # the exporter raises many kinds, and wraps them in its own
-        raise ExportError(f"PyTorch cannot export the model: {_reason(error)}") from error
+    except Exception as error:  # the exporter raises many types, and wraps them in its own
+        raise ExportError(f"PyTorch cannot export the model: {_root_cause(error)}") from error
     assert program is not None
-    _name_apart(program.model)
+    _rename_inner_values(program.model)
     return program.model
 
 
-def _name_apart(model: onnx_ir.Model) -> None:
-    """Give values inside a graph other names than its inputs and outputs have.
+def _rename_inner_values(model: onnx_ir.Model) -> None:
+    """Rename values inside a graph that have the name of an input or output.
 
-    The exporter calls what an operator gives after that operator: beside an output called `embedding` there may be
-    another value of that name, and the graph is no valid one.
+    The exporter names a value after its operator, so an output `embedding` may clash with an inner value, which makes
+    the graph invalid.
     """
-    outside = [*model.graph.inputs, *model.graph.outputs]
-    taken = {each.name for each in outside}
+    graph_values = [*model.graph.inputs, *model.graph.outputs]
+    used_names = {each.name for each in graph_values}
     for node in onnx_ir.traversal.RecursiveGraphIterator(model.graph):
         for value in node.outputs:
-            if value.name in taken and not any(value is each for each in outside):
+            if value.name in used_names and not any(value is each for each in graph_values):
                 value.name = f"{value.name}.inside"
 
 
-def _reason(error: BaseException) -> str:
-    """Find the innermost cause, in one line: the exporter's own message is a page of advice."""
+def _root_cause(error: BaseException) -> str:
+    """Return the innermost cause in one line; the exporter's own message is a page of advice."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -86,11 +89,10 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _recurrent_layers_as_loops() -> Iterator[None]:
-    """Keep the length of recurrent layers dynamic, in this export and in later ones of the same process.
+    """Keep the length of recurrent layers dynamic, in this and later exports of the process.
 
-    Without this, PyTorch 2.13 re-traces LSTM and GRU with a decomposition that unrolls the example's length, caches
-    that, and silently freezes the length in every later export (pytorch#191855). The functions are private: this is
-    their one use, and a test exports twice.
+    Otherwise PyTorch 2.13 unrolls LSTM and GRU for the example's length, caches that, and silently freezes the length
+    in every later export (pytorch#191855). These functions are private; a test exports twice.
     """
     from torch.export import _patches
 
@@ -99,8 +101,8 @@ def _recurrent_layers_as_loops() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence warnings about PyTorch's own internals, which nobody who exports a model can act on."""
+def _silenced_loggers() -> Iterator[None]:
+    """Silence warnings about PyTorch's internals: a user cannot act on them."""
     loggers = {logger: logger.level for logger in map(logging.getLogger, ("torch.onnx", "onnxscript", "onnx_ir"))}
     for logger in loggers:
         logger.setLevel(logging.ERROR)

@@ -1,1 +1,1 @@
-"""Compares exported graphs with PyTorch, and checks what a model's card states of its maps."""
+"""Comparison of exported graphs with PyTorch, and checks of maps against the card."""

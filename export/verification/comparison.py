@@ -1,4 +1,4 @@
-"""Two answers side by side: refused where they differ by more than is allowed, else measured."""
+"""Comparison of two answers within tolerances."""
 
 from dataclasses import dataclass
 
@@ -14,55 +14,62 @@ from models.cards.card import Card
 
 
 @dataclass
-class _Seen:
+class _Difference:
     difference: float = 0.0
     magnitude: float = 0.0
     cases: int = 0
 
 
 class Comparison:
-    """Compares what a graph answers with what PyTorch answers, by the tolerances that the bundle will state."""
+    """Compares a graph's answers with PyTorch's, within the tolerances that the bundle will state."""
 
     def __init__(self, card: Card) -> None:
         self.tolerances = default_tolerances(map_keys(card))
         self._allowed = Tolerances(self.tolerances, "CPUExecutionProvider")
-        self._seen: dict[str, _Seen] = {}
+        self._differences: dict[str, _Difference] = {}
 
-    def answers(self, actual: RowAnswer, expected: RowAnswer, case: str) -> None:
-        """Compare one row's outputs and maps."""
+    def compare_answers(self, actual: RowAnswer, expected: RowAnswer, case: str) -> None:
+        """Compare the outputs and maps of one row. Raises ExportError where they differ."""
         for name, array in expected.outputs.items():
-            self.arrays(name, actual.outputs[name], array, case)
+            self.compare_arrays(name, actual.outputs[name], array, case)
         for name, weights in expected.maps.items():
             if not actual.maps[name].has_edges_of(weights):
-                raise ExportError(f"the exported graph gives the map {name} other edges than PyTorch does ({case})")
-            self.arrays(name, actual.maps[name].weights, weights.weights, case, is_map=True)
+                raise ExportError(f"the exported graph's map {name} has other edges than PyTorch's ({case})")
+            self.compare_arrays(name, actual.maps[name].weights, weights.weights, case, is_map=True)
 
-    def padding(self, padded: RowAnswer, alone: RowAnswer, case: str) -> None:
-        """Compare PyTorch's own answers to a row in a batch and alone.
+    def compare_padding(self, padded: RowAnswer, alone: RowAnswer, case: str) -> None:
+        """Compare PyTorch's answers to a row in a batch and alone.
 
-        Raises: ExportError where they differ: the model reads padding, which no graph made of it can mend.
+        Raises:
+            ExportError: they differ. The model reads padding, which an export cannot repair.
         """
         pairs = [(name, padded.outputs[name], array, False) for name, array in alone.outputs.items()]
         for name, each in alone.maps.items():
             if not padded.maps[name].has_edges_of(each):
-                raise ExportError(f"the model itself gives the map {name} other edges in a batch than alone ({case})")
+                raise ExportError(
+                    f"the model's map {name} has other edges in a batch than alone ({case}); export cannot repair this"
+                )
             pairs.append((name, padded.maps[name].weights, each.weights, True))
         for name, actual, expected, is_map in pairs:
             if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
-                raise ExportError(f"the model itself answers otherwise in a batch than alone: {problem} ({case})")
+                raise ExportError(
+                    f"the model's answer in a batch differs from its answer alone: {problem} ({case}); "
+                    "does the model read padding?"
+                )
 
-    def arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
+    def compare_arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
         """Compare two arrays.
 
-        Raises: ExportError naming the output, by how much it differs, and the case.
+        Raises:
+            ExportError: names the output, the difference, and the case.
         """
         if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
-            raise ExportError(f"the exported graph does not answer as PyTorch does: {problem} ({case})")
-        self.note(name, actual, expected)
+            raise ExportError(f"the exported graph's answer differs from PyTorch's: {problem} ({case})")
+        self.record(name, actual, expected)
 
-    def note(self, name: str, actual: Array, expected: Array) -> None:
-        """Keep the largest difference, for the report."""
-        seen = self._seen.setdefault(name, _Seen())
+    def record(self, name: str, actual: Array, expected: Array) -> None:
+        """Record the largest difference for the report."""
+        seen = self._differences.setdefault(name, _Difference())
         seen.cases += 1
         if expected.size:
             exact = expected.astype(np.float64)
@@ -70,7 +77,7 @@ class Comparison:
             seen.magnitude = max(seen.magnitude, float(np.abs(exact).max()))
 
     def parity(self) -> list[bundle_pb2.Parity]:
-        """Report the largest differences seen."""
+        """Return the largest differences."""
         return [
             bundle_pb2.Parity(
                 name=name,
@@ -78,5 +85,5 @@ class Comparison:
                 relative=seen.difference / seen.magnitude if seen.magnitude else 0.0,
                 cases=seen.cases,
             )
-            for name, seen in self._seen.items()
+            for name, seen in self._differences.items()
         ]

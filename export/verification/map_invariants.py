@@ -1,4 +1,4 @@
-"""What a description claims of a map, checked on its weights."""
+"""Checks of a map's weights against the properties that its description states."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ _ROUNDING = 1e-4
 
 
 def check_maps(card: Card, answer: RowAnswer) -> None:
-    """Check every quantity of every map of one instance against its description. Raises: ExportError as `check_map`."""
+    """Check every quantity of every map of one instance. Raises ExportError as `check_map` does."""
     for each, quantity in map_quantities(card.description.maps):
         check_map(each, answer.maps[map_key(each.name, quantity)], quantity)
 
@@ -21,11 +21,11 @@ def check_maps(card: Card, answer: RowAnswer) -> None:
 def check_map(
     description: model_pb2.MapDescription, weights: MapWeights, quantity: attention_pb2.Quantity = WEIGHTS
 ) -> None:
-    """Check one instance's weights, or another quantity, against the map's description.
+    """Check one quantity of a map, for one instance, against the map's description.
 
-    Raises: ExportError where the number of heads differs, something is not finite, weights are negative that are not
-    said to be signed, norms are negative, or a query's weights sum to neither 1 nor 0 though they are said to be
-    normalised.
+    Raises:
+        ExportError: wrong number of heads, a value that is not finite, a negative weight of an unsigned map, a negative
+            norm, or a query of a normalised map whose weights sum to neither 1 nor 0.
     """
     name, array = map_key(description.name, quantity), weights.weights
     if array.shape[0] != description.heads:
@@ -44,7 +44,7 @@ def check_map(
 
 
 def _totals(weights: MapWeights) -> Array:
-    """Sum each query's weights, feature by feature."""
+    """Sum the weights of each query, by feature."""
     if weights.query_index is None:
         dense: Array = weights.weights.sum(axis=2)
         return dense

@@ -1,1 +1,1 @@
-"""Prepares the files of a bundle: samples, large weights, library versions."""
+"""Files of a bundle: samples, large weights, library versions."""

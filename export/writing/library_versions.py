@@ -1,4 +1,4 @@
-"""Which libraries made a bundle."""
+"""Versions of the libraries that made a bundle."""
 
 from importlib import metadata
 
@@ -6,7 +6,7 @@ _LIBRARIES = ("limelight", "torch", "onnx", "onnxscript", "onnx-ir", "onnxruntim
 
 
 def library_versions() -> dict[str, str]:
-    """Give the versions of the libraries whose work is in a bundle, as far as they are installed."""
+    """Return the versions of the libraries that take part in an export, as far as installed."""
     versions = {}
     for name in _LIBRARIES:
         try:

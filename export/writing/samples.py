@@ -1,24 +1,25 @@
-"""PyTorch's own answers to a model's examples: what a server checks itself with."""
+"""Samples of a bundle: PyTorch's answers to the model's examples, which a server compares its own with."""
 
 from bundle.errors import InputError
 from bundle.rows import Row
 from bundle.samples import Sample
 from export.errors import ExportError
 from export.execution import pytorch_runner
-from export.execution.generation import greedy, unroll
-from export.execution.random_inputs import batch, batch_sizes, neutral_noise
-from export.execution.row_answers import RowAnswer, generated, one_pass
+from export.execution.generation import greedy_chooser, run_generation
+from export.execution.random_inputs import batch_sizes, collate_rows, neutral_noise
+from export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from export.verification.map_invariants import check_maps
 from models.cards.card import TrainedModel
 
 
 def example_rows(trained: TrainedModel) -> list[Row]:
-    """Turn the examples into rows by the preprocessing that the bundle will declare.
+    """Preprocess the examples as the bundle will declare.
 
-    Raises: ExportError where there is none, or naming the one that preprocessing refuses, or that forces the output.
+    Raises:
+        ExportError: there is no example, preprocessing refuses one, or one forces the output.
     """
     if not trained.examples:
-        raise ExportError("a bundle needs at least one example, so that a server can check its answers")
+        raise ExportError("a bundle needs at least one example for the server's self-test")
     preprocessor = trained.card.preprocessor()
     rows = []
     for number, example in enumerate(trained.examples):
@@ -27,15 +28,15 @@ def example_rows(trained: TrainedModel) -> list[Row]:
         except InputError as error:
             raise ExportError(f"{error.field} {error.message}") from error
         if trained.card.generation is not None and trained.card.generation.target_tensor in rows[-1].tensors:
-            raise ExportError(f"examples[{number}] forces the output; an example shows what is put out by itself")
+            raise ExportError(f"examples[{number}] forces the output; remove the target from the example")
     return rows
 
 
 def make_samples(trained: TrainedModel) -> list[Sample]:
-    """Answer each example alone, with noise as without a seed; a generating model puts out its best token each time.
+    """Answer each example alone, with neutral noise; a generating model decodes greedily.
 
-    Raises: ExportError where there is no example, or one cannot be read or forces the output, or the model does not
-    answer as its card states.
+    Raises:
+        ExportError: as for `example_rows`, or an answer differs from the card.
     """
     return [_sample(trained, row) for row in example_rows(trained)]
 
@@ -50,7 +51,11 @@ def _sample(trained: TrainedModel, row: Row) -> Sample:
 def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
     card, rows = trained.card, [row]
     if card.generation is None:
-        return one_pass(card, pytorch_runner.answer(trained.model, card, batch(card, rows)), rows)[0]
-    parts = pytorch_runner.TorchParts(trained.model, card)
-    choose = greedy(card.generation.end_token)
-    return generated(card, unroll(parts, card, batch(card, rows), batch_sizes(rows), choose), row, 0)
+        return single_pass_answers(card, pytorch_runner.run_model(trained.model, card, collate_rows(card, rows)), rows)[
+            0
+        ]
+    parts = pytorch_runner.PyTorchGenerationRunner(trained.model, card)
+    choose = greedy_chooser(card.generation.end_token)
+    return generation_answer(
+        card, run_generation(parts, card, collate_rows(card, rows), batch_sizes(rows), choose), row, 0
+    )

@@ -5,7 +5,7 @@ import torch
 
 from benchmarks.encoder import Encoder, EncoderConfig, card
 from bundle.values import TensorValue
-from export.execution.pytorch_runner import answer
+from export.execution.pytorch_runner import run_model
 
 
 def test_the_encoder_answers_as_its_card_says() -> None:
@@ -13,7 +13,7 @@ def test_the_encoder_answers_as_its_card_says() -> None:
     model = Encoder(EncoderConfig(layers=2, width=8, heads=2, inner=12)).eval()
     described = card(model)
     rows = [described.preprocessor().row({"token_ids": TensorValue(np.array(ids))}) for ids in ([5, 7, 9], [4])]
-    found = answer(model, described, described.collate(rows))
+    found = run_model(model, described, described.collate(rows))
     assert found["logits"].shape == (2, 2)
     for layer in range(2):
         weights = found[f"encoder.{layer}.self"]

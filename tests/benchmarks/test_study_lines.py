@@ -20,7 +20,7 @@ from benchmarks.mechanism_study.results import Results
 from benchmarks.mechanism_study.tasks import TASKS
 from benchmarks.mechanism_study.training import Training, logits_of, trained
 from bundle.values import Sentences, Text
-from export.tracing.shared_trace import graphs_together
+from export.tracing.shared_trace import build_graphs_in_shared_traces
 from models.catalogue.registry import MECHANISMS
 from models.data import inference, recall, transductions
 from models.data.dataset import Dataset, Example
@@ -281,7 +281,7 @@ def test_every_mechanism_that_is_timed_can_be_built_and_one_of_them_takes_time(t
         latency.build(line)
     key = "scaled multiplicative × soft (global)"
     built = {key: latency.build(timed[key])}
-    graphs = graphs_together(built)
+    graphs = build_graphs_in_shared_traces(built)
     assert 0 < latency.latency(graphs[key], built[key][1], latency.SIZES[latency.kind_of(timed[key].latency)]) < 1000
     results = Results(tmp_path / "results.jsonl")
     results.add("latency", key, 0, ms=1.0)

@@ -58,7 +58,7 @@ def test_only_a_sentence_that_is_named_is_set():
 @pytest.mark.parametrize(
     ("members", "error", "says"),
     [
-        (1.5, TypeError, "'g': no member of a group is a float"),
+        (1.5, TypeError, "'g': a float cannot be a member of a group"),
         (None, TypeError, "NoneType"),
         ([0, [1]], TypeError, "list"),
         (range(0, 6, 2), ValueError, "gaps"),

@@ -18,9 +18,9 @@ import torch
 
 import limelight
 from bundle.values import Instance
-from export.conversion.float16 import halve
+from export.conversion.float16 import convert_to_float16
 from export.pipeline import export_model
-from export.tracing.shared_trace import MOST, graphs_together
+from export.tracing.shared_trace import MAX_MODELS_PER_TRACE, build_graphs_in_shared_traces
 from export.writing.samples import make_samples
 from models.cards.card import TrainedModel, TrainingData
 from models.catalogue.registry import MECHANISMS
@@ -33,7 +33,7 @@ from tests.service.serving import serving
 
 pytestmark = pytest.mark.slow
 PROCESSES = 2
-SHARES = range(0, len(SERVED), MOST)
+SHARES = range(0, len(SERVED), MAX_MODELS_PER_TRACE)
 
 
 def trained(name: str) -> TrainedModel:
@@ -68,7 +68,9 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exports]:
     # In processes of their own: tracing takes one core, and pytest would collect thousands of PyTorch's log lines.
     names = sorted(SERVED, key=lambda name: SERVED[name].task)
     with ProcessPoolExecutor(PROCESSES, get_context("spawn"), initializer=prepare_to_trace) as exporters:
-        shares = [exporters.submit(export_all, names[begin : begin + MOST], repository) for begin in SHARES]
+        shares = [
+            exporters.submit(export_all, names[begin : begin + MAX_MODELS_PER_TRACE], repository) for begin in SHARES
+        ]
         yield Exports(repository, shares)
 
 
@@ -81,7 +83,7 @@ def prepare_to_trace() -> None:
 def export_all(names: list[str], repository: Path) -> None:
     """Export models as ever, but for tracing: those with the same inputs are traced together and cut apart."""
     models = {name: trained(name) for name in names}
-    graphs = graphs_together({name: (each.model, each.card) for name, each in models.items()})
+    graphs = build_graphs_in_shared_traces({name: (each.model, each.card) for name, each in models.items()})
     for name, each in models.items():
         export_model(each, repository, graphs=[graphs[name]])
         open_in_float16(graphs[name].model)
@@ -90,7 +92,7 @@ def export_all(names: list[str], repository: Path) -> None:
 
 def open_in_float16(model: onnx.ModelProto) -> None:
     """Convert a graph, and have the runtime take it: how near its answers are is each export's to measure."""
-    halved = halve(model)
+    halved = convert_to_float16(model)
     assert onnx.TensorProto.FLOAT16 in {each.data_type for each in halved.graph.initializer}
     onnxruntime.InferenceSession(halved.SerializeToString(), providers=["CPUExecutionProvider"])
 

@@ -26,7 +26,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     export_model(wide(), folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(external_weights, "LARGEST", 5_000)
+        patch.setattr(external_weights, "MAX_EMBEDDED_BYTES", 5_000)
         patch.setattr(external_weights, "_PAGE", 512)
         for precision in ("float32", "float16", "int8"):
             export_model(wide(), folder, precision=precision)
@@ -90,7 +90,7 @@ def test_a_name_means_the_file_beside_the_graph_and_no_other(folders: dict[int, 
 
 def test_a_generating_model_has_a_file_for_each_large_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    monkeypatch.setattr(external_weights, "LARGEST", 700)
+    monkeypatch.setattr(external_weights, "MAX_EMBEDDED_BYTES", 700)
     monkeypatch.setattr(external_weights, "_PAGE", 256)
     folder = export_model(replace(tiny.trained(tiny.Writer(), tiny.writer_card()), metrics=()), tmp_path)
     files = {each.path for each in folder.bundle.files}

@@ -11,9 +11,9 @@ from onnx import ModelProto
 from torch import Tensor
 
 from export.errors import ExportError
-from export.execution.pytorch_runner import for_export
-from export.execution.random_inputs import Cases, batch
-from export.exported_graph import Graph
+from export.execution.pytorch_runner import copy_for_export
+from export.execution.random_inputs import RandomInputs, collate_rows
+from export.exported_graph import ExportedGraph
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from export.verification.verify import verify
@@ -30,14 +30,14 @@ class Exported:
 
     model: Network
     card: Card
-    graphs: list[Graph]
+    graphs: list[ExportedGraph]
 
 
 @pytest.fixture(scope="module")
 def exported() -> Exported:
     torch.manual_seed(2)
     trained = a_gat()
-    model = for_export(trained.model)
+    model = copy_for_export(trained.model)
     for parameter in model.parameters():
         parameter.mul_(3)
     return Exported(model, trained.card, build_graphs(model, trained.card))
@@ -61,8 +61,8 @@ def tell_ends_backwards(model: ModelProto) -> None:
 @pytest.mark.parametrize(
     ("sabotage", "message"),
     [
-        (swap_ends, "the exported graph does not answer as PyTorch does"),
-        (tell_ends_backwards, "the exported graph gives the map layer.0 other edges than PyTorch does"),
+        (swap_ends, "the exported graph's answer differs from PyTorch's"),
+        (tell_ends_backwards, "the exported graph's map layer.0 has other edges than PyTorch's"),
     ],
 )
 def test_a_graph_that_mistakes_its_edges_is_told_from_the_true_one(
@@ -81,7 +81,7 @@ def test_weights_over_the_wrong_nodes_do_not_sum_to_one(exported: Exported) -> N
         answer = exported.model(nodes=nodes, sources=targets, targets=sources)
         return replace(answer, edges={"edge_targets": targets, "edge_sources": sources})
 
-    broken = for_export(exported.model)
+    broken = copy_for_export(exported.model)
     broken.forward = backwards  # type: ignore[method-assign]
     with pytest.raises(ExportError, match=r"a row of the map layer\.0 sums to"):
         verify(exported.graphs, broken, exported.card)
@@ -96,7 +96,7 @@ def test_a_model_in_which_one_graph_reaches_another_is_refused(tmp_path: Path) -
 
     trained = a_gat()
     trained.model.forward = mixing(trained.model.forward)  # type: ignore[method-assign]
-    with pytest.raises(ExportError, match="the model itself answers otherwise in a batch than alone"):
+    with pytest.raises(ExportError, match="answer in a batch differs from its answer alone"):
         export_model(trained, tmp_path)
 
 
@@ -119,7 +119,7 @@ def test_a_name_for_two_tensors_is_refused(tmp_path: Path) -> None:
 
 def test_made_up_graphs_have_no_edge_twice_and_lead_nowhere_else() -> None:
     card = a_gat().card
-    cases = Cases(card, seed=3)
+    cases = RandomInputs(card, seed=3)
     for nodes, edges in ((1, 5), (2, 4), (3, 30), (9, 12)):
         rows = cases.rows({"batch": 3, "node": nodes, "edge": edges})
         for row in rows:
@@ -127,5 +127,5 @@ def test_made_up_graphs_have_no_edge_twice_and_lead_nowhere_else() -> None:
             assert pairs.shape[1] == row.sizes["edge"] == min(edges, nodes**2)
             assert len(set(map(tuple, pairs.T.tolist()))) == pairs.shape[1]
             assert pairs.min() >= 0 and pairs.max() < nodes
-        joined = batch(card, rows)
+        joined = collate_rows(card, rows)
         assert len(joined["nodes"]) == 3 * nodes and joined["targets"].max() < 3 * nodes

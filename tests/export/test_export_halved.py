@@ -10,10 +10,10 @@ import torch
 
 import limelight
 from bundle.reader import BundleFolder
-from export.conversion.half_weights import halve_weights, rounded
+from export.conversion.half_weights import round_to_float16, store_as_float16
 from export.conversion.precision import Precision
 from export.errors import ExportError
-from export.execution.pytorch_runner import for_export
+from export.execution.pytorch_runner import copy_for_export
 from export.pipeline import export_model
 from limelight.v1 import model_pb2
 from tests.export import tiny
@@ -48,7 +48,7 @@ def test_it_computes_in_float32_and_says_what_rounding_changed(folders: dict[boo
     assert 0 < abs(metric.value - metric.float32_value) < 1e-2
     trained = wide()
     assert trained.judge is not None
-    assert metric.float32_value == pytest.approx(trained.judge(for_export(trained.model))[0].value)
+    assert metric.float32_value == pytest.approx(trained.judge(copy_for_export(trained.model))[0].value)
 
 
 def test_it_is_served_as_pytorch_answers_with_rounded_weights(folders: dict[bool, BundleFolder]) -> None:
@@ -59,7 +59,7 @@ def test_it_is_served_as_pytorch_answers_with_rounded_weights(folders: dict[bool
         (before,) = client.attend("reader", texts[:1], version=1)
     ids = torch.tensor([[4 + tiny.WORDS.index(word) for word in TEXT.split()]])
     with torch.no_grad():
-        expected = rounded(wide()).model.eval()(ids=ids, ids_mask=torch.ones_like(ids, dtype=torch.bool))
+        expected = round_to_float16(wide()).model.eval()(ids=ids, ids_mask=torch.ones_like(ids, dtype=torch.bool))
     for answer in answers:
         np.testing.assert_allclose(answer.prediction.outputs["logits"], expected.outputs["logits"][0], atol=1e-4)
         for found in answer.maps:
@@ -73,14 +73,14 @@ def test_what_float16_does_not_have_stays_as_it_is() -> None:
     trained = wide()
     with torch.no_grad():
         trained.model.embedding.weight[3, 3] = 1e6
-    model = rounded(trained).model
+    model = round_to_float16(trained).model
     assert torch.equal(model.embedding.weight, trained.model.embedding.weight)
     assert not torch.equal(model.classify.weight, trained.model.classify.weight)
 
     third = onnx.numpy_helper.from_array(np.full((32, 32), 1 / 3, np.float32), "third")
     half = onnx.numpy_helper.from_array(np.full((32, 32), 0.5, np.float32), "half")
     graph = onnx.helper.make_graph([], "weights", [], [], [third, half])
-    changed = halve_weights(onnx.helper.make_model(graph)).graph
+    changed = store_as_float16(onnx.helper.make_model(graph)).graph
     assert [each.name for each in changed.initializer] == ["third", "half.half"]
     assert [(*each.input, *each.output) for each in changed.node] == [("half.half", "half")]
 
@@ -100,5 +100,5 @@ def test_other_precisions_have_no_half_weights(precision: Precision, tmp_path: P
 def test_figures_that_cannot_be_measured_again_are_not_repeated(tmp_path: Path) -> None:
     trained = wide()
     metrics = trained.judge(trained.model) if trained.judge else []
-    with pytest.raises(ExportError, match="first score is measured again with rounded weights"):
+    with pytest.raises(ExportError, match="first score must be measured again with rounded weights"):
         export_model(replace(trained, judge=None, metrics=tuple(metrics)), tmp_path, half_weights=True)

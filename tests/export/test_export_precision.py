@@ -22,7 +22,7 @@ from bundle.tolerance import Tolerances
 from bundle.values import Array
 from bundle.writer import write_bundle
 from export.conversion import convert, int8
-from export.conversion.float16 import halve
+from export.conversion.float16 import convert_to_float16
 from export.conversion.int8 import quantise
 from export.conversion.precision import Precision
 from export.errors import ExportError
@@ -30,7 +30,7 @@ from export.execution import pytorch_runner
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from export.verification.comparison import Comparison
-from export.verification.verify import compare_many
+from export.verification.verify import compare_random_rows
 from limelight import cli
 from limelight.v1 import model_pb2
 from models.attention import Attention
@@ -68,7 +68,7 @@ class Wide(tiny.Reader):
 @pytest.fixture(scope="module", autouse=True)
 def small_matrices() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "SMALLEST", WIDTH * WIDTH)
+        patch.setattr(int8, "MIN_MATRIX_VALUES", WIDTH * WIDTH)
         yield
 
 
@@ -100,7 +100,9 @@ def test_a_bundle_says_its_precision_its_tolerances_and_what_it_cost(
     assert plain.description.precision == model_pb2.PRECISION_FLOAT32
     assert folder.description.precision == precision.describe()
     (metric,) = folder.description.metrics
-    assert metric.float32_value == pytest.approx(_judge(pytorch_runner.for_export(wide().model))[0].value, abs=1e-4)
+    assert metric.float32_value == pytest.approx(
+        _judge(pytorch_runner.copy_for_export(wide().model))[0].value, abs=1e-4
+    )
     assert 0 < abs(metric.value - metric.float32_value) < 0.2
     stated = {each.name: each for each in folder.tolerances if each.provider}
     seen = {each.name: each for each in folder.parity}
@@ -160,9 +162,9 @@ def test_no_tolerance_is_found_for_a_graph_whose_queries_and_keys_are_swapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = wide()
-    (broken,) = build_graphs(pytorch_runner.for_export(_swapped(trained.model)), trained.card)
-    monkeypatch.setattr(convert, "_CONVERT", {Precision.INT8: lambda model: quantise(broken.model)})
-    with pytest.raises(ExportError, match=r"too coarse for this model: (logits|encoder\.0\.self) is up to"):
+    (broken,) = build_graphs(pytorch_runner.copy_for_export(_swapped(trained.model)), trained.card)
+    monkeypatch.setattr(convert, "_CONVERTERS", {Precision.INT8: lambda model: quantise(broken.model)})
+    with pytest.raises(ExportError, match=r"too coarse for this model: (logits|encoder\.0\.self) differs by up to"):
         export_model(trained, tmp_path, precision=Precision.INT8)
     assert not (tmp_path / "reader").exists()
 
@@ -172,7 +174,7 @@ def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
 ) -> None:
     right = folders[Precision.INT8]
     trained = wide()
-    (broken,) = build_graphs(pytorch_runner.for_export(_swapped(trained.model)), trained.card)
+    (broken,) = build_graphs(pytorch_runner.copy_for_export(_swapped(trained.model)), trained.card)
     files: dict[str, bytes | Path] = {each.path: right.file(each.path) for each in right.bundle.files}
     assert SAMPLES_FILE in files
     for number, graph in enumerate((right.file("model.onnx"), quantise(broken.model).SerializeToString()), start=1):
@@ -202,11 +204,11 @@ class Counted(Comparison):
 def test_rows_that_nothing_was_measured_by_are_within_the_stated_tolerances(folders: dict[str, BundleFolder]) -> None:
     """Rows of another seed, and for each of them every output and map, three times."""
     folder, trained = folders[Precision.INT8], wide()
-    model = pytorch_runner.for_export(trained.model)
+    model = pytorch_runner.copy_for_export(trained.model)
     (graph,) = build_graphs(model, trained.card)
     counted = Counted(trained.card, folder)
     converted_graph = replace(graph, model=onnx.load(str(folder.file("model.onnx"))))
-    compare_many([converted_graph], model, trained.card, counted, 400, seed=99)
+    compare_random_rows([converted_graph], model, trained.card, counted, 400, seed=99)
     assert counted.seen > 3000
     assert not counted.outside, counted.outside
     assert min(each.cases for each in folder.bundle.parity) > 256  # and that is stated
@@ -232,7 +234,7 @@ def products_of(nodes: str, **weights: np.ndarray) -> onnx.ModelProto:
 def test_weights_that_are_turned_or_read_twice_are_converted(
     nodes: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(int8, "SMALLEST", 1)
+    monkeypatch.setattr(int8, "MIN_MATRIX_VALUES", 1)
     random = np.random.default_rng(0)
     model = products_of(nodes, w=random.standard_normal(shape).astype(np.float32))
     changed = quantise(model)
@@ -250,7 +252,7 @@ def test_weights_that_are_turned_or_read_twice_are_converted(
 def test_large_products_that_stay_in_float32_are_told(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(int8, "SMALLEST", 1)
+    monkeypatch.setattr(int8, "MIN_MATRIX_VALUES", 1)
     weights = {"w": np.ones((8, 8), np.float32), "heads": np.ones((2, 8, 3), np.float32)}
     quantise(products_of("y = MatMul(x, w)  z = MatMul(x, heads)", **weights))
     assert (
@@ -264,9 +266,9 @@ def test_a_generating_model_wide_enough_for_it_is_converted() -> None:
     config = replace(small.GPT, d_model=528, d_hidden=528, layers=1)
     blueprint = replace(small.blueprint("gpt"), config=config)
     network = recipe("gpt").build(blueprint)
-    graphs = build_graphs(pytorch_runner.for_export(network), recipe("gpt").card(network, blueprint))
+    graphs = build_graphs(pytorch_runner.copy_for_export(network), recipe("gpt").card(network, blueprint))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "SMALLEST", 2**15)
+        patch.setattr(int8, "MIN_MATRIX_VALUES", 2**15)
         changed = {graph.name: quantise(graph.model) for graph in graphs}
     counts = {
         name: [node.op_type for node in model.graph.node].count("MatMulInteger") for name, model in changed.items()
@@ -278,7 +280,7 @@ def test_a_generating_model_wide_enough_for_it_is_converted() -> None:
 
 def test_a_model_whose_weights_cannot_be_converted_is_refused_with_the_operator(tmp_path: Path) -> None:
     made = replace(MODELS["documents"](), metrics=())
-    with pytest.raises(ExportError, match=r"int8 would win nothing: 0 of .* in GRU, which stays in float32"):
+    with pytest.raises(ExportError, match=r"int8 does not pay: 0 of .* in GRU, which stays in float32"):
         export_model(made, tmp_path, precision="int8")
 
 
@@ -294,7 +296,7 @@ def test_float16_with_gates_is_served_where_the_runtime_cannot_read_what_it_save
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
-    monkeypatch.setattr(sessions, "SMALLEST", 0)
+    monkeypatch.setattr(sessions, "MIN_MATRIX_VALUES", 0)
     torch.manual_seed(0)
     folder = export_model(replace(MODELS["long_reader"](), metrics=()), tmp_path, precision="float16")
     provider = Provider("CPUExecutionProvider", 2, 2, cores=2)
@@ -312,13 +314,15 @@ def test_a_value_that_is_read_twice_by_what_stays_in_float32_is_cast_once() -> N
             all = Range (one, whole, one)
             y = Add (all, one)
         }""")
-    session = onnxruntime.InferenceSession(halve(model).SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        convert_to_float16(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     (found,) = session.run(["y"], {"x": np.array([3.5], np.float32)})
     assert found.tolist() == [2, 3, 4]
 
 
 def test_figures_that_cannot_be_measured_again_are_not_repeated(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="data are missing on which accuracy is measured again in float16"):
+    with pytest.raises(ExportError, match="accuracy must be measured again in float16, but its data are missing"):
         export_model(replace(wide(), judge=None), tmp_path, precision="float16")
 
 
@@ -365,7 +369,7 @@ def test_integers_do_what_their_formula_says() -> None:
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(int8, "SMALLEST", 1)
+        patch.setattr(int8, "MIN_MATRIX_VALUES", 1)
         evaluator: Callable[..., list[np.ndarray]] = onnx.reference.ReferenceEvaluator(quantise(model)).run
     x = np.array([[2, -0.8], [0, 0], [1e6, 0]], np.float32)
     step = 2 / 127  # −0.8 becomes −51 steps, 0.4 becomes 25

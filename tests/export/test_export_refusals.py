@@ -9,7 +9,7 @@ import torch
 from bundle.errors import BundleError
 from bundle.values import Text
 from export.errors import ExportError
-from export.execution.pytorch_runner import for_export
+from export.execution.pytorch_runner import copy_for_export
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from export.verification.verify import verify
@@ -39,15 +39,17 @@ def drop_the_mask(model: tiny.Reader) -> None:
 def test_graphs_of_a_sabotaged_model_are_told_from_the_true_one(sabotage: object) -> None:
     torch.manual_seed(0)
     model, card = tiny.Reader(), tiny.reader_card()
-    broken = for_export(model)
+    broken = copy_for_export(model)
     sabotage(broken)  # type: ignore[operator]
     graphs = build_graphs(broken, card)
-    with pytest.raises(ExportError, match=r"does not answer as PyTorch does: \S+ differs by up to 0?\.?\d.* \(.+\)"):
-        verify(graphs, for_export(model), card)
+    with pytest.raises(ExportError, match=r"answer differs from PyTorch's: \S+ differs by up to 0?\.?\d.* \(.+\)"):
+        verify(graphs, copy_for_export(model), card)
 
 
 def test_a_model_that_reads_padding_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"otherwise in a batch than alone: .* differs by .*padded rows"):
+    with pytest.raises(
+        ExportError, match=r"answer in a batch differs from its answer alone: .* differs by .*padded rows"
+    ):
         export(tiny.ReaderOfPadding(), tmp_path)
     assert left(tmp_path) == []
 

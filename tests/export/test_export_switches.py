@@ -15,7 +15,7 @@ from bundle.values import Array
 from export.errors import ExportError
 from export.pipeline import export_model
 from export.surgery import attention
-from export.surgery.node_builder import Nodes
+from export.surgery.node_builder import NodeBuilder
 from models.attention.marked import DOMAIN
 from models.cards.card import TrainedModel
 from tests.export import tiny
@@ -61,7 +61,7 @@ def test_the_answer_is_pytorchs_whatever_is_asked_for(
         np.testing.assert_allclose(found, expected.outputs["logits"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(whole, expected.maps[MAPS[0]], atol=1e-5)
     np.testing.assert_allclose(rows, expected.maps[MAPS[1]].numpy()[:, heads][:, :, queries], atol=1e-5)
-    assert nothing.size == no_rows.size == 0
+    assert nothing.head_size == no_rows.head_size == 0
 
 
 def test_what_is_not_asked_for_need_not_be_fed(exported: Exported, session: onnxruntime.InferenceSession) -> None:
@@ -95,19 +95,21 @@ def test_a_map_that_the_model_itself_reads_is_a_plain_output(tmp_path: Path) -> 
     assert [bool(each.gate) for each in folder.bundle.maps] == [False, True, False]
 
 
-def wrong_rows(nodes: Nodes, marked: attention._Marked, masking: attention._Masking, switch: object) -> str:
+def wrong_rows(
+    nodes: NodeBuilder, marker: attention._AttentionMarker, masking: attention._Masking, optional_map: object
+) -> str:
     """Compute rows as if nothing were masked."""
-    return ROWS(nodes, marked, attention._Masking("", "", ""), switch)  # type: ignore[arg-type]
+    return ROWS(nodes, marker, attention._Masking("", "", ""), optional_map)  # type: ignore[arg-type]
 
 
-def wrong_scale(nodes: Nodes, marked: attention._Marked) -> str:
+def wrong_scale(nodes: NodeBuilder, marker: attention._AttentionMarker) -> str:
     """Fuse with another scale."""
-    return FUSED(nodes, replace(marked, scale=marked.scale * np.float32(2)))
+    return FUSED(nodes, replace(marker, scale=marker.scale * np.float32(2)))
 
 
-def wrong_projections(nodes: Nodes, marked: attention._Marked) -> list[str]:
+def wrong_projections(nodes: NodeBuilder, marker: attention._AttentionMarker) -> list[str]:
     """Put out queries that are not scaled."""
-    return [nodes.add("Identity", marked.query), *PROJECTIONS(nodes, marked)[1:]]
+    return [nodes.add("Identity", marker.query), *PROJECTIONS(nodes, marker)[1:]]
 
 
 ROWS, FUSED, PROJECTIONS = attention._rows, attention._fused, attention._projections
@@ -116,8 +118,8 @@ ROWS, FUSED, PROJECTIONS = attention._rows, attention._fused, attention._project
 @pytest.mark.parametrize(
     ("what", "instead", "case"),
     [
-        ("_rows", wrong_rows, "maps not asked for"),
-        ("_fused", wrong_scale, "long enough to be fused, maps not asked"),
+        ("_rows", wrong_rows, "maps not requested"),
+        ("_fused", wrong_scale, "long enough to be fused, maps not requested"),
         ("_projections", wrong_projections, "maps from projections"),
     ],
 )
@@ -126,5 +128,5 @@ def test_a_graph_that_is_wrong_only_where_little_is_asked_for_is_refused(
 ) -> None:
     monkeypatch.setattr(attention, what, instead)
     torch.manual_seed(0)
-    with pytest.raises(ExportError, match=f"does not answer as PyTorch does: .* {case}"):
+    with pytest.raises(ExportError, match=f"answer differs from PyTorch's: .* {case}"):
         export_model(tiny.trained(tiny.LongReader(), tiny.long_reader_card()), tmp_path)

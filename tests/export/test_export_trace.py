@@ -6,7 +6,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
-from export.interface import Port
+from export.interface import TensorSpec
 from export.tracing.trace import trace
 
 
@@ -24,7 +24,7 @@ class Looked(nn.Module):
 
 def test_an_output_may_have_the_name_of_what_is_inside() -> None:
     module, ids = Looked(), torch.tensor([[1, 2, 3], [4, 5, 6]])
-    port = Port(name="ids", axes=("batch", "word"), dtype=np.dtype(np.int64))
+    port = TensorSpec(name="ids", axes=("batch", "word"), dtype=np.dtype(np.int64))
     model = trace(module, [ids], [port], ["embedding", "sum"], {})
     session = onnxruntime.InferenceSession(onnx_ir.to_proto(model).SerializeToString())
     embedding, total = session.run(["embedding", "sum"], {"ids": ids.numpy()})

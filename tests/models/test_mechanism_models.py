@@ -9,8 +9,8 @@ from torch import Tensor
 
 from bundle.maps import canonical, cut, nested_mask_name
 from bundle.rows import Row
-from export.execution.random_inputs import batch, neutral_noise
-from export.interface import BATCH, output_ports
+from export.execution.random_inputs import collate_rows, neutral_noise
+from export.interface import BATCH, output_specs
 from export.verification.map_invariants import check_map
 from models.attention import CombinationError
 from models.cards.card import Card
@@ -41,7 +41,7 @@ def rows(card: Card, task: str) -> list[Row]:
 
 def tensors(card: Card, some: list[Row]) -> dict[str, Tensor]:
     """Rows, padded and stacked."""
-    return {name: torch.from_numpy(array) for name, array in batch(card, some).items()}
+    return {name: torch.from_numpy(array) for name, array in collate_rows(card, some).items()}
 
 
 def loss_of(model: SmallModel, found: dict[str, Tensor]) -> Tensor:
@@ -71,7 +71,7 @@ def test_maps_and_outputs_are_as_the_card_says_and_padding_changes_nothing(name:
     for place, (row, answer) in enumerate(zip(some, alone, strict=True)):
         torch.testing.assert_close(together.outputs["logits"][place], answer.outputs["logits"][0], atol=1e-5, rtol=1e-4)
         sizes = {BATCH: 1, **row.sizes}
-        assert output_ports(card)[0].sizes(sizes) == answer.outputs["logits"].shape
+        assert output_specs(card)[0].shape(sizes) == answer.outputs["logits"].shape
         for each in card.description.maps:
             weights = [
                 cut(

@@ -1,7 +1,7 @@
-"""The `limelight` command.
+"""The command line `limelight`.
 
-Other packages add commands through entry points in the group `limelight.commands`; each is a plain function with typer
-annotations. They report what a user can put right by raising `CommandError`, which becomes one line and an exit status.
+Other packages add commands through entry points in the group `limelight.commands`; each command is a function with
+typer annotations. A `CommandError` becomes one line of output and an exit status.
 """
 
 import sys
@@ -11,7 +11,7 @@ _NEEDS = {"typer", "rich", "click", "shellingham"}
 
 
 class CommandError(Exception):
-    """A command that cannot do what was asked: one line for the user, and an exit status (2 for wrong usage)."""
+    """A command failed for a reason that the user can fix: one line, and an exit status (2 for wrong usage)."""
 
     def __init__(self, message: str, *, status: int = 1) -> None:
         super().__init__(message)
@@ -19,7 +19,10 @@ class CommandError(Exception):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 for what failed, 2 for wrong usage, 130 for Ctrl-C."""
+    """Run the command line, and return its exit status.
+
+    Returns: 0 for success, 1 for a failure, 2 for wrong usage, 130 for Ctrl-C.
+    """
     from limelight.cli import streams
 
     streams.prepare()

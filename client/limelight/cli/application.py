@@ -1,4 +1,4 @@
-"""Puts the commands together, runs one, and turns whatever goes wrong into one line and an exit status."""
+"""Registration and execution of commands; errors become one line and an exit status."""
 
 import sys
 from typing import Annotated, Any
@@ -10,11 +10,11 @@ from limelight.version import version
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line; the exit status."""
+    """Run the command line, and return the exit status."""
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
     try:
         command: Any = typer.main.get_command(_application(name))
-        # Not standalone: errors come here as exceptions, rather than as a box of several lines.
+        # Not standalone: errors are raised here instead of being printed as a box.
         status = command.main(arguments or ["--help"], prog_name="limelight", standalone_mode=False)
         streams.flush()
         return status if isinstance(status, int) else 0
@@ -23,14 +23,14 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        streams.discard_output()  # whoever read it has had enough
+        streams.discard_output()  # the reader closed the pipe
         return 1
     except ModuleNotFoundError as error:
         return _fail(str(commands.missing(name or "", error)), 1)
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(
             error, "exit_code"
-        ):  # what typer and click raise for wrong usage
+        ):  # raised by typer and click for wrong usage
             known = f" (see 'limelight {name} --help')" if name in commands.KNOWN else " (see 'limelight --help')"
             return _fail(error.format_message().rstrip(".") + known, 2)
         described = _describe(name, error)
@@ -42,7 +42,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _application(chosen: str | None) -> typer.Typer:
-    """Every command by its summary, and the chosen one in full."""
+    """Register every command by its summary, and the chosen command completely."""
     application = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     application.callback()(_root)
     for name, summary in commands.summaries().items():
@@ -62,7 +62,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Limelight serves attention models over gRPC, and shows what they look at."""
+    """Serve attention models over gRPC, and show their attention."""
 
 
 def _print_version(asked: bool) -> None:
@@ -72,11 +72,11 @@ def _print_version(asked: bool) -> None:
 
 
 def _not_chosen() -> None:
-    """Never called: the command that is asked for is registered in full."""
+    """Stand in for a command that was not chosen. Never called."""
 
 
 def _describe(name: str | None, error: Exception) -> str | None:
-    """What went wrong with one of this package's own commands, in a line; None for what is a fault of the program."""
+    """Describe an error of this package's commands in one line; None for a bug."""
     if name not in commands.KNOWN or not commands.KNOWN[name].function:
         return None
     if isinstance(error, OSError):
@@ -87,7 +87,7 @@ def _describe(name: str | None, error: Exception) -> str | None:
         field = f"{error.field}: " if error.field and error.field not in error.message else ""
         after = f" (try again in {error.retry_after:g} s)" if error.retry_after else ""
         return f"{error.code.name}: {field}{error.message}{after}"
-    # What cannot be sent: a text that is not UTF-8, an integer that does not fit.
+    # Values that cannot be sent: a text that is not UTF-8, an integer out of range.
     return str(error) if isinstance(error, ValueError) else None
 
 

@@ -1,4 +1,4 @@
-"""Answers as JSON. The shape is an interface: once released, fields are added, never renamed."""
+"""JSON form of answers. It is a public interface: releases add fields and never rename them."""
 
 import json
 import sys
@@ -18,19 +18,19 @@ from limelight.predictions import GeneratedSequence, Prediction, Result, Sequenc
 from limelight.saving import SavedMap
 from limelight.streams import StreamStart
 
-# Kept out of a model's description: bytes that belong to no JSON document.
+# Fields with bytes, which JSON cannot represent.
 _HIDDEN = {"examples"}
 
 
 def write(document: Any) -> None:
-    """Print one JSON document on one line; characters that the output's encoding lacks are JSON's own escapes."""
+    """Print a JSON document on one line; characters outside the output's encoding are escaped."""
     whole = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    # Halves of surrogate pairs, in names of files, are printed as escapes as well: those that JSON has.
+    # Lone surrogates, from file names, are printed as JSON escapes.
     print(json.dumps(document, ensure_ascii=not whole, allow_nan=True), flush=True)
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses, mappings, tuples and arrays as what JSON has."""
+    """Convert dataclasses, mappings, tuples and arrays to JSON types."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.name not in _HIDDEN}
     if isinstance(value, Mapping):
@@ -41,17 +41,17 @@ def plain(value: Any) -> Any:
 
 
 def models(statuses: list[ModelStatus]) -> dict[str, Any]:
-    """`{"models": [...]}`."""
+    """Return `{"models": [...]}`."""
     return {"models": plain(statuses)}
 
 
 def model(description: Model) -> dict[str, Any]:
-    """A model's description, without its examples but with their number."""
+    """Return a model's description, with the number of its examples in place of the examples."""
     return {**plain(description), "examples": len(description.examples)}
 
 
 def prediction(answer: Prediction) -> dict[str, Any]:
-    """A prediction: its results by name, and the first class and text, which are null for a model without."""
+    """Return a prediction: results by name, and the first label and text (null for a model without)."""
     return {
         "label": answer.label,
         "probability": answer.probability,
@@ -66,7 +66,7 @@ def prediction(answer: Prediction) -> dict[str, Any]:
 
 
 def result(each: Result) -> dict[str, Any]:
-    """A result: `kind`, and what it holds."""
+    """Return a result: `kind` and its content."""
     document = {"kind": type(each).__name__.lower(), **plain(each)}
     if isinstance(each, Sequences):
         document["sequences"] = sequences(each.sequences)
@@ -74,16 +74,16 @@ def result(each: Result) -> dict[str, Any]:
 
 
 def sequences(each: Sequence[GeneratedSequence]) -> list[dict[str, Any]]:
-    """Sequences that a model put out, with the probability of each."""
+    """Return generated sequences with their probabilities."""
     return [{**plain(one), "probability": one.probability} for one in each]
 
 
 def attended(answer: Attended) -> dict[str, Any]:
-    """`{"prediction": ..., "maps": [...], "other_sequences": [...]}`."""
+    """Return `{"prediction": ..., "maps": [...], "other_sequences": [...]}`."""
     others = [
         {
             "sequence": other.sequence,
-            # Those that it shares with the best one stand in the prediction, once.
+            # Label sets shared with the best sequence are in the prediction.
             "label_sets": {
                 name: label_set(each)
                 for name, each in other.label_sets.items()
@@ -101,7 +101,7 @@ def attended(answer: Attended) -> dict[str, Any]:
 
 
 def label_set(labels: LabelSet) -> dict[str, Any]:
-    """A label set in columns: a label for each entry, and what is known of this kind of entry, else null."""
+    """Return a label set as columns; columns that do not apply are null."""
     return {
         "kind": labels.kind,
         "labels": list(labels.labels),
@@ -116,7 +116,7 @@ def label_set(labels: LabelSet) -> dict[str, Any]:
 
 
 def attention_map(each: AttentionMap) -> dict[str, Any]:
-    """A map: `weights` nested as `axes` say. Indices are those of the whole label sets, whatever was selected."""
+    """Return a map: `weights` nested by `axes`. Indices refer to the whole label sets."""
     edges, key_index = None, None
     if each.edges is not None:
         edges = {
@@ -151,14 +151,14 @@ def attention_map(each: AttentionMap) -> dict[str, Any]:
 
 
 def _whole_indices(positions: NDArray[np.int64], labels: LabelSet) -> Any:
-    """Positions along an axis as indices into its whole label set; what is negative stays."""
+    """Convert positions along an axis to indices into its whole label set; negative positions stay."""
     if labels.indices is None:
         return positions.tolist()
     return np.where(positions < 0, positions, np.asarray(labels.indices, np.int64)[positions]).tolist()
 
 
 def saved(each: StreamStart | SavedMap) -> dict[str, Any]:
-    """One line of a stream that is written to files: `{"prediction": ...}`, then each map with its `file`."""
+    """Return one line of a stream saved to files: `{"prediction": ...}`, then each map with its `file`."""
     if isinstance(each, StreamStart):
         return {"prediction": prediction(each.prediction)}
     described = each.map
@@ -178,7 +178,7 @@ def saved(each: StreamStart | SavedMap) -> dict[str, Any]:
 
 
 def event(each: GenerationEvent) -> dict[str, Any]:
-    """One event of a sequence: `{"event": "start" | "token" | "end", ...}`."""
+    """Return an event of a generation: `{"event": "start" | "token" | "end", ...}`."""
     match each:
         case GenerationStart():
             sets = {name: label_set(labels) for name, labels in each.label_sets.items()}

@@ -1,4 +1,4 @@
-"""The texts that a model was asked about, for people who see its answer."""
+"""The input texts of an answer, for display."""
 
 from collections.abc import Iterator, Mapping
 
@@ -6,14 +6,13 @@ from limelight.cli.views import shown
 from limelight.descriptions import Model
 from limelight.v1 import values_pb2
 
-_MOST = 300  # characters of a text
+_MOST = 300  # maximum length of a displayed text
 
 
 def asked_texts(model: Model, instance: values_pb2.Instance) -> Mapping[str, str]:
-    """Texts by the names of their inputs, each on one line, a long one cut.
+    """Return the input texts by input name, each on one line and shortened.
 
-    Empty where one text is all that was sent: what it was is seen in the answer. A pair has two, `pair.first` and
-    `pair.second`.
+    Empty for a single text, which the answer itself shows. A pair has two entries, `pair.first` and `pair.second`.
     """
     sent = [each.name for each in model.inputs if each.name in instance.inputs]
     texts = {place: text for name in sent for place, text in _texts(name, instance.inputs[name])}
@@ -21,7 +20,7 @@ def asked_texts(model: Model, instance: values_pb2.Instance) -> Mapping[str, str
 
 
 def asked_lines(texts: Mapping[str, str]) -> list[str]:
-    """Texts with their names, a line each."""
+    """Return one line for each input text, with its name."""
     return [f"{name}: {text}" for name, text in texts.items()]
 
 

@@ -23,18 +23,16 @@ from limelight.saving import save_maps
 from limelight.streams import StreamEvent, StreamStart
 from limelight.v1 import values_pb2
 
-# The server's own number of beams: fewer would make another best sequence.
+# The server's default number of beams; fewer could change the best sequence.
 _BEAMS = 4
 
 Png = Annotated[
-    Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file, whose folder is made.")
+    Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file; its folder is created.")
 ]
 
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out", metavar="FOLDER", help="Write whole maps into a folder, as NumPy files, while they come: of any size."
-    ),
+    typer.Option("--out", metavar="FOLDER", help="Save whole maps of any size into a folder, as NumPy files."),
 ]
 
 
@@ -68,20 +66,20 @@ def attend(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Show what a model looks at: `limelight attend dates "7 March 2021"`
+    """Show a model's attention: `limelight attend dates "7 March 2021"`
 
-    A terminal shades the words or patches by their weight; a pipe gets text with numbers. Of a map with several heads
-    it shows the mean unless --head chooses some, and of one with many queries the mean and the strongest pairs unless
-    --query does.
+    A terminal shades words or patches by weight; a pipe gets text with numbers. Maps with several heads show the mean,
+    unless --head selects heads. Maps with many queries show the mean and the largest weights, unless --query selects
+    queries.
 
-    A group is a part of the text, by its characters (--group subject=0:12, in a pair first:0:12), entries by number
-    (#0:3 or #0,-1), or an input (--group question=pair.first).
+    A group is a part of the text by characters (--group subject=0:12, in a pair first:0:12), entries by number (#0:3 or
+    #0,-1), or an input (--group question=pair.first).
 
-    Maps of long inputs are too large for one answer: --out FOLDER takes them as a stream.
+    Maps of long inputs may exceed the size of an answer: --out FOLDER saves them as a stream.
     """
     if out is not None and png is not None:
         raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
-    # People get the mean over heads: the server computes it, and sends that much less.
+    # The display shows the mean over heads; the server computes it and sends less.
     shown_alone = not as_document and not heads and not rollout and out is None
     reduction: Literal["mean", "max"] | None = "mean" if shown_alone else None
     if reduce is not None:
@@ -93,7 +91,7 @@ def attend(
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
         texts = asked_texts(description, instance)
-        # People see the words of lines by how much their lines count.
+        # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps
         levels = () if one_by_one else above(description, maps or ())
         asked: AttendOptions = {
@@ -123,7 +121,7 @@ def attend(
     shape = Shape(each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
     pictures = _pictures(answer, instance, maps if levels and maps else (), shape)
     if png is not None:
-        render_png = importlib.import_module("limelight.cli.render_png")  # Pillow is imported for this alone
+        render_png = importlib.import_module("limelight.cli.render_png")  # imports Pillow only when needed
         render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answered(answer.prediction)})
     if as_document:
         as_json.write(as_json.attended(answer))
@@ -135,7 +133,7 @@ def attend(
 
 
 def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str], shape: Shape) -> Iterator[Block]:
-    """Those of the best sequence, or of the only answer, and then those of the others."""
+    """Return the figures of the best sequence or only answer, then those of other sequences."""
     yield from blocks(answer.maps, sent=sent, names=names, **shape)
     for other in answer.other_sequences:
         of = f"sequence {other.sequence}: {answer.prediction.sequences[other.sequence].text}"
@@ -143,7 +141,7 @@ def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str],
 
 
 def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str], *, as_document: bool) -> None:
-    """Write a stream's maps, and tell of each file once it is whole."""
+    """Save a stream's maps, and report each complete file."""
     try:
         for each in save_maps(events, folder):
             if as_document:
@@ -168,13 +166,13 @@ def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: 
     for each in (*asked_lines(texts), line):
         console.print(each, markup=False, highlight=False, emoji=False, soft_wrap=True)
     if prediction.truncated:
-        console.print("(the input was cut to the model's limits)", highlight=False)
+        console.print("(the input was truncated to the model's limits)", highlight=False)
     if prediction.seed is not None:
-        console.print(f"(drawn at random: --seed {prediction.seed} brings it again)", highlight=False)
+        console.print(f"(sampled; --seed {prediction.seed} reproduces it)", highlight=False)
 
 
 def _answered(prediction: Prediction) -> dict[str, str]:
-    """The answer as a picture's heading has it: of classes those whose probability is not 0.00; empty without one."""
+    """Return the answer as a heading: classes whose probability does not round to 0.00."""
     shown = [f"{each.label} ({each.probability:.2f})" for each in prediction.classes[:3] if each.probability >= 0.005]
     said = ", ".join(shown)
     if not said and prediction.sequences:
@@ -184,6 +182,6 @@ def _answered(prediction: Prediction) -> dict[str, str]:
 
 
 def _image(instance: values_pb2.Instance) -> bytes | None:
-    """The one image of an instance."""
+    """Return the only image of an instance."""
     images = [value.image for value in instance.inputs.values() if value.HasField("image")]
     return images[0] if len(images) == 1 else None

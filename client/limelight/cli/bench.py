@@ -1,4 +1,4 @@
-"""`limelight bench`: closed-loop load. Each caller sends its next request when its last is answered."""
+"""`limelight bench`: closed-loop load. Each caller sends its next request after the previous answer."""
 
 import asyncio
 import time
@@ -20,32 +20,34 @@ from limelight.v1 import service_pb2
 
 
 class Method(StrEnum):
-    """What is measured."""
+    """RPC to measure."""
 
     predict = "predict"
     attend = "attend"
 
 
-MethodName = Annotated[Method, typer.Option("--method", help="The call to make.")]
-Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, max=4096, help="Callers at the same time.")]
-Seconds = Annotated[float | None, typer.Option("--seconds", min=0.1, help="How long to measure. [default: 5]")]
-Requests = Annotated[int | None, typer.Option("--requests", "-n", min=1, help="How many requests to send, instead.")]
-Rows = Annotated[int, typer.Option("--rows", min=1, help="Instances in a request.")]
+MethodName = Annotated[Method, typer.Option("--method", help="RPC to measure.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", "-c", min=1, max=4096, help="Number of concurrent callers.")]
+Seconds = Annotated[float | None, typer.Option("--seconds", min=0.1, help="Duration of the measurement. [default: 5]")]
+Requests = Annotated[
+    int | None, typer.Option("--requests", "-n", min=1, help="Number of requests, instead of --seconds.")
+]
+Rows = Annotated[int, typer.Option("--rows", min=1, help="Instances in each request.")]
 Attempts = Annotated[
     int,
     typer.Option(
         "--attempts",
         min=1,
         max=5,
-        help="Send a call that no server took up to so often; only its end counts.",
+        help="Attempts of a call while no server answers; only the last counts.",
     ),
 ]
-Warmup = Annotated[int, typer.Option("--warmup", min=0, help="Requests sent before measuring.")]
+Warmup = Annotated[int, typer.Option("--warmup", min=0, help="Requests before the measurement.")]
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run found. Latencies are of answered requests; failed ones count as errors."""
+    """Result of a run. Latencies are those of answered requests; failed requests count as errors."""
 
     model: str
     method: str
@@ -55,9 +57,9 @@ class Measured:
     requests: int
     errors: int
     codes: dict[str, int]
-    """How many calls ended with each status code, OK first."""
+    """Number of calls by status code, OK first."""
     attempts: int
-    """How often a call is sent at most: 1 where nothing is sent again."""
+    """Maximum number of attempts of a call; 1 means no retries."""
     first_error: str | None
     requests_per_second: float
     rows_per_second: float
@@ -91,12 +93,13 @@ def bench(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Measure throughput and latency in a closed loop. Without an input, the model's first example is sent.
+    """Measure throughput and latency in a closed loop.
 
-    Every call counts by the status code that it ended with, and none is sent again unless --attempts says so.
+    Without an input, the model's first example is sent. Results count calls by status code. Calls are not retried
+    unless --attempts is given.
     """
     if seconds is not None and number is not None:
-        raise CommandError("either --seconds or --requests", status=2)
+        raise CommandError("give either --seconds or --requests", status=2)
     with connection.client() as client:
         description = client.model(model, version)
     if not (values or named or image) and example is None and description.examples:
@@ -135,7 +138,7 @@ def bench(
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement to be made: for `seconds`, or until `number` requests are sent."""
+    """A measurement: for `seconds`, or until `number` requests are sent."""
 
     method: str
     request: Any
@@ -146,14 +149,13 @@ class Run:
     attempts: int = 1
 
     async def measure(self, connection: Connection) -> Measured:
-        """Warm up, load the server, and count. Raises: Error where a warming request fails."""
+        """Warm up, generate load, and measure. Raises Error if a warm-up request fails."""
         latencies: list[float] = []
         failures: list[str] = []
         codes: Counter[str] = Counter(OK=0)
         size = 0
         rpc = self.method.capitalize()
-        # gRPC sends calls that a server did not look at again even where there is one attempt: that would hide a server
-        # which refuses them.
+        # Even with one attempt, gRPC retries calls that the server did not process, which would hide refusals.
         options = (("grpc.enable_retries", int(self.attempts > 1)),)
         async with AsyncClient(
             connection.target,
@@ -178,7 +180,7 @@ class Run:
                     except Error as error:
                         failures.append(f"{error.code.name}: {error}")
                         codes[error.code.name] += 1
-                        # A server that refuses at once must not be asked as fast as this machine can.
+                        # Do not flood a server that refuses immediately.
                         await asyncio.sleep(min(error.retry_after or 0.01, 1.0))
                         continue
                     latencies.append(time.perf_counter() - start)
@@ -218,7 +220,7 @@ def _print(measured: Measured) -> None:
     rows = f" of {measured.rows} rows ({measured.rows_per_second:.1f} rows/s)" if measured.rows > 1 else ""
     print(f"{measured.method} {measured.model}, {measured.concurrency} callers, {measured.seconds:.1f} s")
     print(f"{measured.requests_per_second:.1f} requests/s{rows}, answers of {measured.response_bytes:,} bytes")
-    again = "nothing was sent again" if measured.attempts == 1 else f"up to {measured.attempts} attempts a call"
+    again = "no retries" if measured.attempts == 1 else f"up to {measured.attempts} attempts a call"
     print(f"{', '.join(f'{code} {count}' for code, count in measured.codes.items())} ({again})")
     if measured.latency_ms:
         print("latency " + ", ".join(f"{name} {value:.1f} ms" for name, value in measured.latency_ms.items()))

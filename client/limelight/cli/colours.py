@@ -1,4 +1,4 @@
-"""From a relative weight to a colour: dark green to lime, and to red for negative weights."""
+"""Colour scale of relative weights: dark green to lime, and red for negative weights."""
 
 from typing import TypeAlias
 
@@ -6,7 +6,7 @@ import numpy as np
 
 Colour: TypeAlias = tuple[int, int, int]
 
-# Below this nothing is shaded: noise would make every word look attended to.
+# No shade below this weight: noise would shade every word.
 FAINT = 0.02
 
 _STOPS = np.array([[18, 38, 28], [24, 92, 62], [66, 158, 62], [160, 216, 54], [222, 255, 82]], float)
@@ -14,7 +14,7 @@ _NEGATIVE = np.array([[38, 18, 22], [110, 26, 36], [184, 44, 48], [232, 92, 70],
 
 
 def colour(strength: float) -> Colour:
-    """The colour of a relative weight from -1 to 1."""
+    """Return the colour of a relative weight from -1 to 1."""
     stops = _NEGATIVE if strength < 0 else _STOPS
     place = min(abs(strength), 1.0) * (len(stops) - 1)
     red, green, blue = (np.interp(place, range(len(stops)), stops[:, channel]) for channel in range(3))
@@ -22,6 +22,6 @@ def colour(strength: float) -> Colour:
 
 
 def ink(background: Colour) -> Colour:
-    """Black or white, whichever reads better on a background."""
+    """Return black or white, whichever is more legible on a background."""
     red, green, blue = background
     return (0, 0, 0) if 0.299 * red + 0.587 * green + 0.114 * blue > 110 else (255, 255, 255)

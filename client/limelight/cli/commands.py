@@ -1,4 +1,4 @@
-"""Which commands there are, and where they come from. Nothing is imported until it is asked for."""
+"""Lookup of commands. Modules are imported only when needed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,48 +12,49 @@ GROUP = "limelight.commands"
 
 @dataclass(frozen=True)
 class Command:
-    """A command that this package knows of."""
+    """A command that this package knows."""
 
     summary: str
-    """For the list of commands, which must not import the command itself."""
+    """Summary for the list of commands, which does not import the command."""
     function: str = ""
-    """`module:function` of this package's own commands."""
+    """`module:function` of a command of this package."""
     extra: str = ""
-    """The extra of the application that brings a command of another package."""
+    """Extra of the application that installs a command of another package."""
 
 
 KNOWN = {
-    "demo": Command("Serve small trained models and print what to try.", extra="serve"),
+    "demo": Command("Serve small trained models and print commands to try.", extra="serve"),
     "train": Command("Train a model and export it.", extra="train"),
-    "export": Command("Turn a trained model into a bundle that can be served.", extra="train"),
+    "export": Command("Export a trained model to a bundle.", extra="train"),
     "serve": Command("Serve a repository of bundles.", extra="serve"),
-    "token": Command("Make a token for callers of a server.", extra="serve"),
+    "token": Command("Create a token for callers of a server.", extra="serve"),
     "models": Command("List a server's models, or describe one.", "limelight.cli.models:models"),
-    "health": Command("Ask whether a server is ready.", "limelight.cli.health:health"),
-    "predict": Command("Ask a model for a prediction.", "limelight.cli.predict:predict"),
-    "attend": Command("Show what a model looks at.", "limelight.cli.attend:attend"),
-    "generate": Command("Let a model put out text, token by token.", "limelight.cli.generate:generate"),
+    "health": Command("Check whether a server is ready.", "limelight.cli.health:health"),
+    "predict": Command("Show a model's prediction.", "limelight.cli.predict:predict"),
+    "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
+    "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench:bench"),
-    "mechanisms": Command("List the attention mechanisms that models are built from.", extra="train"),
+    "mechanisms": Command("List the attention mechanisms of the models.", extra="train"),
 }
 
 
 def added() -> dict[str, metadata.EntryPoint]:
-    """Commands that installed packages add, by name."""
+    """Return the commands that installed packages add, by name."""
     return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
 
 
 def summaries() -> dict[str, str]:
-    """Every command and what it does, known ones first."""
+    """Return the summary of every command, known commands first."""
     known = {name: command.summary for name, command in KNOWN.items()}
     others = {name: f"From {entry.value.partition('.')[0]}." for name, entry in sorted(added().items())}
     return known | {name: summary for name, summary in others.items() if name not in known}
 
 
 def load(name: str) -> Callable[..., Any] | None:
-    """The function of a command; None where no command has this name.
+    """Return the function of a command; None for an unknown name.
 
-    Raises: CommandError for a command whose part is not installed, saying how to install it.
+    Raises:
+        CommandError: the command's package is not installed; the message states how to install it.
     """
     command = KNOWN.get(name, Command(""))
     if command.function:
@@ -73,7 +74,7 @@ def load(name: str) -> Callable[..., Any] | None:
 
 
 def missing(name: str, error: ModuleNotFoundError) -> CommandError:
-    """The error for a command that needs a package which is not installed."""
+    """Return the error for a command whose package is not installed."""
     command = KNOWN.get(name)
     if command is None:
         return CommandError(f"'{name}' needs {error.name}, which is not installed")

@@ -1,4 +1,4 @@
-"""The options of every command that calls a server: where it is, and how each end knows the other."""
+"""Connection options, shared by all commands that call a server."""
 
 import inspect
 import os
@@ -30,18 +30,23 @@ Target = Annotated[
         f"default: {DEFAULT_TARGET}]",
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait for an answer.")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Time limit of a call in seconds.")]
 Ca = Annotated[
     Path | None,
-    typer.Option("--ca", envvar="LIMELIGHT_CA", metavar="FILE", help="TLS: who must have signed the server (PEM)."),
+    typer.Option("--ca", envvar="LIMELIGHT_CA", metavar="FILE", help="TLS: certificates that sign the server's (PEM)."),
 ]
 Cert = Annotated[
     Path | None,
-    typer.Option("--cert", envvar="LIMELIGHT_CERT", metavar="FILE", help="TLS: the certificate to show (PEM)."),
+    typer.Option("--cert", envvar="LIMELIGHT_CERT", metavar="FILE", help="TLS: the client's certificate (PEM)."),
 ]
-Key = Annotated[Path | None, typer.Option("--key", envvar="LIMELIGHT_KEY", metavar="FILE", help="TLS: its key (PEM).")]
+Key = Annotated[
+    Path | None, typer.Option("--key", envvar="LIMELIGHT_KEY", metavar="FILE", help="TLS: the client's key (PEM).")
+]
 Tls = Annotated[
-    bool, typer.Option("--tls", envvar="LIMELIGHT_TLS", help="TLS with a server that a public authority signed.")
+    bool,
+    typer.Option(
+        "--tls", envvar="LIMELIGHT_TLS", help="TLS with a server whose certificate a public authority signed."
+    ),
 ]
 ServerName = Annotated[
     str | None,
@@ -49,28 +54,29 @@ ServerName = Annotated[
         "--server-name",
         envvar="LIMELIGHT_SERVER_NAME",
         metavar="NAME",
-        help="TLS: the name in the server's certificate.",
+        help="TLS: name in the server's certificate, if it differs.",
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", metavar="FILE", help=f"A file with the token. [env var: {_TOKEN_FILE}]")
+    Path | None, typer.Option("--token-file", metavar="FILE", help=f"File with the token. [env var: {_TOKEN_FILE}]")
 ]
 Token = Annotated[
     str | None,
     typer.Option(
         "--token",
         metavar="TOKEN",
-        help=f"The token itself, which others on this machine then see; rather use a file. [env var: {_TOKEN}]",
+        help=f"The token. Other users of this machine can see it; prefer --token-file. [env var: {_TOKEN}]",
     ),
 ]
 Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Send the token to another machine without TLS; whoever listens can use it.")
+    bool,
+    typer.Option("--insecure", help="Send the token to another machine without TLS, where third parties can read it."),
 ]
 
 
 @dataclass(frozen=True)
 class Connection:
-    """What a command was told about the server."""
+    """Connection options of a command."""
 
     target: str
     timeout: float
@@ -78,21 +84,21 @@ class Connection:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """A client of the server. Raises: CommandError in place of Unavailable, naming the server."""
+        """Connect to the server. Unavailable becomes a CommandError that names the server."""
         try:
-            # Fewer attempts than a program makes: somebody is waiting to hear that there is no server.
+            # Fewer attempts than the library's default: a person is waiting.
             with Client(self.target, timeout=self.timeout, attempts=3, **self.security) as client:
                 yield client
         except Unavailable as error:
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Unavailable) -> CommandError:
-        """The error for a server that does not answer."""
+        """Return the error for an unreachable server."""
         return CommandError(f"no server answers at {self.target} ({error.message})")
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a connection, in place of its parameter `connection`."""
+    """Give a command the connection options in place of its parameter `connection`."""
     own, ours = inspect.signature(command).parameters, inspect.signature(_connection).parameters
 
     @wraps(command)
@@ -120,7 +126,7 @@ def _connection(
     insecure: Insecure = False,
 ) -> Connection:
     if token is not None and token_file is not None:
-        raise CommandError("either --token or --token-file", status=2)
+        raise CommandError("give either --token or --token-file", status=2)
     if token is None and token_file is None:
         token = os.environ.get(_TOKEN) or None
         if token is None and os.environ.get(_TOKEN_FILE):
@@ -134,21 +140,23 @@ def _connection(
 
 
 def server_of(environment: Mapping[str, str]) -> str:
-    """The target that the environment names, else the default one.
+    """Return the target that the environment names, or the default target.
 
-    It is LIMELIGHT_TARGET, or else where a server with these variables listens: so a container's health check asks the
-    server in the container. Variables that are empty count as not there.
-    Raises: CommandError for a port that is none.
+    LIMELIGHT_TARGET has precedence, then the address on which a server with these variables listens, so that a
+    container's health check reaches the server in the container. Empty variables are ignored.
+
+    Raises:
+        CommandError: the port is invalid.
     """
     if target := environment.get(_TARGET, "").strip():
         return target
     default_host, _, default_port = DEFAULT_TARGET.rpartition(":")
     host = environment.get(_HOST, "").strip().strip("[]") or default_host
-    # Where a server listens on every address, it listens on this machine's own as well.
+    # A server that listens on every address also listens on loopback.
     host = {"0.0.0.0": default_host, "::": "::1"}.get(host, host)
     port = environment.get(_PORT, "").strip() or default_port
-    if "://" in port:  # what Kubernetes tells every pod of a Service named limelight
+    if "://" in port:  # Kubernetes sets this for a Service named limelight
         port = default_port
     if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise CommandError(f"{_PORT} is {port!r}, which is no port of a server", status=2)
+        raise CommandError(f"{_PORT} is {port!r}, which is not a valid port", status=2)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

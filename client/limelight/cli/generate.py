@@ -13,21 +13,26 @@ from limelight.cli.inputs import read_instance
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.requests import Attention
 
-StrategyName = Annotated[options.Strategy, typer.Option("--strategy", help="How tokens are chosen.")]
+StrategyName = Annotated[options.Strategy, typer.Option("--strategy", help="Decoding strategy.")]
 Temperature = Annotated[
     float | None,
-    typer.Option("--temperature", min=0.0, help="Divides the scores before sampling; 0: the most probable token."),
+    typer.Option(
+        "--temperature", min=0.0, help="Divisor of the scores before sampling; 0 takes the most probable token."
+    ),
 ]
-TopTokens = Annotated[int, typer.Option("--top-k", min=0, help="Sample among the k most probable tokens; 0 for all.")]
+TopTokens = Annotated[int, typer.Option("--top-k", min=0, help="Sample from the k most probable tokens; 0 for all.")]
 TopP = Annotated[
-    float | None, typer.Option("--top-p", min=0.0, max=1.0, help="Sample among the tokens of this probability.")
+    float | None,
+    typer.Option("--top-p", min=0.0, max=1.0, help="Sample from the most probable tokens of this total probability."),
 ]
-Beams = Annotated[int, typer.Option("--beams", min=0, help="Beams of beam search; 0 means 4.")]
-Hypotheses = Annotated[int, typer.Option("--hypotheses", min=0, help="Sequences that beam search returns; 0 means 1.")]
+Beams = Annotated[int, typer.Option("--beams", min=0, help="Number of beams; 0 means 4.")]
+Hypotheses = Annotated[
+    int, typer.Option("--hypotheses", min=0, help="Number of sequences that beam search returns; 0 means 1.")
+]
 MaxNewTokens = Annotated[
-    int, typer.Option("--max-new-tokens", min=0, help="Most tokens put out; 0 for the model's limit.")
+    int, typer.Option("--max-new-tokens", min=0, help="Maximum number of tokens; 0 for the model's limit.")
 ]
-Stop = Annotated[list[str] | None, typer.Option("--stop", help="End once this appears in the text. Repeatable.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="End the text before this string. Repeatable.")]
 TargetText = Annotated[str | None, typer.Option("--target-text", help="Force this output.")]
 
 
@@ -54,17 +59,17 @@ def generate(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Let a model put out text, token by token: `limelight generate dates "3 May 2021"`.
+    """Generate text, token by token: `limelight generate dates "3 May 2021"`.
 
-    A terminal shows the text as it comes; a pipe gets the text alone, a line a sequence. With --json
-    every event is a line, with attention for the maps that --map names.
+    A terminal shows the text as it arrives; a pipe gets one line for each sequence. With --json every event is a line,
+    with attention for the maps that --map names.
     """
     with connection.client() as client:
         description = client.model(model, version)
         named = list(named or ())
         if target_text is not None:
             if not description.target_input:
-                raise CommandError(f"model {model!r} takes no forced output", status=2)
+                raise CommandError(f"model {model!r} does not support a forced output", status=2)
             named.append(f"{description.target_input}={target_text}")
         instance = read_instance(description, positional=values or (), named=named, image=image, example=example)
         events = client.generate(
@@ -89,7 +94,7 @@ def generate(
             return
         console = Console()
         end: GenerationEvent | None = None
-        # Shown as it comes, then replaced by the whole text, which leaves out a stop text.
+        # Shown live, then replaced by the final text without stop texts.
         with Live(Text(), console=console, transient=True, auto_refresh=False) as live:
             written, seed_used = "", None
             for event in events:
@@ -104,4 +109,4 @@ def generate(
             sure = f"  ({sequence.probability:.2f})" if console.is_terminal else ""
             console.print(Text(sequence.text).append(sure, "dim"), soft_wrap=True)
     if seed_used is not None and console.is_terminal:
-        console.print(f"(drawn at random: --seed {seed_used} brings it again)", style="dim", highlight=False)
+        console.print(f"(sampled; --seed {seed_used} reproduces it)", style="dim", highlight=False)

@@ -1,4 +1,4 @@
-"""`limelight health`, for those who watch over a server: images, orchestrators, scripts."""
+"""`limelight health`, for container health checks, orchestrators and scripts."""
 
 from limelight.cli import CommandError
 from limelight.cli.connection import Connection, connected
@@ -6,7 +6,7 @@ from limelight.cli.connection import Connection, connected
 
 @connected
 def health(connection: Connection) -> None:
-    """Ask whether a server is ready; the exit status says so. Needs no token."""
+    """Check whether a server is ready, and report it by the exit status. Needs no token."""
     with connection.client() as client:
         if not client.ready():
             raise CommandError(f"the server at {connection.target} is not ready")

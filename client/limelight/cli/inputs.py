@@ -1,4 +1,4 @@
-"""What is given on the command line, to an instance of the model's inputs."""
+"""Conversion of command-line arguments to an instance."""
 
 import json
 import os
@@ -26,16 +26,18 @@ def read_instance(
     image: Path | None = None,
     example: int | None = None,
 ) -> values_pb2.Instance:
-    """The instance that the arguments describe.
+    """Build the instance that the arguments describe.
 
-    Positional values go to the model's required inputs in order; a pair takes two, and for an image they are paths.
-    Raises: CommandError for a model that cannot answer, whose inputs nobody knows, and for arguments that do not fit
-    the model; OSError for a file that cannot be read.
+    Positional values go to the model's required inputs in order. A pair takes two; for an image they are paths.
+
+    Raises:
+        CommandError: the model failed to load, so its inputs are unknown, or arguments do not fit its inputs.
+        OSError: a file cannot be read.
     """
     if model.status.state == "loading":
-        raise CommandError(f"model {model.name!r} is still being loaded; try again soon")
+        raise CommandError(f"model {model.name!r} is still loading; try again soon")
     if model.status.state == "failed":
-        raise CommandError(f"model {model.name!r} was refused: {model.status.reason}")
+        raise CommandError(f"model {model.name!r} failed to load: {model.status.reason}")
     instance = values_pb2.Instance()
     if example is not None:
         if example >= len(model.examples):
@@ -68,7 +70,7 @@ def _positional(model: Model, values: Sequence[str], taken: set[str]) -> dict[st
             given[each.name] = _value(each.kind, each, left.pop(0))
     if left:
         raise CommandError(
-            f"{left[0]!r} is one value too many (quote a text of several words); {_inputs(model)}", status=2
+            f"{left[0]!r} is one value too many (quote texts of several words); {_inputs(model)}", status=2
         )
     return given
 
@@ -90,7 +92,7 @@ def _named(model: Model, name: str, value: str) -> Input:
 
 
 def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> Input:
-    """The value that an argument stands for: itself, `@FILE` or `-` for standard input."""
+    """Return the value of an argument: the argument, the content of `@FILE`, or standard input for `-`."""
     path = f"instances[0].inputs[{quoted(info.name)}]"
     if kind in _FILES:
         data = standard_input() if argument == "-" else Path(argument.removeprefix("@")).read_bytes()
@@ -98,12 +100,12 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
     if kind == "tensor" and argument.startswith("@") and argument.endswith(".npy"):
         return _array(np.load(argument[1:], allow_pickle=False), info, tensor)
     if argument == "-":
-        # The line break that a terminal or `echo` adds is not part of the text.
+        # Remove the line break that a terminal or `echo` adds.
         text = decoded(standard_input(), path, "standard input").removesuffix("\n")
     elif argument.startswith("@"):
         text = decoded(Path(argument[1:]).read_bytes(), path, argument[1:]).removesuffix("\n")
     elif kind == "document" and os.path.isfile(argument):
-        raise CommandError(f"{argument!r} is a file: @{argument} sends what is in it", status=2)
+        raise CommandError(f"{argument!r} is a file: @{argument} sends its content", status=2)
     else:
         text = argument
     match kind:
@@ -127,18 +129,18 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
 
 
 def standard_input() -> bytes:
-    """Read what is sent by a pipe; nothing where there is none."""
+    """Read piped standard input; nothing if it is not piped."""
     return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
 def _array(value: Any, info: InputInfo, tensor: str) -> Input:
-    """A NumPy array of the type that the model's description states."""
+    """Convert a JSON list to an array of the described type."""
     types = {each.name: each.data_type for each in info.tensors}
     data_type = types.get(tensor) or next(iter(types.values()), "float32")
     try:
         return np.asarray(value, dtype=data_type)
     except (TypeError, ValueError) as error:
-        raise CommandError(f"input {info.name!r} is no array of {data_type}: {error}", status=2) from error
+        raise CommandError(f"input {info.name!r} is not an array of {data_type}: {error}", status=2) from error
 
 
 def _json(text: str, name: str) -> Any:

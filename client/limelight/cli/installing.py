@@ -1,4 +1,4 @@
-"""How what is missing is installed, into the environment that runs: none of it is on a package index."""
+"""Commands that install missing packages into the running environment; none of them is on a package index."""
 
 import shlex
 import sys
@@ -9,19 +9,19 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def extra(name: str) -> str:
-    """The command that installs an extra of the application."""
+    """Return the command that installs an extra of the application."""
     if checkout := _checkout():
-        if Path(sys.prefix).resolve() == checkout / ".venv":  # which make keeps
+        if Path(sys.prefix).resolve() == checkout / ".venv":  # created by make
             return "run 'make dev'" + ("" if Path.cwd() == checkout else f" in {checkout}")
         return _pip("--editable", f"{checkout}[{name}]")
     if _is_installed("limelight"):
-        # The package itself is there; pip looks for what the extra adds.
+        # The package is installed; pip adds the extra's dependencies.
         return _pip(f"limelight[{name}]")
     return f"in a checkout of Limelight, {_pip(f'.[{name}]')}"
 
 
 def client() -> str:
-    """The command that installs what the command line needs of a client."""
+    """Return the command that installs the client's command-line dependencies."""
     if checkout := _checkout():
         return _pip("--editable", f"{checkout / 'client'}[cli]")
     if _is_installed("limelight-client"):
@@ -30,7 +30,7 @@ def client() -> str:
 
 
 def _checkout() -> Path | None:
-    """The checkout that this package runs in; None where it was installed from a wheel."""
+    """Return the source checkout of this package; None for a wheel."""
     return _CHECKOUT if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "client").is_dir() else None
 
 

@@ -108,7 +108,7 @@ def _print(table: Table) -> None:
     if console.is_terminal:
         console.print(table)
         return
-    # A pipe has no width: nothing is folded, and nothing padded at the end of a line, for a program.
+    # Output to a pipe is neither folded nor padded.
     wide = Console(width=10_000)
     with wide.capture() as capture:
         wide.print(table)

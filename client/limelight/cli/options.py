@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -8,14 +8,14 @@ import typer
 
 
 class Reduce(StrEnum):
-    """Reductions over heads."""
+    """Head reduction."""
 
     mean = "mean"
     max = "max"
 
 
 class Quantity(StrEnum):
-    """What the numbers of a map are."""
+    """Quantity of a map."""
 
     weights = "weights"
     scores = "scores"
@@ -23,7 +23,7 @@ class Quantity(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How weights travel."""
+    """Encoding of weights."""
 
     float32 = "float32"
     float16 = "float16"
@@ -31,7 +31,7 @@ class Encoding(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How tokens are chosen."""
+    """Decoding strategy."""
 
     greedy = "greedy"
     sample = "sample"
@@ -41,9 +41,7 @@ class Strategy(StrEnum):
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")]
 Words = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="INPUT", help="Value of each input that the model requires: a text, the path of an image; - for stdin."
-    ),
+    typer.Argument(metavar="INPUT", help="Value of each required input: a text, or the path of an image; - for stdin."),
 ]
 NamedInputs = Annotated[
     list[str] | None,
@@ -51,17 +49,19 @@ NamedInputs = Annotated[
 ]
 ImageFile = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="Image for the model's image input.")]
 Example = Annotated[
-    int | None, typer.Option("--example", min=0, help="Send the model's own example of this number, from 0.")
+    int | None, typer.Option("--example", min=0, help="Send an example of the model, by number from 0.")
 ]
 Truncate = Annotated[
-    bool, typer.Option("--truncate", help="Cut what is over the model's limits instead of refusing it.")
+    bool, typer.Option("--truncate", help="Truncate inputs over the model's limits instead of failing.")
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For sampling, and models that draw.")]
-MaxClasses = Annotated[int, typer.Option("--max-classes", min=0, help="Most classes, the best first; 0 for all.")]
-Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of sampling, and of models that sample.")]
+MaxClasses = Annotated[
+    int, typer.Option("--max-classes", min=0, help="Maximum number of classes, most probable first; 0 for all.")
+]
+Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Maps = Annotated[
-    list[str] | None, typer.Option("--map", metavar="GLOB", help="Maps by name; * crosses dots. Repeatable.")
+    list[str] | None, typer.Option("--map", metavar="GLOB", help="Maps by name; * matches dots too. Repeatable.")
 ]
 Layers = Annotated[list[int] | None, typer.Option("--layer", help="Layers, from 0; -1 is the last. Repeatable.")]
 Heads = Annotated[list[int] | None, typer.Option("--head", help="Heads, from 0; -1 is the last. Repeatable.")]
@@ -69,22 +69,26 @@ Queries = Annotated[list[int] | None, typer.Option("--query", help="Queries, fro
 TopK = Annotated[
     int, typer.Option("--top-k", min=0, help="Keep the k largest weights of each head and query; 0 for all.")
 ]
-Numbers = Annotated[Quantity, typer.Option("--quantity", help="What to show, of maps that offer more than weights.")]
+Numbers = Annotated[Quantity, typer.Option("--quantity", help="Quantity to show, if a map has more than weights.")]
 KeyGroups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="NAME=PLACE", help="Sum the weights of keys: a part of the text. Repeatable."),
+    typer.Option("--group", metavar="NAME=PLACE", help="Sum the weights of a group of keys. Repeatable."),
 ]
 QueryGroups = Annotated[
     list[str] | None,
-    typer.Option("--query-group", metavar="NAME=PLACE", help="The mean over queries, as --group. Repeatable."),
+    typer.Option(
+        "--query-group", metavar="NAME=PLACE", help="Average a group of queries, written as for --group. Repeatable."
+    ),
 ]
 GroupedSet = Annotated[
-    str, typer.Option("--label-set", metavar="NAME", help="What to group, where axes have several label sets.")
+    str, typer.Option("--label-set", metavar="NAME", help="Label set to group, if axes have several.")
 ]
-PoolSize = Annotated[int, typer.Option("--pool", min=0, help="Shrink maps to so many queries and keys; 0 for all.")]
+PoolSize = Annotated[
+    int, typer.Option("--pool", min=0, help="Pool maps to at most this many queries and keys; 0 for none.")
+]
 SequenceMaps = Annotated[
-    int, typer.Option("--sequences", min=1, max=16, help="Show the maps of so many sequences, by beam search.")
+    int, typer.Option("--sequences", min=1, max=16, help="Number of sequences of beam search whose maps are shown.")
 ]
 ReduceHeads = Annotated[Reduce | None, typer.Option("--reduce", help="Reduce the heads to one.")]
 Rollout = Annotated[bool, typer.Option("--rollout", help="One map for all self-attention layers of a stack.")]
-WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="How weights travel.")]
+WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="Encoding of weights.")]

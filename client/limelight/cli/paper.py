@@ -1,4 +1,4 @@
-"""What pictures are written with: colours, a font, and lines of text that fit."""
+"""Drawing resources for pictures: colours, fonts, and line breaking."""
 
 from bisect import bisect_right
 from math import ceil
@@ -12,18 +12,18 @@ PAPER, INK, QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
 
 
 def font_of(size: int, *, even: bool = False) -> Font:
-    """A font of so many pixels; even: whose letters are equally wide, for program code."""
+    """Return a font of a size in pixels; even: a monospaced font, for program code."""
     try:
-        # Pillow's own font has Latin letters only; this one, where it is installed, has many more.
+        # Pillow's font has Latin letters only; prefer this one if it is installed.
         return ImageFont.truetype("DejaVuSansMono.ttf" if even else "DejaVuSans.ttf", size)
     except OSError:
         return ImageFont.load_default(size)
 
 
 def fitted(text: str, face: Font, width: int, *, most: int) -> list[str]:
-    """Break a text between words into lines of at most so many pixels. What does not fit into `most` lines is left out.
+    """Break a text between words into at most `most` lines of a width in pixels.
 
-    Where something is left out, of a text or of a word that is wider than a line, there is an ellipsis.
+    An ellipsis marks omitted text, and words wider than a line.
     """
     lines = [""]
     for word in text[: most * width].split():

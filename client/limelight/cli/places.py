@@ -1,13 +1,13 @@
-"""Groups as they are written on the command line: `NAME=PLACE`.
+"""Groups on the command line: `NAME=PLACE`.
 
-| PLACE | the entries |
+| PLACE | entries |
 | --- | --- |
 | `0:12` | tokens that share a character with this part of the text |
 | `first:0:12`, `2:0:12` | the same, in the first or second text of a pair, in sentence 2 of a document |
-| `#0:3`, `#3`, `#0,2,-1` | entries by number; a negative one counts from the end |
-| `text`, `pair.first` | all that come from this input |
+| `#0:3`, `#3`, `#0,2,-1` | entries by number; negative numbers count from the end |
+| `text`, `pair.first` | all entries of this input |
 
-A name that is given several times is the union of its places.
+A repeated name is the union of its places.
 """
 
 import re
@@ -23,7 +23,7 @@ _INPUT = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def read_groups(arguments: Sequence[str], label_set: str) -> Sequence[Grouping]:
-    """The groups of one axis. Raises: CommandError for one that is no `NAME=PLACE`."""
+    """Parse the groups of one axis. Raises CommandError for a value that is not `NAME=PLACE`."""
     groups: dict[str, list[Member]] = {}
     for argument in arguments:
         name, equals, place = argument.partition("=")
@@ -49,4 +49,4 @@ def _members(place: str) -> list[Member]:
     if _INPUT.fullmatch(place):
         return [place]
     wanted = "START:END in the text, #START:END or #INDEX for entries, or the name of an input"
-    raise CommandError(f"{place!r} is no place of a group: {wanted}", status=2)
+    raise CommandError(f"{place!r} is not a valid PLACE of a group: {wanted}", status=2)

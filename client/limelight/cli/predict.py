@@ -16,7 +16,7 @@ from limelight.predictions import (
     Tagging,
 )
 
-# Raw outputs of at most so many numbers fit into a headline.
+# Largest raw output that a headline shows.
 _FEW = 8
 
 
@@ -34,7 +34,7 @@ def predict(
     as_document: options.Json = False,
     version: options.Version = 0,
 ) -> None:
-    """Ask a model for a prediction: `limelight predict dates "7 March 2021"`"""
+    """Predict: `limelight predict dates "7 March 2021"`"""
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
@@ -46,7 +46,7 @@ def predict(
 
 
 def lines(answer: Prediction) -> list[str]:
-    """A prediction for people, a line each. Where there are several results, each has its name."""
+    """Format a prediction as lines of text. With several results, each has its name."""
     shown = []
     for name, result in answer.results.items():
         if len(answer.results) > 1:
@@ -55,7 +55,7 @@ def lines(answer: Prediction) -> list[str]:
     if not shown:
         shown += [f"{name} {list(array.shape)}: {array.tolist()}" for name, array in answer.outputs.items()]
     if answer.truncated:
-        shown.append("(the input was cut to the model's limits)")
+        shown.append("(the input was truncated to the model's limits)")
     if answer.seed is not None:
         shown.append(f"(drawn at random: --seed {answer.seed} brings it again)")
     return shown
@@ -80,7 +80,7 @@ def _result(result: Result, answer: Prediction) -> list[str]:
 
 
 def headline(answer: Prediction) -> str:
-    """A prediction in one line."""
+    """Format a prediction as one line."""
     if answer.classes:
         return _classes(answer.classes, 3)
     if answer.text is not None:

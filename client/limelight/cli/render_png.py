@@ -1,4 +1,4 @@
-"""Blocks and matrices as one picture, drawn with Pillow."""
+"""Rendering of figures to a PNG file with Pillow."""
 
 import io
 import math
@@ -16,10 +16,10 @@ from limelight.cli.views import Block, Heat, Weights, lines_of, relative
 from limelight.labels import Region
 
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
-# A heading is at least so wide where its texts need it; a text has at most so many lines.
+# Minimum width of a heading with long texts; maximum number of lines of a text.
 _HEADING, _HEADING_LINE, _HEADING_LINES = 480, 26, 3
 _LARGEST_CELL, _LABELLED_CELL = 24, 11
-# Pixels of the longer side of a grid.
+# Length of a grid's longer side in pixels.
 _GRID = 224
 _RAMP = 120  # of a scale
 _MOST_PIXELS = 40_000_000
@@ -28,13 +28,16 @@ _MOST_PIXELS = 40_000_000
 def save(
     blocks: Iterable[Block], path: Path, *, image: bytes | None = None, heading: Mapping[str, str] | None = None
 ) -> None:
-    """Draw blocks into a PNG file, and make its folder where there is none.
+    """Draw figures into a PNG file, and create its folder.
 
-    image: the picture that was sent, drawn beside each heat map. heading: what stands above, texts by what they are:
-    questions and the answer. Raises: CommandError where the picture would be too large, OSError where the file cannot
-    be written.
+    Args:
+        image: the sent image, drawn beside each heat map.
+        heading: texts above the figures by their kind: questions and the answer.
+    Raises:
+        CommandError: the picture would be too large.
+        OSError: the file cannot be written.
     """
-    # The picture that was sent stands once, beside the first map over it.
+    # The sent image is drawn once, beside its first map.
     pictures: list[Image.Image] = []
     is_there = False
     for block in blocks:
@@ -43,7 +46,7 @@ def save(
     if not pictures:
         raise CommandError("the answer has no maps to draw")
     sheet = _headed(_arrange(pictures), heading or {})
-    # Written whole or not at all: nobody finds half a picture.
+    # Write the file atomically.
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG", optimize=True)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +79,7 @@ def _panel(block: Block, image: bytes | None, *, alone: bool) -> Image.Image:
 
 
 def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], largest: float) -> Image.Image:
-    """Shapes: weights [query, key]. Queries are rows. Labels are left out where they would not be readable."""
+    """Draw a matrix [query, key]. Queries are rows; labels that would be illegible are omitted."""
     rows, columns = weights.shape
     cell = max(1, min(_LARGEST_CELL, 1000 // max(rows, columns)))
     _check_size(rows * cell, columns * cell)
@@ -90,7 +93,7 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], large
         draw = ImageDraw.Draw(picture)
         for row, label in enumerate(queries):
             draw.text((left - 6, top + (row + 0.5) * cell), _short(label), INK, font, anchor="rm")
-        # Text is drawn flat and turned: Pillow writes along no other line.
+        # Pillow draws only horizontal text, so draw it and rotate.
         flat = Image.new("RGB", (top, columns * cell), PAPER)
         draw = ImageDraw.Draw(flat)
         for column, label in enumerate(keys):
@@ -100,7 +103,7 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], large
 
 
 def _grid(block: Block, heat: Heat, image: bytes | None, *, alone: bool) -> Image.Image:
-    """The cells; with the image, that image, the image with the cells over the part that they cover, and the cells."""
+    """Draw the cells of a grid; with an image, also the image and its overlay."""
     rows, columns = heat.cells.shape
     photograph = _open(image) if image else None
     if photograph is None:
@@ -122,9 +125,9 @@ def _grid(block: Block, heat: Heat, image: bytes | None, *, alone: bool) -> Imag
 
 
 def _laid_over(heat: Heat, photograph: Image.Image, largest: float) -> list[Image.Image]:
-    """The image, the same with the cells over their region, and the cells, all at one scale."""
+    """Draw the image, the image overlaid with the cells, and the cells, at one scale."""
     region = heat.region or Region(0, 0, photograph.width, photograph.height)
-    # The cells can reach beyond the image, where it was padded, and the image beyond the cells, where it was cropped.
+    # Padding makes the cells larger than the image, cropping makes them smaller.
     left, top = min(0.0, region.left), min(0.0, region.top)
     right, bottom = max(photograph.width, region.right), max(photograph.height, region.bottom)
     wide, high = region.right - region.left, region.bottom - region.top
@@ -140,14 +143,14 @@ def _laid_over(heat: Heat, photograph: Image.Image, largest: float) -> list[Imag
     place = round((region.left - left) * scale), round((region.top - top) * scale)
     covered = whole.copy()
     under = whole.crop((*place, place[0] + size[0], place[1] + size[1]))
-    # What was left out leaves the image as it is.
+    # Cells without weight show the image unchanged.
     there = Image.fromarray(~np.isnan(heat.cells)).resize(size, Image.Resampling.NEAREST)
     covered.paste(Image.blend(under, cells, 0.6), place, there)
     return [whole, covered, cells]
 
 
 def _shaded(block: Block) -> Image.Image:
-    """Words with their shades, as they were sent, wrapped."""
+    """Draw words with shades, wrapped, as they were sent."""
     rows, largest = block.rows, block.largest
     as_code = any(len(row.gaps) and row.gaps[0].strip("\n") for row in rows)
     font, bold = font_of(14, even=as_code), font_of(14)
@@ -186,7 +189,7 @@ def _shaded(block: Block) -> Image.Image:
 
 
 def _scale(block: Block) -> Image.Image:
-    """The colours of a picture, and the numbers at their ends."""
+    """Draw the colour scale with the values at its ends."""
     largest, font = block.largest, font_of(12)
     low, high = (f"{-largest:.3g}" if block.signed else "0"), f"{largest:.3g}"
     left = round(font.getlength(low)) + 6
@@ -200,7 +203,7 @@ def _scale(block: Block) -> Image.Image:
 
 
 def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
-    """Panels from left to right, then down, like words on a page."""
+    """Arrange panels from left to right, then down."""
     width = max(width, *(picture.width + 2 * _MARGIN for picture in pictures))
     places, x, y, tall, used = [], _MARGIN, _MARGIN, 0, 0
     for picture in pictures:
@@ -217,7 +220,7 @@ def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
 
 
 def _headed(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image:
-    """The sheet below its heading: a text a paragraph, beside its name."""
+    """Draw the sheet below its heading: one paragraph for each text, with its name."""
     if not heading:
         return sheet
     face, small = font_of(18), font_of(13)
@@ -246,9 +249,9 @@ def _cells(weights: Weights, cell: int, largest: float) -> Image.Image:
 
 
 def _open(image: bytes) -> Image.Image | None:
-    """The picture that was sent, on white and turned as its EXIF orientation says, as the server reads it.
+    """Open the sent image, on white and with EXIF orientation applied, as the server does.
 
-    None where this Pillow cannot read it, which is no reason to draw nothing.
+    Returns None if this Pillow cannot read it; the figures are drawn without it.
     """
     try:
         turned = ImageOps.exif_transpose(Image.open(io.BytesIO(image)))

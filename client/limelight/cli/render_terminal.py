@@ -1,4 +1,4 @@
-"""Blocks for the terminal: shaded words and heat maps in colour, or plain text with numbers."""
+"""Rendering of figures to the terminal: shaded words and heat maps in colour, or plain text with numbers."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -16,7 +16,7 @@ NEWLINE = "\n"
 
 
 def print_blocks(blocks: Iterable[Block], console: Console) -> None:
-    """Print blocks, in colour where the console has some, else as text with numbers."""
+    """Print figures, in colour if the console has colours, else as text with numbers."""
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
     for block in blocks:
         console.print()
@@ -34,7 +34,7 @@ def print_blocks(blocks: Iterable[Block], console: Console) -> None:
 
 
 def plain(block: Block) -> Iterator[str]:
-    """A block as lines of text: `word(weight)`, or a grid of weights. What has no weight has no number."""
+    """Format a figure as lines of text: `word(weight)`, or a grid of weights."""
     yield block.title
     if block.heat is not None:
         for name, weight in block.heat.leading:
@@ -61,7 +61,7 @@ def _number(weight: float) -> str:
 
 
 def legend(block: Block) -> Text:
-    """The scale of a picture: its colours, and the numbers at their ends."""
+    """Return the colour scale of a figure, with the values at its ends."""
     largest = block.largest
     ramp = Text(f"{-largest:.3g} " if block.signed else "0 ", "dim")
     for step in range(-8 if block.signed else 0, 9):
@@ -78,7 +78,7 @@ def _shaded_rows(block: Block) -> Iterator[Text]:
             beside.append("  -   " if math.isnan(row.weight) else f" {row.weight:.2f} ", "dim")
             beside.append(" ")
         lines = lines_of(row, relative(weights, largest).tolist())
-        # The number stands beside the first line that has something in it.
+        # The number is beside the first line that is not empty.
         first = next((number for number, parts in enumerate(lines) if parts), 0)
         for number, parts in enumerate(lines):
             line = beside.copy() if number == first else Text(" " * len(beside))
@@ -103,7 +103,7 @@ def _heat_lines(block: Block, heat: Heat) -> Iterator[Text]:
 
 
 def caption(heat: Heat) -> str:
-    """The largest weight of a grid, and those of the entries before it."""
+    """Return the largest weight of a grid, and the weights of its leading entries."""
     largest = float(np.nanmax(np.abs(heat.cells), initial=0.0))
     before = "".join(f", {name} {'-' if math.isnan(weight) else f'{weight:.3f}'}" for name, weight in heat.leading)
     return f"largest {largest:.3f}{before}"

@@ -1,4 +1,4 @@
-"""Standard input, output and errors, where they are closed, nobody reads them, or they lack characters."""
+"""Standard input, output and error, robust to closed streams, closed pipes and limited encodings."""
 
 import os
 import sys
@@ -6,16 +6,15 @@ from contextlib import suppress
 
 
 def prepare() -> None:
-    """Have three streams that take whatever is printed, before anything else opens a file.
+    """Replace closed standard streams by /dev/null, before another file takes their numbers.
 
-    A closed one is as if it were /dev/null: else the next file or socket would get its number, and what is printed.
-    Characters that the terminal's encoding lacks, and bytes of file names that are not UTF-8, are printed as escapes.
+    Characters outside the terminal's encoding, and bytes of file names that are not UTF-8, are printed as escapes.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest number that is free: this one, since those before it are open.
+            # open() takes the lowest free number, which is this one.
             opened = os.open(os.devnull, os.O_RDWR)
             if opened != number:
                 os.dup2(opened, number)
@@ -29,7 +28,7 @@ def prepare() -> None:
 
 
 def say(text: str) -> None:
-    """Print what is nice to know, at once; nothing happens where nobody reads it, or there is no room for it."""
+    """Print a progress message immediately; failures to print are ignored."""
     try:
         print(text, flush=True)
     except OSError:
@@ -37,12 +36,12 @@ def say(text: str) -> None:
 
 
 def flush() -> None:
-    """Write what is printed. Raises: OSError where that cannot be."""
+    """Flush standard output. Raises OSError on failure."""
     sys.stdout.flush()
 
 
 def settle_output() -> None:
-    """Leave nothing to be written when Python ends, where an error would be a page and a status of its own."""
+    """Discard unflushed output if it cannot be written, so that Python's exit does not fail."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -51,7 +50,7 @@ def settle_output() -> None:
 
 
 def discard_output() -> None:
-    """Have what is printed from now on, and what was not written yet, go nowhere."""
+    """Discard unflushed and all further output."""
     _discard(sys.stdout)
 
 

@@ -1,4 +1,4 @@
-"""What there is to see in a map: rows of words, a grid of cells, a matrix. How it is drawn is not decided here."""
+"""Figures of a map: rows of words, a grid of cells, or a matrix; independent of rendering."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,38 +19,38 @@ Weights = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Words with their weights."""
+    """Words with weights."""
 
     words: tuple[str, ...]
     weights: Weights
     """[word]."""
     gaps: tuple[str, ...]
-    """What stands before each word: nothing, a space, or the text as it was sent, indentation and line ends too."""
+    """Text before each word: nothing, a space, or the text as sent with indentation and line ends."""
     pieces: tuple[str, ...]
-    """The words as they were sent, where that can be seen: with their spaces and line ends."""
+    """The words as sent, with their spaces and line ends, if known."""
     label: str = ""
-    """What attends: an output token. Empty where that is plain."""
+    """The query, such as an output token; empty if obvious."""
     weight: float | None = None
-    """The row's own weight among the rows: a sentence's. None where rows have none."""
+    """Weight of the row among the rows, such as a sentence's; None without weights."""
     left_out: float | None = None
-    """The sum of what `top_k` left out of the row; None where nothing was left out."""
+    """Sum of the weights that `top_k` omitted from the row; None for none."""
     above: float = 1.0
-    """The weight of what the row is part of, by which its words are shaded: a sentence's, or 1."""
+    """Weight by which the words' shades are multiplied: a sentence's, or 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """Weights over the cells of a grid [row, column], and over the entries before them."""
+    """Weights of the cells of a grid [row, column], and of its leading entries."""
 
     cells: Weights
     leading: tuple[tuple[str, float], ...]
     region: Region | None = None
-    """The part of the image that was sent that the cells cover."""
+    """The part of the sent image that the cells cover."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """Weights [query, key], and what stands beside the rows and above the columns."""
+    """Weights [query, key], with labels of rows and columns."""
 
     weights: Weights
     queries: tuple[str, ...]
@@ -59,7 +59,7 @@ class Matrix:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One picture: a title, and rows, a grid or a matrix."""
+    """A figure: a title, and rows, a grid or a matrix."""
 
     title: str
     rows: tuple[Row, ...] = ()
@@ -69,7 +69,10 @@ class Block:
 
     @property
     def shaded(self) -> list[Weights]:
-        """What is shaded, in its own shape: of rows one array a row, of words their weight times that of their row."""
+        """The shaded values, in their own shape.
+
+        For rows: one array a row, the words' weights times the row's weight.
+        """
         if self.heat is not None:
             return [self.heat.cells]
         if self.matrix is not None:
@@ -78,18 +81,18 @@ class Block:
 
     @property
     def largest(self) -> float:
-        """The largest amount of all that is shaded: the one scale of the picture."""
+        """The largest magnitude of the shaded values: the scale of the figure."""
         return max((float(np.nanmax(np.abs(each), initial=0.0)) for each in self.shaded), default=0.0)
 
     @property
     def signed(self) -> bool:
-        """Whether something is below zero."""
+        """True if a shaded value is negative."""
         return any(bool((np.nan_to_num(each) < 0).any()) for each in self.shaded)
 
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A map as it is looked at: one head, or the mean of several."""
+    """A map as displayed: one head, or the mean of several."""
 
     map: AttentionMap
     weights: Weights
@@ -97,11 +100,11 @@ class Seen:
     left_out: Weights | None
     """[query]."""
     heads: str
-    """Which head or heads these are; empty where that is plain."""
+    """Name of the head or heads; empty if obvious."""
 
 
 class Shape(TypedDict):
-    """How maps are laid out, as `blocks` has it."""
+    """Layout options of `blocks`."""
 
     each_head: bool
     each_query: bool
@@ -118,12 +121,15 @@ def blocks(
     sent: values_pb2.Instance | None = None,
     names: Sequence[str] = (),
 ) -> Iterator[Block]:
-    """The pictures of maps that belong to one answer, in their order.
+    """Return the figures of the maps of one answer, in order.
 
-    each_head: a picture a head, instead of their mean. each_query: a row a query, where a map has many, instead of
-    their mean. matrices: a matrix, where a map has many queries, instead of rows. of: the sequence that they are of,
-    before each title. sent: the instance, whose texts are shown as they were sent. names: of the maps that are shown,
-    where others are there only for their weights; all of them where empty.
+    Args:
+        each_head: a figure for each head instead of their mean.
+        each_query: a row for each query of a map with many queries, instead of their mean.
+        matrices: a matrix for a map with many queries, instead of rows.
+        of: name of the sequence, before each title.
+        sent: the instance, whose texts are shown as sent.
+        names: maps to show; others only provide weights. Empty for all.
     """
     seen = [one for each in maps for one in _seen(each, each_head)]
     weights_of_rows = {one.map.key.name: one.weights[0] for one in seen if len(one.map.query) == 1}
@@ -133,7 +139,7 @@ def blocks(
 
 
 def above(model: Model, names: Sequence[str]) -> tuple[str, ...]:
-    """The maps that say how much each row of those named counts: of lines, where the words of lines are asked for."""
+    """Return the maps that weight the rows of the named maps, such as lines for the words of lines."""
     parents = {each.name: each.parent for each in model.label_sets if each.parent}
     asked = [each for each in model.maps if any(fnmatchcase(each.name, name) for name in names)]
     nested = {each.query for each in asked if parents.get(each.key) == each.query}
@@ -144,7 +150,7 @@ def _seen(each: AttentionMap, each_head: bool) -> Iterator[Seen]:
     dense = each.dense()
     dense = dense.mean(axis=3) if dense.ndim == 4 else dense
     weights = np.where(each.present(), dense, np.float32(np.nan))
-    # What was left out of scores adds up to nothing that says anything.
+    # The sum of left-out scores has no meaning.
     left_out = None if each.quantity == "scores" else each.left_out
     if each_head and len(weights) > 1:
         for index, head in enumerate(each.heads):
@@ -156,7 +162,7 @@ def _seen(each: AttentionMap, each_head: bool) -> Iterator[Seen]:
 
 
 def _mean(weights: Weights, each: AttentionMap) -> Weights:
-    """The mean over the first axis. A missing weight counts as 0; a missing score does not count."""
+    """Average over the first axis. A missing weight counts as 0; a missing score is not counted."""
     there = ~np.isnan(weights)
     number = np.maximum(there.sum(axis=0), 1) if each.quantity == "scores" else len(weights)
     mean = np.where(there, weights, 0).sum(axis=0) / number
@@ -181,7 +187,7 @@ def _block(
     of: str,
     sent: values_pb2.Instance | None,
 ) -> Block:
-    """The picture of one map."""
+    """Return the figure of one map."""
     query, key, weights = one.map.query, one.map.key, one.weights
     title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
     if key.grid is not None and key.indices is None:
@@ -217,7 +223,7 @@ def _block(
 
 
 def _left_out(one: Seen) -> tuple[str, ...]:
-    """What was left out, for pictures whose rows cannot say it themselves."""
+    """Describe the weights that `top_k` left out, for figures whose rows cannot show it."""
     if one.left_out is None:
         return ()
     each = "" if len(one.left_out) == 1 else ", mean over queries"
@@ -225,7 +231,7 @@ def _left_out(one: Seen) -> tuple[str, ...]:
 
 
 def _each_row(one: Seen, sent: values_pb2.Instance | None, *, labelled: bool = True) -> tuple[Row, ...]:
-    """A row a query."""
+    """Return a row for each query."""
     labels = one.map.query.labels if labelled else [""] * len(one.weights)
     return tuple(
         _words(
@@ -244,7 +250,7 @@ def _title(*parts: str) -> str:
 
 
 def _grid_row(one: Seen) -> tuple[Seen, str]:
-    """The one row of weights to lay over the grid, and what it is."""
+    """Return the row of weights to lay over the grid, and its label."""
     query, weights, left_out = one.map.query, one.weights, one.left_out
     if len(weights) == 1:
         return one, f"{query.labels[0]}'s row" if query.indices else ""
@@ -263,9 +269,9 @@ def _heat(key: LabelSet, row: Weights) -> Heat:
 
 
 def _nested(one: Seen, own: Weights | None, sent: values_pb2.Instance | None) -> tuple[Row, ...]:
-    """A row a sentence, of its own words."""
+    """Return a row for each sentence, with the words of the sentence."""
     query, key = one.map.query, one.map.key
-    # A selection renumbers the sentences; a word's parent is a number of the whole set.
+    # Parents refer to the whole set of sentences, not to the selected ones.
     numbers = query.indices if query.indices is not None else range(len(query))
     rows = []
     for position, number in enumerate(numbers):
@@ -273,7 +279,7 @@ def _nested(one: Seen, own: Weights | None, sent: values_pb2.Instance | None) ->
         weight = None if own is None or len(own) != len(query) else float(own[position])
         left_out = None if one.left_out is None else float(one.left_out[position])
         row = _words(key.take(inside), one.weights[position, inside], sent, weight=weight, left_out=left_out)
-        # What top k left out of the rows has no weight that its words could count by.
+        # Rows that `top_k` left out have no weight for their words.
         counts = 1.0 if weight is None else float(np.nan_to_num(weight))
         first = (_lead(query, position, sent),) if row.gaps else ()
         rows.append(replace(row, above=counts, gaps=(*first, *row.gaps[1:])))
@@ -281,7 +287,7 @@ def _nested(one: Seen, own: Weights | None, sent: values_pb2.Instance | None) ->
 
 
 def _sentence(label: str, weight: float, lead: str) -> Row:
-    # As words on one line, whatever lines it was sent in.
+    # All words on one line.
     word = shown(" ".join(label.split()))
     return Row((word,), np.array([weight], np.float32), (lead,), (as_sent(label),), weight=weight)
 
@@ -311,14 +317,14 @@ def _words(
 
 
 def _is_next(key: LabelSet, place: int) -> bool:
-    """Whether the token before is the one that stands before it in the text."""
+    """Return whether the previous token directly precedes the token in the text."""
     if not place or key.special[place - 1] or (key.indices and key.indices[place] != key.indices[place - 1] + 1):
         return False
     return bool(key.starts[place] >= key.ends[place - 1])
 
 
 def _lead(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -> str:
-    """What was sent before a sentence that begins a line: its indentation, after the lines that are empty."""
+    """Return the text before a sentence at the start of a line: empty lines and indentation."""
     if not len(rows.starts):
         return ""
     source = _source_of(rows, place, _texts(sent))
@@ -328,14 +334,14 @@ def _lead(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -> str:
     before = source[:start]
     lead = before[len(before.rstrip()) :]
     if lead != before and "\n" not in lead:
-        return ""  # in the same line as the one before
+        return ""  # on the same line as the previous sentence
     _, line_end, indentation = lead.rpartition("\n")
     empty = max(0, lead.count("\n") - 1) if place and line_end else 0
     return "\n" * empty + as_sent(indentation)
 
 
 def _texts(sent: values_pb2.Instance | None) -> dict[str, str]:
-    """The texts that were sent, by the input that tokens name; of sentences none, which have places of their own."""
+    """Return the sent texts by the inputs that tokens name, without sentences, whose offsets are their own."""
     texts: dict[str, str] = {}
     for name, value in sent.inputs.items() if sent is not None else ():
         match value.WhichOneof("kind"):
@@ -355,13 +361,13 @@ def _source_of(key: LabelSet, place: int, texts: dict[str, str]) -> str:
 
 
 def as_sent(text: str) -> str:
-    """A text with its spaces and line ends, and a sign for each character that cannot be seen."""
+    """Format a text with its spaces and line ends, and a sign for each invisible character."""
     tabs = text.replace("\r\n", "\n").expandtabs(4)
     return "".join(each if each.isprintable() or each == "\n" else "␣" for each in tabs)
 
 
 def lines_of(row: Row, shades: Sequence[float]) -> list[list[tuple[str, float]]]:
-    """The pieces of a row in the lines that they were sent in, each with its shade; gaps have none."""
+    """Return the pieces of a row by line as sent, each with its shade; gaps have none."""
     lines: list[list[tuple[str, float]]] = [[]]
     for gap, piece, shade in zip(row.gaps, row.pieces, shades, strict=True):
         for text, strength in ((gap, 0.0), (piece, shade)):
@@ -374,7 +380,7 @@ def lines_of(row: Row, shades: Sequence[float]) -> list[list[tuple[str, float]]]
 
 
 def _follows(key: LabelSet) -> NDArray[np.bool_]:
-    """[entry]: True where a token follows the one before without a space, in the same text."""
+    """Return bool [entry]: True for a token that directly follows the previous token of the same text."""
     joined = np.zeros(len(key), np.bool_)
     if key.kind in ("tokens", "output_steps") and len(key.starts):
         text = ~key.special & (key.ends > key.starts)
@@ -386,14 +392,14 @@ def _follows(key: LabelSet) -> NDArray[np.bool_]:
 
 
 def shown(word: str) -> str:
-    """A token without what breaks a line."""
+    """Format a token on one line."""
     if word.isspace():
         return "␣" * len(word)
     return "".join(character if character.isprintable() else "␣" for character in word)
 
 
 def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) -> Iterator[str]:
-    """The largest weights between entries that stand for parts of the input."""
+    """Return the largest weights between entries that are parts of the input."""
     special = query.special[:, None] | key.special
     scores = np.where(special | np.isnan(weights), -1.0, np.abs(weights))
     for place in np.argsort(-scores, axis=None, kind="stable")[:most].tolist():
@@ -403,6 +409,6 @@ def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) 
 
 
 def relative(weights: Weights, largest: float) -> Weights:
-    """Weights over the largest of their picture, from -1 to 1; zeros where that is zero, or there is no number."""
+    """Divide weights by the largest of their figure, to -1 to 1; zeros if there is no such value."""
     weights = np.nan_to_num(weights, nan=0.0)
     return weights / np.float32(largest) if largest > 0 else np.zeros_like(weights)

@@ -31,7 +31,7 @@ def test_bench_runs_for_its_time_with_attention_and_rows(run: Run, server: Serve
     assert status == 0
     assert re.match(r"attend scribe, 4 callers, 0\.[3-9] s\n[\d.]+ requests/s of 2 rows \([\d.]+ rows/s\)", output)
     assert "p99" in output
-    assert re.search(r"^OK \d+ \(nothing was sent again\)$", output, re.M)
+    assert re.search(r"^OK \d+ \(no retries\)$", output, re.M)
     assert len(server.servicer.requests[-1].instances) == 2
 
 

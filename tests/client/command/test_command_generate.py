@@ -52,6 +52,6 @@ def test_a_terminal_sees_the_text_come_and_then_the_whole_of_it(server: Server):
 def test_a_sample_says_its_seed_to_people_and_programs(run: Run, server: Server):
     arguments = ["generate", "echo", "guten tag", "--strategy", "sample"]
     seen = without_colours(in_terminal(*arguments, target=server.target))
-    assert f"GUTEN TAG  (0.22)\n(drawn at random: --seed {FRESH_SEED} brings it again)" in seen
+    assert f"GUTEN TAG  (0.22)\n(sampled; --seed {FRESH_SEED} reproduces it)" in seen
     assert run(*arguments) == (0, "GUTEN TAG\n", ""), "a pipe gets the text alone"
     assert json.loads(run(*arguments, "--json")[1].splitlines()[0])["seed"] == FRESH_SEED

@@ -28,16 +28,16 @@ def plain_file(folder: Path, name: str) -> Path:
     return path
 
 
-def read_stamped(folder: Path, name: str, most: int) -> tuple[bytes, Stamp]:
+def read_stamped(folder: Path, name: str, max_bytes: int) -> tuple[bytes, Stamp]:
     """Read a file whole.
 
-    Raises: BundleError where it has more than `most` bytes.
+    Raises: BundleError where it has more than `max_bytes` bytes.
     """
     with plain_file(folder, name).open("rb") as opened:
         stamp = stamp_of(os.fstat(opened.fileno()))
-        data = opened.read(most + 1)
-    if len(data) > most:
-        raise BundleError(f"{name} is larger than {most} bytes")
+        data = opened.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise BundleError(f"{name} is larger than {max_bytes} bytes")
     return data, stamp
 
 

@@ -206,13 +206,13 @@ class BoundMap:
         query, key = outputs[self.query_index], outputs[self.key_index]
         if bundle_pb2.AXIS_BATCH in self.axes:
             chosen = range(len(rows)) if places is None else places
-            return [_in_order(weights[place], query[place], key[place]) for place in chosen]
+            return [_sort_edges(weights[place], query[place], key[place]) for place in chosen]
         assert places is None  # a joined batch is never taken apart before it has run
         queries, keys = (offsets(rows, dimension) for dimension in self.joined)
         found = []
         for place in range(len(rows)):
             own = (query >= queries[place]) & (query < queries[place + 1])
-            found.append(_in_order(weights[0][:, own], query[own] - queries[place], key[own] - keys[place]))
+            found.append(_sort_edges(weights[0][:, own], query[own] - queries[place], key[own] - keys[place]))
         return found
 
 
@@ -292,8 +292,10 @@ def _probe(binding: bundle_pb2.MapBinding) -> Probe | None:
 def _projections(binding: bundle_pb2.MapBinding) -> ProjectionOutputs | None:
     if not binding.HasField("projections"):
         return None
-    made_of = binding.projections
-    return ProjectionOutputs(made_of.gate, made_of.query_output, made_of.key_output, made_of.bias_output)
+    projections = binding.projections
+    return ProjectionOutputs(
+        projections.gate, projections.query_output, projections.key_output, projections.bias_output
+    )
 
 
 def canonical(array: Array, axes: Sequence[int]) -> Array:
@@ -310,7 +312,7 @@ def _canonical(array: Array, axes: Sequence[int], order: Sequence[int]) -> Array
     return array
 
 
-def _in_order(weights: Array, query: Array, key: Array) -> MapWeights:
+def _sort_edges(weights: Array, query: Array, key: Array) -> MapWeights:
     """Edges in order of query, then key, without the places that are no edge (-1)."""
     order = np.lexsort((key, query))
     order = order[query[order] >= 0]

@@ -8,19 +8,19 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
-from bundle.bindings import check_bindings
-from bundle.described import check_description
+from bundle.checks.bindings import check_bindings
+from bundle.checks.bounds import check_bounds
+from bundle.checks.description import check_description
+from bundle.checks.features import check_features
+from bundle.checks.operators import check_graph
 from bundle.errors import BundleError
-from bundle.features import check_features
 from bundle.files import Stamp, check_hashes, check_sizes, check_stamps, read_stamped
 from bundle.maps import DENSE_AXES
 from bundle.names import BUNDLE_FILE, SAMPLES_FILE, SCHEMA_VERSION, is_model_name, is_version
-from bundle.numbers import check_numbers
-from bundle.operators import check_graph
 from bundle.v1 import bundle_pb2
 
-LARGEST_DESCRIPTION = 16 * 2**20
-_MOST_FILES = 1000
+MAX_DESCRIPTION_BYTES = 16 * 2**20
+_MAX_FILES = 1000
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
 def _read(folder: Path, largest: int | None) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
         raise BundleError("the version, or the model that it belongs to, is not a plain folder")
-    data, stamp = read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)
+    data, stamp = read_stamped(folder, BUNDLE_FILE, MAX_DESCRIPTION_BYTES)
     written = parse(data)
     bundle = placed(written, folder)
     files = frozenset(file.path for file in bundle.files)
-    if len(files) < len(bundle.files) or len(files) > _MOST_FILES:
-        raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MOST_FILES} files")
+    if len(files) < len(bundle.files) or len(files) > _MAX_FILES:
+        raise BundleError(f"{BUNDLE_FILE} lists a file twice, or more than {_MAX_FILES} files")
     check_sizes(folder, bundle.files, largest)
     stamps = {BUNDLE_FILE: stamp, **check_hashes(folder, bundle.files)}
     if SAMPLES_FILE not in files:
@@ -84,7 +84,7 @@ def _read(folder: Path, largest: int | None) -> BundleFolder:
     for graph in bundle.graphs:
         if graph.file not in files:
             raise BundleError(f"the graph {graph.name} is in {graph.file!r}, which the bundle does not list")
-        weights = check_graph(folder / graph.file, graph.file, files, _switches(bundle, graph.name))
+        weights = check_graph(folder / graph.file, graph.file, files, _optional_inputs(bundle, graph.name))
         graph_bytes[graph.name] = sum((folder / name).stat().st_size for name in (graph.file, *weights))
     digest = hashlib.sha256(data).hexdigest()
     return BundleFolder(folder, bundle, digest, graph_bytes, stamps, origin_of(written))
@@ -135,15 +135,15 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
     """Check that what the description says fits together, so that nothing later has to."""
     if not bundle.description.examples:
         raise BundleError("it has no example, so its answers cannot be checked")
-    check_numbers(bundle)
+    check_bounds(bundle)
     check_description(bundle)
     check_bindings(bundle)
     graphs = {graph.name: graph for graph in bundle.graphs}
     for binding in bundle.maps:
-        _check_switches(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
+        _check_optional_map(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
 
 
-def _switches(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
+def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     """Name the inputs by which maps of a graph are asked for."""
     found = []
     for each in bundle.maps:
@@ -156,7 +156,7 @@ def _switches(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     return found
 
 
-def _check_switches(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph, *, generates: bool) -> None:
+def _check_optional_map(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph, *, generates: bool) -> None:
     """Check a gate, a probe and projections: they are of whole rectangles, which no step of a generation puts out."""
     if not binding.gate and not binding.HasField("probe") and not binding.HasField("projections"):
         return
@@ -169,8 +169,8 @@ def _check_switches(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph,
             f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not put out"
         )
     if binding.HasField("projections"):
-        made_of = binding.projections
-        for name in (made_of.query_output, made_of.key_output, *filter(None, [made_of.bias_output])):
+        projections = binding.projections
+        for name in (projections.query_output, projections.key_output, *filter(None, [projections.bias_output])):
             if name not in graph.outputs:
                 raise BundleError(
                     f"projections of the map {binding.map} are bound to {name!r}, which {graph.name} does not put out"

@@ -12,7 +12,7 @@ from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
 from bundle.values import Array
 
-_LARGEST = 2**30
+_MAX_UNPACKED_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ def read_samples(folder: BundleFolder) -> list[Sample]:
     try:
         with np.load(folder.file(SAMPLES_FILE), allow_pickle=False) as archive:
             size = sum(each.file_size for each in archive.zip.infolist())
-            if size > _LARGEST:
-                raise BundleError(f"{SAMPLES_FILE} unpacks to {size} bytes, more than the {_LARGEST} that it may have")
+            if size > _MAX_UNPACKED_BYTES:
+                raise BundleError(
+                    f"{SAMPLES_FILE} unpacks to {size} bytes, more than the {_MAX_UNPACKED_BYTES} that it may have"
+                )
             arrays = {name: archive[name] for name in archive.files}
         samples = [_sample(arrays, number) for number in range(int(arrays["count"]))]
     except (BundleError, MemoryError):

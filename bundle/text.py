@@ -10,8 +10,8 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from bundle.beginnings import Beginnings
 from bundle.errors import BundleError
+from bundle.text_prefix import PrefixFinder
 from bundle.tokenizer_files import character_maps, load_tokenizer
 
 # A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
@@ -32,7 +32,7 @@ class _Columns:
     parts: Sequence[int] = ()
 
 
-class _Said(ABC):
+class _LazyColumns(ABC):
     """What there is to say of tokens, in columns that are made when somebody looks: who wants a prediction alone never
     does.
     """
@@ -59,13 +59,13 @@ class _Said(ABC):
 
     @cached_property
     def _columns(self) -> _Columns:
-        return self._said()
+        return self._make_columns()
 
     @abstractmethod
-    def _said(self) -> _Columns: ...
+    def _make_columns(self) -> _Columns: ...
 
 
-class Encoded(_Said):
+class Encoded(_LazyColumns):
     """The tokens of one sequence; `cut` where tokens over the limit were left out.
 
     make: makes of `source` what there is to say of them.
@@ -73,7 +73,7 @@ class Encoded(_Said):
 
     def __init__(self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any) -> None:
         self.ids = ids
-        self.cut = cut
+        self.truncated = cut
         self._make = make
         self.source = source
 
@@ -87,11 +87,11 @@ class Encoded(_Said):
         """Which text of a pair a token comes from, a special one counting to the text before it; empty for one text."""
         return self._columns.parts
 
-    def _said(self) -> _Columns:
+    def _make_columns(self) -> _Columns:
         return self._make(*self.source)
 
 
-class Joined(_Said):
+class JoinedEncoding(_LazyColumns):
     """The tokens of several texts of a document, one text after another, placed in the document.
 
     Of each text the library's answer is kept, and no object of ours: a call may bring ten thousand texts, and Python's
@@ -100,17 +100,19 @@ class Joined(_Said):
     as a text of its own.
     """
 
-    def __init__(self, kept: Sequence[Encoded], make: Callable[..., _Columns], begins: Sequence[int]) -> None:
+    def __init__(
+        self, kept: Sequence[Encoded], make: Callable[..., _Columns], offsets_in_document: Sequence[int]
+    ) -> None:
         self._make = make
-        self._begins = begins
+        self._offsets_in_document = offsets_in_document
         self._sources = [list(column) for column in zip(*(each.source for each in kept), strict=True)]
 
-    def _said(self) -> _Columns:
+    def _make_columns(self) -> _Columns:
         texts: list[str] = []
         starts: list[int] = []
         ends: list[int] = []
         special: list[bool] = []
-        for begin, *source in zip(self._begins, *self._sources, strict=True):
+        for begin, *source in zip(self._offsets_in_document, *self._sources, strict=True):
             each = self._make(*source)
             texts += each.texts
             starts += [begin + start for start in each.starts]
@@ -130,57 +132,57 @@ class Encoder:
     def __init__(self, tokenizer: str, *, special_tokens: bool = False, maximum: int = 0) -> None:
         self._special_tokens = special_tokens
         self._maximum = maximum
-        self._whole = load_tokenizer(tokenizer)
+        self._tokenizer = load_tokenizer(tokenizer)
         if maximum:
-            self._cut = load_tokenizer(tokenizer)
-            self._cut.enable_truncation(maximum)
-        self._beginnings = Beginnings(tokenizer, self._whole, maximum)
+            self._truncating_tokenizer = load_tokenizer(tokenizer)
+            self._truncating_tokenizer.enable_truncation(maximum)
+        self._prefix_finder = PrefixFinder(tokenizer, self._tokenizer, maximum)
         self._maps = character_maps(tokenizer)
         self._special_ids = frozenset(
-            number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
+            number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         )
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encode each text, cut to the limit; of a long one no more is read than decides that."""
-        dropped = [self._dropped(text) for text in texts] if self._maps else [0] * len(texts)
-        kept = [self._beginnings.of(text[count:]) for text, count in zip(texts, dropped, strict=True)]
+        dropped = [self._count_dropped(text) for text in texts] if self._maps else [0] * len(texts)
+        kept = [self._prefix_finder.prefix(text[count:]) for text, count in zip(texts, dropped, strict=True)]
         return [
-            Encoded(encoding.ids, cut, self._of_text, text, encoding, count)
+            Encoded(encoding.ids, cut, self._text_columns, text, encoding, count)
             for text, (encoding, cut), count in zip(kept, self._encodings(kept), dropped, strict=True)
         ]
 
     def encode_pair(self, first: str, second: str) -> Encoded:
         """Encode two texts as one sequence, framed as the tokenizer frames pairs; the longer one is cut first."""
-        dropped = (self._dropped(first), self._dropped(second))
-        texts = self._beginnings_of_pair(first[dropped[0] :], second[dropped[1] :])
+        dropped = (self._count_dropped(first), self._count_dropped(second))
+        texts = self._pair_prefixes(first[dropped[0] :], second[dropped[1] :])
         encoding, cut = self._encodings([texts])[0]
-        return Encoded(encoding.ids, cut, self._of_pair, texts, encoding, dropped)
+        return Encoded(encoding.ids, cut, self._pair_columns, texts, encoding, dropped)
 
-    def joined(self, kept: Sequence[Encoded], begins: Sequence[int]) -> Joined:
+    def join_encodings(self, kept: Sequence[Encoded], offsets_in_document: Sequence[int]) -> JoinedEncoding:
         """What there is to say of texts that were encoded one by one, as parts of a document."""
-        return Joined(kept, self._of_text, begins)
+        return JoinedEncoding(kept, self._text_columns, offsets_in_document)
 
-    def frames(self, texts: int) -> bool:
+    def adds_special_tokens(self, texts: int) -> bool:
         """Tell whether special tokens come to a sequence of one text, or of two."""
-        return self._special_tokens and self._whole.num_special_tokens_to_add(texts == 2) > 0
+        return self._special_tokens and self._tokenizer.num_special_tokens_to_add(texts == 2) > 0
 
-    def _beginnings_of_pair(self, first: str, second: str) -> tuple[str, str]:
+    def _pair_prefixes(self, first: str, second: str) -> tuple[str, str]:
         """Give what decides the tokens of a pair.
 
         Where both have more tokens than the limit, each gets half of it, and where that is odd the longer one gets the
         odd token: which one that is, only reading all of both can tell.
         """
-        texts, short = (first, second), (self._beginnings.of(first), self._beginnings.of(second))
-        room = self._maximum - (self._whole.num_special_tokens_to_add(True) if self._special_tokens else 0)
+        texts, short = (first, second), (self._prefix_finder.prefix(first), self._prefix_finder.prefix(second))
+        room = self._maximum - (self._tokenizer.num_special_tokens_to_add(True) if self._special_tokens else 0)
         if short == texts or room % 2 == 0:
             return short
         long = [len(each) < len(text) or self._is_long(text) for each, text in zip(short, texts, strict=True)]
         return texts if all(long) else short
 
     def _is_long(self, text: str) -> bool:
-        return len(self._whole.encode(text, add_special_tokens=False)) > self._maximum
+        return len(self._tokenizer.encode(text, add_special_tokens=False)) > self._maximum
 
-    def _dropped(self, text: str) -> int:
+    def _count_dropped(self, text: str) -> int:
         """Count the characters at the beginning that a character map replaces by nothing.
 
         The library forgets them, and places every token that follows too early; it is not given them.
@@ -192,7 +194,7 @@ class Encoder:
 
     def token(self, token_id: int) -> str:
         """Give a token as the vocabulary writes it."""
-        return _token(self._whole, token_id)
+        return _token(self._tokenizer, token_id)
 
     def special(self, token_ids: Sequence[int]) -> list[bool]:
         """Tell which tokens are special by their ids alone; empty where none is."""
@@ -201,34 +203,36 @@ class Encoder:
 
     def _encodings(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[tuple[Any, bool]]:
         """Encode each, and tell whether it was cut."""
-        whole = self._whole.encode_batch(list(texts), add_special_tokens=self._special_tokens)
+        whole = self._tokenizer.encode_batch(list(texts), add_special_tokens=self._special_tokens)
         long = [place for place, each in enumerate(whole) if self._maximum and len(each) > self._maximum]
         found = [(each, False) for each in whole]
         if long:
-            again = self._cut.encode_batch([texts[place] for place in long], add_special_tokens=self._special_tokens)
+            again = self._truncating_tokenizer.encode_batch(
+                [texts[place] for place in long], add_special_tokens=self._special_tokens
+            )
             for place, each in zip(long, again, strict=True):
                 found[place] = (each, True)
         return found
 
-    def _of_text(self, text: str, encoding: Any, dropped: int) -> _Columns:
+    def _text_columns(self, text: str, encoding: Any, dropped: int) -> _Columns:
         offsets = encoding.offsets  # every attribute of the library is made anew each time it is read
         starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
         if not text.isascii():
             own = [flag == 0 for flag in encoding.special_tokens_mask]
-            _cover_marks(text, offsets, ends, own)
+            _extend_over_marks(text, offsets, ends, own)
         texts = [text[start:end] for start, end in zip(starts, ends, strict=True)]
         special = self._name_special(encoding, texts)
         if dropped:
             starts, ends = [start + dropped for start in starts], [end + dropped for end in ends]
         return _Columns(texts, starts, ends, special)
 
-    def _of_pair(self, texts: tuple[str, str], encoding: Any, dropped: tuple[int, int]) -> _Columns:
+    def _pair_columns(self, texts: tuple[str, str], encoding: Any, dropped: tuple[int, int]) -> _Columns:
         of = encoding.sequence_ids
         offsets = encoding.offsets
         ends = [end for _, end in offsets]
         for number, text in enumerate(texts):
             if not text.isascii():
-                _cover_marks(text, offsets, ends, [part == number for part in of])
+                _extend_over_marks(text, offsets, ends, [part == number for part in of])
         begun, parts = 0, []
         for part in of:
             begun = begun if part is None else part
@@ -250,7 +254,7 @@ class Encoder:
         return list(map(bool, flags))
 
 
-def _cover_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int], own: Sequence[bool]) -> None:
+def _extend_over_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int], own: Sequence[bool]) -> None:
     """Let each token end behind the marks that compose into its last character.
 
     A normaliser that composes a letter and its marks, or takes marks away, leaves a token at its end that covers the
@@ -260,13 +264,13 @@ def _cover_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int],
     for place in range(len(ends) - 1, -1, -1):
         if own[place]:
             end = ends[place]
-            while end < limit and _joins(text[end]):
+            while end < limit and _is_combining(text[end]):
                 end += 1
             ends[place] = end
             limit = offsets[place][0]
 
 
-def _joins(character: str) -> bool:
+def _is_combining(character: str) -> bool:
     """Tell whether a character composes into the one before it: marks, Hangul vowels and finals, voiced kana marks."""
     return (
         unicodedata.category(character)[0] == "M"

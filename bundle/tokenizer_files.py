@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bundle.checks.tokenizer_growth import check_growth
 from bundle.errors import BundleError
-from bundle.tokenizer_chains import check_chains
 from bundle.values import Array
 
 # Regular expressions of published tokenizer.json files, letter by letter. All of them take linear time.
@@ -38,7 +38,7 @@ VETTED_PATTERNS = frozenset(
 # A double array is written in blocks of this many units, so that any byte can be looked up in any state.
 _BLOCK = 256
 # Bytes of the longest text that a map may replace; those of published maps have fewer than twenty.
-_LONGEST = 64
+_MAX_REPLACED_BYTES = 64
 
 
 def load_tokenizer(text: str) -> Any:
@@ -51,15 +51,15 @@ def load_tokenizer(text: str) -> Any:
 
     try:
         content = json.loads(text)
-        for pattern in texts_of(content, "Regex"):
+        for pattern in strings_of(content, "Regex"):
             if pattern not in VETTED_PATTERNS:
                 raise BundleError("the tokenizer holds a regular expression that is not of a well-known tokenizer")
-        for charsmap in texts_of(content, "precompiled_charsmap"):
+        for charsmap in strings_of(content, "precompiled_charsmap"):
             check_charsmap(charsmap)
-        check_chains(content)
+        check_growth(content)
         content["truncation"] = content["padding"] = None
         tokenizer = Tokenizer.from_str(json.dumps(content))
-        _remember_nothing(tokenizer.model)
+        _disable_cache(tokenizer.model)
         return tokenizer
     except BundleError:
         raise
@@ -69,7 +69,7 @@ def load_tokenizer(text: str) -> Any:
         raise BundleError("the tokenizer file is broken") from error
 
 
-def _remember_nothing(model: Any) -> None:
+def _disable_cache(model: Any) -> None:
     """Have a tokenizer keep nothing of the texts that it has seen.
 
     Of itself it keeps the pieces of the first 10,000 words, of up to 256 bytes each. Where a text is one word, as a
@@ -86,11 +86,11 @@ def character_maps(text: str) -> list[Any]:
     from tokenizers import normalizers
 
     return [
-        normalizers.Precompiled(base64.b64decode(each)) for each in texts_of(json.loads(text), "precompiled_charsmap")
+        normalizers.Precompiled(base64.b64decode(each)) for each in strings_of(json.loads(text), "precompiled_charsmap")
     ]
 
 
-def texts_of(content: Any, key: str) -> Iterator[str]:
+def strings_of(content: Any, key: str) -> Iterator[str]:
     """Find every text that stands behind a key. A vocabulary may well hold the key as a word: a number stands there."""
     if isinstance(content, dict):
         if isinstance(content.get(key), str):
@@ -98,7 +98,7 @@ def texts_of(content: Any, key: str) -> Iterator[str]:
         content = list(content.values())
     if isinstance(content, list):
         for each in content:
-            yield from texts_of(each, key)
+            yield from strings_of(each, key)
 
 
 def check_charsmap(charsmap: str) -> None:
@@ -128,7 +128,7 @@ def check_charsmap(charsmap: str) -> None:
     offsets = (units >> 10) << ((units & 0x200) >> 6)
     seen = np.zeros(len(units), dtype=np.bool_)
     states = offsets[:1]
-    for _ in range(_LONGEST + 2):
+    for _ in range(_MAX_REPLACED_BYTES + 2):
         if not len(states):
             return
         if int(states.max()) | (_BLOCK - 1) >= len(units):
@@ -136,7 +136,7 @@ def check_charsmap(charsmap: str) -> None:
         seen[states] = True
         states = _next_states(states, units, labels, offsets, begins)
         states = np.unique(states[~seen[np.minimum(states, len(units) - 1)] | (states >= len(units))])
-    raise BundleError(f"the tokenizer's character map replaces texts of more than {_LONGEST} bytes")
+    raise BundleError(f"the tokenizer's character map replaces texts of more than {_MAX_REPLACED_BYTES} bytes")
 
 
 def _next_states(states: Array, units: Array, labels: Array, offsets: Array, begins: Array) -> Array:

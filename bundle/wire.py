@@ -20,7 +20,7 @@ DTYPES: dict[int, np.dtype[Any]] = {
     values_pb2.DATA_TYPE_BOOL: np.dtype("?"),
 }
 _DATA_TYPES = {dtype: data_type for data_type, dtype in DTYPES.items()}
-_MOST_AXES = 8
+_MAX_AXES = 8
 
 
 def data_type_name(data_type: int) -> str:
@@ -50,8 +50,8 @@ def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
     if dtype is None:
         raise InputError(f"{field}.data_type", "has no known data type; set one, such as FLOAT32")
     shape = tuple(tensor.shape)
-    if len(shape) > _MOST_AXES:
-        raise InputError(f"{field}.shape", f"has {len(shape)} axes; at most {_MOST_AXES} are allowed")
+    if len(shape) > _MAX_AXES:
+        raise InputError(f"{field}.shape", f"has {len(shape)} axes; at most {_MAX_AXES} are allowed")
     if any(size < 0 for size in shape):
         raise InputError(f"{field}.shape", f"has a negative size: {list(shape)}")
     expected = math.prod(shape) * dtype.itemsize  # Python integers do not overflow

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from google.protobuf import json_format
 
+from bundle.checks.features import used_features
 from bundle.errors import BundleError
-from bundle.features import used_features
 from bundle.names import BUNDLE_FILE, SCHEMA_VERSION, check_file_name, is_model_name, is_version
 from bundle.reader import BundleFolder, read_bundle
 from bundle.v1 import bundle_pb2

@@ -7,8 +7,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from bundle.errors import BundleError, InputError, OutOfRangeError
-from bundle.preprocess.forms import Call, Form, Kind, Prepared, Setting, Step
-from bundle.preprocess.tensors import check_tensor
+from bundle.preprocess.step_types import DataFormat, DataKind, PreprocessedInput, RunOptions, Step, StepContext
+from bundle.preprocess.tensor_checks import check_tensor
 from bundle.rows import BoundTensor, Labels
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Graph
@@ -25,9 +25,9 @@ class ReadGraph(Step):
     Edges that are added stand after those that were sent: first the opposites, then the loops.
     """
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.GRAPH})
-    gives: ClassVar[Kind] = Kind.TENSORS
-    setting: Setting
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.GRAPH})
+    produces: ClassVar[DataKind] = DataKind.TENSORS
+    context: StepContext
     nodes: BoundTensor
     sources: BoundTensor
     targets: BoundTensor
@@ -40,15 +40,15 @@ class ReadGraph(Step):
     def make(
         cls,
         message: bundle_pb2.ReadGraph,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
-        nodes = setting.tensor(message.nodes_tensor, 2)
-        sources = setting.tensor(message.sources_tensor, 1, _INT64)
-        targets = setting.tensor(message.targets_tensor, 1, _INT64)
-        features = setting.tensor(message.edge_features_tensor, 2) if message.edge_features_tensor else None
+        nodes = context.tensor(message.nodes_tensor, 2)
+        sources = context.tensor(message.sources_tensor, 1, _INT64)
+        targets = context.tensor(message.targets_tensor, 1, _INT64)
+        features = context.tensor(message.edge_features_tensor, 2) if message.edge_features_tensor else None
         if features is not None and (message.self_loops or message.both_ways):
             raise BundleError("adds edges, which would have no features")
         edge = {each.description.dimensions[0].name for each in (sources, targets, features) if each is not None}
@@ -58,22 +58,22 @@ class ReadGraph(Step):
             if each.joined and each.indexes != nodes.description.dimensions[0].name:
                 raise BundleError(f"puts out {each.name!r}, which is joined but does not index the nodes")
         tensors = tuple(each.name for each in (nodes, sources, targets, features) if each is not None)
-        return cls(setting, nodes, sources, targets, features, message.self_loops, message.both_ways, tensors)
+        return cls(context, nodes, sources, targets, features, message.self_loops, message.both_ways, tensors)
 
-    def run(self, value: Graph, call: Call) -> Prepared:
+    def run(self, value: Graph, options: RunOptions) -> PreprocessedInput:
         """Check it and take it apart.
 
         Raises: InputError for a wrong type or shape, no node, NaN, an edge that stands twice, edge features without
         use, or another number of names than nodes; OutOfRangeError for an edge to a node that is not there.
         """
-        field = f"{call.field}.graph"
+        field = f"{options.field}.graph"
         check_tensor(value.nodes, self.nodes.description, f"{field}.nodes")
         count = len(value.nodes)
         if value.names and len(value.names) != count:
             raise InputError(f"{field}.node_names", f"has {len(value.names)} names; the graph has {count} nodes")
         _check_shape(value.edges, f"{field}.edges")
         _check_edges(value.edges[0], value.edges[1], count, f"{field}.edges.data")
-        sources, targets = self._with_added(value.edges, count)
+        sources, targets = self._add_edges(value.edges, count)
         most = self.sources.description.dimensions[0].maximum
         if most and len(sources) > most:
             added = "" if len(sources) == value.edges.shape[1] else ", with those that the model adds"
@@ -91,20 +91,20 @@ class ReadGraph(Step):
         sizes = {
             dimension.name: size
             for name, array in tensors.items()
-            for dimension, size in zip(self.setting.tensors[name].description.dimensions, array.shape, strict=True)
+            for dimension, size in zip(self.context.tensors[name].description.dimensions, array.shape, strict=True)
         }
-        return Prepared(self.setting.input.name, tensors, sizes, self._labels(count, value.names))
+        return PreprocessedInput(self.context.input.name, tensors, sizes, self._labels(count, value.names))
 
-    def sent(self, tensors: Mapping[str, Array], call: Call) -> dict[str, Labels]:
+    def check_sent_tensors(self, tensors: Mapping[str, Array], options: RunOptions) -> dict[str, Labels]:
         """Check edges that were sent as tensors; nodes have numbers, but no names."""
         sources, targets = tensors[self.sources.name], tensors[self.targets.name]
         count = len(tensors[self.nodes.name])
-        _check_ends(sources, count, f"{input_path(call.field, self.sources.name)}.tensor.data")
-        _check_ends(targets, count, f"{input_path(call.field, self.targets.name)}.tensor.data")
-        _check_twice(sources, targets, count, f"{input_path(call.field, self.targets.name)}.tensor.data")
+        _check_ends(sources, count, f"{input_path(options.field, self.sources.name)}.tensor.data")
+        _check_ends(targets, count, f"{input_path(options.field, self.targets.name)}.tensor.data")
+        _check_twice(sources, targets, count, f"{input_path(options.field, self.targets.name)}.tensor.data")
         return self._labels(count, ())
 
-    def _with_added(self, edges: Array, count: int) -> tuple[Array, Array]:
+    def _add_edges(self, edges: Array, count: int) -> tuple[Array, Array]:
         if self.both_ways:
             there = edges[0] * count + edges[1]
             opposite = edges[::-1]
@@ -113,8 +113,8 @@ class ReadGraph(Step):
         if self.self_loops:
             has_loop = np.zeros(count, bool)
             has_loop[edges[0][edges[0] == edges[1]]] = True
-            lonely = np.flatnonzero(~has_loop)
-            edges = np.concatenate([edges, np.stack([lonely, lonely])], axis=1)
+            without_loop = np.flatnonzero(~has_loop)
+            edges = np.concatenate([edges, np.stack([without_loop, without_loop])], axis=1)
         return np.ascontiguousarray(edges[0]), np.ascontiguousarray(edges[1])
 
     def _features(self, features: Array | None, edges: int, field: str) -> Array:
@@ -128,8 +128,8 @@ class ReadGraph(Step):
 
     def _labels(self, count: int, names: Sequence[str]) -> dict[str, Labels]:
         return {
-            each.name: Labels(each.name, each.kind, count, names, inputs=(self.setting.input.name,))
-            for each in self.setting.label_sets
+            each.name: Labels(each.name, each.kind, count, names, inputs=(self.context.input.name,))
+            for each in self.context.label_sets
             if each.tensor == self.nodes.name and each.kind == attention_pb2.LABEL_KIND_NODES
         }
 

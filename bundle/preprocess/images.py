@@ -37,7 +37,7 @@ _SWAPPED = (5, 6, 7, 8)  # rows become columns
 
 
 def decode_image(
-    data: bytes, *, channels: int, max_pixels: int, field: str, enough: tuple[int, int] | None = None
+    data: bytes, *, channels: int, max_pixels: int, field: str, target_size: tuple[int, int] | None = None
 ) -> tuple[Array, tuple[int, int]]:
     """Decode an image file to uint8 [row, column, channel], on white, turned as its EXIF orientation says.
 
@@ -51,8 +51,8 @@ def decode_image(
         with _open(data, max_pixels, field) as image:
             orientation = _orientation(image)
             columns, rows = reversed(image.size) if orientation in _SWAPPED else image.size
-            if enough is not None:
-                wanted = (2 * enough[1], 2 * enough[0])
+            if target_size is not None:
+                wanted = (2 * target_size[1], 2 * target_size[0])
                 image.draft("L" if channels == 1 else "RGB", wanted[::-1] if orientation in _SWAPPED else wanted)
             converted = _convert(image, "L" if channels == 1 else "RGB")
         if orientation in _TURNS:

@@ -7,8 +7,8 @@ import numpy as np
 
 from bundle.errors import BundleError, InputError, OutOfRangeError
 from bundle.maps import fixed_labels
-from bundle.preprocess.forms import Prepared, Setting
-from bundle.preprocess.steps import InputSteps
+from bundle.preprocess.input_steps import InputSteps
+from bundle.preprocess.step_types import PreprocessedInput, StepContext
 from bundle.reader import BundleFolder
 from bundle.rows import BoundTensor, Labels, Row, bound_tensors
 from bundle.text import read_tokenizer
@@ -75,7 +75,7 @@ class Preprocessor:
         self._tensors = tuple(tensors.values())
         self._inputs = {
             each.name: InputSteps(
-                Setting(
+                StepContext(
                     each,
                     {tensor.name: tensors[tensor.name] for tensor in each.tensors},
                     [labels for labels in known if labels.input == each.name],
@@ -93,7 +93,7 @@ class Preprocessor:
         Raises: InputError (or a kind of it) naming the input that is missing, unknown, of the wrong kind, or too large.
         """
         self._check_names(instance, field)
-        prepared: list[Prepared] = []
+        prepared: list[PreprocessedInput] = []
         for name, steps in self._inputs.items():
             value = instance.get(name)
             if value is not None and not (isinstance(value, TensorValue) and steps.is_own_tensor):
@@ -101,7 +101,7 @@ class Preprocessor:
                 continue
             sent = {each.name: instance[each.name] for each in steps.description.tensors if each.name in instance}
             if sent:
-                prepared.append(steps.sent(sent, field=field))
+                prepared.append(steps.check_sent_tensors(sent, field=field))
             elif not steps.description.optional:
                 raise InputError(input_path(field, name), f"is missing; the model takes {self._expected()}")
         return self._merge(prepared, field)
@@ -128,7 +128,7 @@ class Preprocessor:
             for name, steps in self._inputs.items()
         )
 
-    def _merge(self, prepared: list[Prepared], field: str) -> Row:
+    def _merge(self, prepared: list[PreprocessedInput], field: str) -> Row:
         tensors: dict[str, Array] = {}
         sizes: dict[str, int] = {}
         labels: dict[str, Labels] = dict(self._fixed_labels)

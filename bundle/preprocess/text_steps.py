@@ -9,9 +9,18 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from bundle.columns import Column
 from bundle.errors import BundleError, InputError
-from bundle.preprocess.forms import Call, Form, Kind, Passage, Passages, Prepared, Setting, Step
+from bundle.label_columns import LazyColumn
+from bundle.preprocess.step_types import (
+    DataFormat,
+    DataKind,
+    PreprocessedInput,
+    RunOptions,
+    Sentence,
+    SentenceStream,
+    Step,
+    StepContext,
+)
 from bundle.rows import BoundTensor, Labels
 from bundle.text import Encoded, Encoder, split_lines, split_sentences, split_words
 from bundle.v1 import bundle_pb2
@@ -19,28 +28,28 @@ from bundle.values import Array, Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 _INT64 = values_pb2.DATA_TYPE_INT64
-_TOGETHER = 32  # sentences that are encoded at the same time
+_SENTENCES_PER_BATCH = 32  # sentences that are encoded at the same time
 
 
 class Split(Step):
     """A text becomes its parts; parts that were sent stay as they are."""
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT, Kind.DOCUMENT})
-    gives: ClassVar[Kind] = Kind.SENTENCES
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.TEXT, DataKind.DOCUMENT})
+    produces: ClassVar[DataKind] = DataKind.SENTENCES
 
     @abstractmethod
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Find the parts of a text: (begin, end) in code points."""
 
-    def run(self, value: Text | Sentences, call: Call) -> Passages:
+    def run(self, value: Text | Sentences, options: RunOptions) -> SentenceStream:
         """Split, or pass on what was sent. Raises: InputError for a part that is empty."""
         if isinstance(value, Sentences):
-            field = partial("{}.sentences.texts[{}]".format, call.field)
+            field = partial("{}.sentences.texts[{}]".format, options.field)
             empty = next((number for number, text in enumerate(value.texts) if not text or text.isspace()), None)
             if empty is not None:
                 raise InputError(field(empty), "is empty")
-            return Passages((Passage(text, (0, len(text))) for text in value.texts), field, len(value.texts))
-        return Passages(Passage(value.text[begin:end], (begin, end)) for begin, end in self.spans(value.text))
+            return SentenceStream((Sentence(text, (0, len(text))) for text in value.texts), field, len(value.texts))
+        return SentenceStream(Sentence(value.text[begin:end], (begin, end)) for begin, end in self.spans(value.text))
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,9 @@ class SplitSentences(Split):
     def make(
         cls,
         message: bundle_pb2.SplitSentences | bundle_pb2.SplitLines,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
         if message.max_characters < 0:
@@ -84,9 +93,9 @@ class SplitWords(Split):
     def make(
         cls,
         message: bundle_pb2.SplitWords,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
         return cls()
@@ -103,10 +112,10 @@ class Tokenize(Step):
     given: which of these comes to it. bound: the tensors of ids. segments: the tensor of segment ids, empty for none.
     """
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.TEXT, Kind.SENTENCES, Kind.PAIR})
-    gives: ClassVar[Kind] = Kind.TENSORS
-    setting: Setting
-    given: Kind
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.TEXT, DataKind.SENTENCES, DataKind.PAIR})
+    produces: ClassVar[DataKind] = DataKind.TENSORS
+    context: StepContext
+    input_format: DataKind
     encoder: Encoder
     bound: tuple[BoundTensor, ...]
     segments: str
@@ -116,56 +125,59 @@ class Tokenize(Step):
     def make(
         cls,
         message: bundle_pb2.Tokenize,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
-        axes = 2 if given.kind is Kind.SENTENCES else 1
-        if message.second_tensor and given.kind is not Kind.PAIR:
-            raise BundleError(f"has a second tensor, but {given.kind.value} comes to it and no pair")
-        if message.segment_tensor and (message.second_tensor or given.kind is Kind.SENTENCES):
+        axes = 2 if input_format.kind is DataKind.SENTENCES else 1
+        if message.second_tensor and input_format.kind is not DataKind.PAIR:
+            raise BundleError(f"has a second tensor, but {input_format.kind.value} comes to it and no pair")
+        if message.segment_tensor and (message.second_tensor or input_format.kind is DataKind.SENTENCES):
             raise BundleError("has a tensor of segments, but puts out no single sequence")
         names = list(filter(None, (message.tensor, message.second_tensor)))
-        bound = tuple(setting.tensor(name, axes, _INT64) for name in names)
+        bound = tuple(context.tensor(name, axes, _INT64) for name in names)
         if axes == 2 and not bound[0].description.HasField("fill"):
             raise BundleError(f"makes rows of different lengths, but the tensor {names[0]!r} has no fill")
         maxima = {each.description.dimensions[-1].maximum for each in bound}
         if len(maxima) > 1:
             raise BundleError(f"puts out {names[0]!r} and {names[1]!r}, which have different limits")
         if message.segment_tensor:
-            segments = setting.tensor(message.segment_tensor, 1, _INT64)
+            segments = context.tensor(message.segment_tensor, 1, _INT64)
             if segments.description.dimensions[0] != bound[0].description.dimensions[0]:
                 raise BundleError(f"puts out the segments {segments.name!r}, which have another axis than the tokens")
-        if message.tokenizer not in setting.tokenizers:
+        if message.tokenizer not in context.tokenizers:
             raise BundleError(f"takes the tokenizer {message.tokenizer!r}, which is not there")
         encoder = Encoder(
-            setting.tokenizers[message.tokenizer], special_tokens=message.special_tokens, maximum=maxima.pop()
+            context.tokenizers[message.tokenizer], special_tokens=message.special_tokens, maximum=maxima.pop()
         )
         tensors = (*names, *filter(None, (message.segment_tensor,)))
-        return cls(setting, given.kind, encoder, bound, message.segment_tensor, tensors)
+        return cls(context, input_format.kind, encoder, bound, message.segment_tensor, tensors)
 
-    def run(self, value: Text | Pair | Passages, call: Call) -> Prepared:
+    def run(self, value: Text | Pair | SentenceStream, options: RunOptions) -> PreprocessedInput:
         """Encode. Raises: InputError for more tokens than the tensor takes, or none."""
-        name = self.setting.input.name
+        name = self.context.input.name
         inputs: list[tuple[str, ...]]
         match value:
-            case Passages():
-                return self._sentences(value, call)
+            case SentenceStream():
+                return self._sentences(value, options)
             case Text(text):
-                encoded, paths = self.encoder.encode([text]), [call.field]
+                encoded, paths = self.encoder.encode([text]), [options.field]
                 inputs = [(name,)]
             case Pair(first, second) if len(self.bound) == 2:
-                encoded, paths = self.encoder.encode([first, second]), [f"{call.field}.first", f"{call.field}.second"]
+                encoded, paths = (
+                    self.encoder.encode([first, second]),
+                    [f"{options.field}.first", f"{options.field}.second"],
+                )
                 inputs = [(f"{name}.first",), (f"{name}.second",)]
             case Pair(first, second):
-                encoded, paths = [self.encoder.encode_pair(first, second)], [call.field]
+                encoded, paths = [self.encoder.encode_pair(first, second)], [options.field]
                 inputs = [(f"{name}.first", f"{name}.second")]
         tensors: dict[str, Array] = {}
         sizes: dict[str, int] = {}
         labels: dict[str, Labels] = {}
         for bound, each, path, parts in zip(self.bound, encoded, paths, inputs, strict=True):
-            _check(each, path, call.truncate)
+            _check(each, path, options.truncate)
             if not each.ids:
                 raise InputError(path, "has no token that the model could read")
             tensors[bound.name] = np.array(each.ids, dtype=np.int64)
@@ -174,26 +186,26 @@ class Tokenize(Step):
             sizes[bound.description.dimensions[0].name] = len(each.ids)
             for labelled in self._labelled(bound):
                 labels[labelled.name] = self._token_labels(labelled, each, parts)
-        return Prepared(name, tensors, sizes, labels, any(each.cut for each in encoded))
+        return PreprocessedInput(name, tensors, sizes, labels, any(each.truncated for each in encoded))
 
-    def _sentences(self, passages: Passages, call: Call) -> Prepared:
+    def _sentences(self, sentences: SentenceStream, options: RunOptions) -> PreprocessedInput:
         """Encode as many sentences as the model takes, and tell whether there are more."""
         bound = self.bound[0]
         dimensions = bound.description.dimensions
         most = dimensions[0].maximum
-        if most and passages.count > most and not call.truncate:
+        if most and sentences.count > most and not options.truncate:
             raise InputError(
-                call.field,
-                f"has {passages.count} {dimensions[0].name}s; at most {most} are allowed; shorten it or set truncate",
+                options.field,
+                f"has {sentences.count} {dimensions[0].name}s; at most {most} are allowed; shorten it or set truncate",
             )
-        kept = list(islice(self._encoded(passages, call), most + 1 if most else None))
+        kept = list(islice(self._encoded(sentences, options), most + 1 if most else None))
         if not kept:
-            raise InputError(call.field, "is empty")
+            raise InputError(options.field, "is empty")
         more = most and len(kept) > most
-        if more and not call.truncate:
-            raise InputError(call.field, f"has more than {most} {dimensions[0].name}s; shorten it or set truncate")
+        if more and not options.truncate:
+            raise InputError(options.field, f"has more than {most} {dimensions[0].name}s; shorten it or set truncate")
         kept = kept[:most] if more else kept
-        cut = bool(more) or any(each.cut for each, _ in kept)
+        cut = bool(more) or any(each.truncated for each, _ in kept)
         lengths = np.array([len(each.ids) for each, _ in kept])
         ids = np.full((len(kept), lengths.max()), int(bound.description.fill), dtype=np.int64)
         for place, (each, _) in zip(ids, kept, strict=True):
@@ -203,24 +215,24 @@ class Tokenize(Step):
         real = np.arange(ids.shape[1]) < lengths[:, None]  # by length: a text may well hold the token that fills
         if bound.mask:
             tensors[bound.mask] = real
-        return Prepared(self.setting.input.name, tensors, sizes, self._document_labels(kept, ids, real), cut)
+        return PreprocessedInput(self.context.input.name, tensors, sizes, self._document_labels(kept, ids, real), cut)
 
-    def _encoded(self, passages: Passages, call: Call) -> Iterator[tuple[Encoded, tuple[int, int]]]:
+    def _encoded(self, sentences: SentenceStream, options: RunOptions) -> Iterator[tuple[Encoded, tuple[int, int]]]:
         """Encode sentences as they are asked for, some at a time; give the tokens and the place of each.
 
         One without a token is left out where the splitting was ours. Raises: InputError for such a one that was sent,
         and for one of too many tokens.
         """
         numbers = count()
-        while together := list(islice(passages.found, _TOGETHER)):
+        while together := list(islice(sentences.found, _SENTENCES_PER_BATCH)):
             encoded = self.encoder.encode([each.text for each in together])
-            for each, passage in zip(encoded, together, strict=True):
+            for each, sentence in zip(encoded, together, strict=True):
                 number = next(numbers)
-                path = call.field if passages.field is None else passages.field(number)
-                _check(each, path, call.truncate)
+                path = options.field if sentences.field is None else sentences.field(number)
+                _check(each, path, options.truncate)
                 if each.ids:
-                    yield each, passage.span
-                elif passages.field is not None:
+                    yield each, sentence.span
+                elif sentences.field is not None:
                     raise InputError(path, "has no token that the model could read")
 
     def _document_labels(
@@ -243,7 +255,7 @@ class Tokenize(Step):
                     starts=starts,
                     ends=ends,
                     parent=each.parent,
-                    inputs=(self.setting.input.name,),
+                    inputs=(self.context.input.name,),
                 )
         return labels
 
@@ -255,13 +267,15 @@ class Tokenize(Step):
             description.name,
             description.kind,
             size,
-            Column(size, lambda: encoded.texts),
-            Column(size, lambda: encoded.starts),
-            Column(size, lambda: encoded.ends),
+            LazyColumn(size, lambda: encoded.texts),
+            LazyColumn(size, lambda: encoded.starts),
+            LazyColumn(size, lambda: encoded.ends),
             encoded.ids,
-            Column(size, lambda: encoded.special or [False] * size) if self.encoder.frames(len(inputs)) else (),
+            LazyColumn(size, lambda: encoded.special or [False] * size)
+            if self.encoder.adds_special_tokens(len(inputs))
+            else (),
             inputs=inputs,
-            input_indices=Column(size, lambda: encoded.parts) if is_pair else (),
+            input_indices=LazyColumn(size, lambda: encoded.parts) if is_pair else (),
         )
 
     def _word_labels(
@@ -272,22 +286,22 @@ class Tokenize(Step):
         real: Array,
     ) -> Labels:
         size = int(real.sum())
-        joined = self.encoder.joined([words for words, _ in kept], [begin for _, (begin, _) in kept])
+        joined = self.encoder.join_encodings([words for words, _ in kept], [begin for _, (begin, _) in kept])
         return Labels(
             description.name,
             description.kind,
             size,
-            Column(size, lambda: joined.texts),
-            Column(size, lambda: joined.starts),
-            Column(size, lambda: joined.ends),
-            Column(size, lambda: ids[real].tolist()),
-            Column(size, lambda: joined.special) if self.encoder.frames(1) else (),
-            Column(size, lambda: real.nonzero()[0].tolist()) if description.parent else (),
+            LazyColumn(size, lambda: joined.texts),
+            LazyColumn(size, lambda: joined.starts),
+            LazyColumn(size, lambda: joined.ends),
+            LazyColumn(size, lambda: ids[real].tolist()),
+            LazyColumn(size, lambda: joined.special) if self.encoder.adds_special_tokens(1) else (),
+            LazyColumn(size, lambda: real.nonzero()[0].tolist()) if description.parent else (),
             description.parent,
-            (self.setting.input.name,),
+            (self.context.input.name,),
         )
 
-    def sent(self, tensors: Mapping[str, Array], call: Call) -> dict[str, Labels]:
+    def check_sent_tensors(self, tensors: Mapping[str, Array], options: RunOptions) -> dict[str, Labels]:
         """Label token ids that were sent: by the vocabulary, without places in a text."""
         labels = {}
         for number, bound in enumerate(self.bound):
@@ -314,17 +328,17 @@ class Tokenize(Step):
 
     def _sent_parts(self, tensors: Mapping[str, Array], number: int) -> tuple[tuple[str, ...], Sequence[int]]:
         """What the entries of a tensor that was sent come from: without segments, nobody knows where a text ends."""
-        name = self.setting.input.name
-        if self.given is not Kind.PAIR or (len(self.bound) == 1 and not self.segments):
+        name = self.context.input.name
+        if self.input_format is not DataKind.PAIR or (len(self.bound) == 1 and not self.segments):
             return (name,), ()
         if len(self.bound) == 2:
             return (f"{name}.{('first', 'second')[number]}",), ()
         return (f"{name}.first", f"{name}.second"), np.clip(tensors[self.segments], 0, 1).tolist()
 
     def _labelled(self, bound: BoundTensor) -> list[model_pb2.LabelSetDescription]:
-        return [each for each in self.setting.label_sets if each.tensor == bound.name]
+        return [each for each in self.context.label_sets if each.tensor == bound.name]
 
 
 def _check(encoded: Encoded, path: str, truncate: bool) -> None:
-    if encoded.cut and not truncate:
+    if encoded.truncated and not truncate:
         raise InputError(path, f"has more than {len(encoded.ids)} tokens; shorten it or set truncate")

@@ -124,11 +124,11 @@ class AsyncClient:
         connections, self._connections = self._connections, {}
         here = connections.pop(asyncio.get_running_loop(), None)
         for loop, (channel, _) in connections.items():
-            transport.drop(channel)
+            transport.unregister_channel(channel)
             if loop.is_running():  # the connections of a closed loop are closed
                 asyncio.run_coroutine_threadsafe(channel.close(), loop)
         if here is not None:
-            transport.drop(here[0])
+            transport.unregister_channel(here[0])
             await here[0].close()
 
     def __reduce__(self) -> NoReturn:
@@ -181,8 +181,8 @@ class AsyncClient:
                 channel = grpc.aio.insecure_channel(self._settings.address, options)
             else:
                 channel = grpc.aio.secure_channel(self._settings.address, credentials, options)
-            transport.keep(channel)
-            self._connections[loop] = channel, transport.stub(channel)
+            transport.register_channel(channel)
+            self._connections[loop] = channel, transport.service_methods(channel)
         return self._connections[loop]
 
     def _timeout(self, timeout: float | None) -> float | None:

@@ -8,7 +8,7 @@ from limelight import bertviz
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
 from limelight.predictions import Prediction, read_prediction
-from limelight.records import Named, Record
+from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
 
 
@@ -80,4 +80,4 @@ def _sequence(
 ) -> SequenceAttention:
     label_sets = {**shared, **read_label_sets(message.label_sets, instance, shared)}
     maps = tuple(read_map(each, label_sets) for each in message.maps)
-    return SequenceAttention(message.sequence, maps, Named(label_sets))
+    return SequenceAttention(message.sequence, maps, FrozenMapping(label_sets))

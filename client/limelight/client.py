@@ -68,7 +68,7 @@ class Client:
             self._channel = grpc.insecure_channel(self._settings.address, channel_options)
         else:
             self._channel = grpc.secure_channel(self._settings.address, made, channel_options)
-        self._stub = transport.stub(self._channel)
+        self._stub = transport.service_methods(self._channel)
 
     @overload
     def predict(
@@ -175,7 +175,7 @@ class Client:
     def close(self) -> None:
         """Close the connection, and cancel every running call."""
         self._channel.close()
-        transport.drop(self._channel)
+        transport.unregister_channel(self._channel)
 
     def __enter__(self) -> Self:
         return self
@@ -206,5 +206,5 @@ class Client:
 
     def _begun(self, timeout: float | None) -> float | None:
         """Register the start of a call, and return its time limit."""
-        transport.keep(self._channel)
+        transport.register_channel(self._channel)
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from limelight.enums import name_of
 from limelight.labels import Grid
-from limelight.records import Named, Record
+from limelight.records import FrozenMapping, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
 
 
@@ -281,7 +281,7 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         label_sets=tuple(_label_set(each) for each in it.label_sets),
         max_characters=it.limits.max_characters,
         max_pixels=it.limits.max_pixels,
-        taxonomy=Named(taxonomy),
+        taxonomy=FrozenMapping(taxonomy),
         citation=Citation(tuple(citation.authors), citation.title, citation.year, citation.venue),
         training_data=TrainingData(
             data.name, data.licence, data.training_examples, data.held_out_examples, data.summary
@@ -389,4 +389,4 @@ def _metric(message: model_pb2.Metric) -> Metric:
 
 def _graph(message: service_pb2.GraphStatus) -> GraphInfo:
     nodes = {each.provider: each.nodes for each in message.nodes}
-    return GraphInfo(message.name, message.provider, Named(nodes))
+    return GraphInfo(message.name, message.provider, FrozenMapping(nodes))

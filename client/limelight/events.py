@@ -7,7 +7,7 @@ from typing import TypeAlias
 from limelight.labels import LabelSet, plain, read_label_set, read_label_sets
 from limelight.maps import AttentionMap, read_map
 from limelight.predictions import GeneratedSequence, Provenance, read_provenance, read_sequence
-from limelight.records import Named, Record
+from limelight.records import FrozenMapping, Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 
@@ -85,7 +85,7 @@ class EventReader:
             start = message.start
             self._label_sets = read_label_sets(start.label_sets, self._instance)
             seed = start.seed if start.HasField("seed") else None
-            return GenerationStart(Named(dict(self._label_sets)), start.truncated, seed)
+            return GenerationStart(FrozenMapping(dict(self._label_sets)), start.truncated, seed)
         if kind == "token":
             token = message.token
             maps = tuple(self._token_map(each, token) for each in token.maps)

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias, cast
 from limelight.enums import number_of
 from limelight.errors import InputError
 from limelight.predictions import Span
-from limelight.strings import check_string, quoted
+from limelight.strings import check_string, quote
 from limelight.v1 import attention_pb2
 
 
@@ -92,7 +92,7 @@ def _grouping(grouping: Grouping, field: str) -> attention_pb2.Grouping:
     if grouping.reduction is not None:
         reduction = number_of(attention_pb2.GroupReduction, grouping.reduction, what="a grouping's reduction")
     check_string(grouping.label_set, f"{field}, the label set")
-    groups = [_group(name, members, f"{field}[{quoted(name)}]") for name, members in grouping.groups.items()]
+    groups = [_group(name, members, f"{field}[{quote(name)}]") for name, members in grouping.groups.items()]
     return attention_pb2.Grouping(label_set=grouping.label_set, groups=groups, reduction=reduction)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
 from limelight.labels import LabelSet, read_label_sets
-from limelight.records import Named, Record, as_array
+from limelight.records import FrozenMapping, Record, as_array
 from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
 
@@ -275,9 +275,9 @@ def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instan
     # A newer kind of result is skipped; its raw outputs are available.
     results = {each.name: result for each in message.results if (result := _result(each)) is not None}
     return Prediction(
-        results=Named(results),
-        label_sets=Named(read_label_sets(message.label_sets, instance)),
-        outputs=Named(outputs),
+        results=FrozenMapping(results),
+        label_sets=FrozenMapping(read_label_sets(message.label_sets, instance)),
+        outputs=FrozenMapping(outputs),
         truncated=message.truncated,
         seed=message.seed if message.HasField("seed") else None,
         provenance=read_provenance(message.provenance),

@@ -11,7 +11,7 @@ Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
-class Named(dict[Key, Item]):
+class FrozenMapping(dict[Key, Item]):
     """A read-only mapping. Unlike `MappingProxyType` it can be pickled and copied."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:

@@ -26,7 +26,7 @@ def check_string(text: Text, field: str) -> Text:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise broken(field, _half(text, error.start)) from None
+            raise invalid_string(field, _half(text, error.start)) from None
     return text
 
 
@@ -35,7 +35,7 @@ def check_strings(texts: Iterable[str], field: str) -> list[str]:
     return [check_string(text, f"{field}[{place}]") for place, text in enumerate(texts)]
 
 
-def decoded(data: bytes, field: str, source: str) -> str:
+def decode_utf8(data: bytes, field: str, source: str) -> str:
     """Decode UTF-8, and convert line ends as Python does for text files.
 
     Raises:
@@ -45,16 +45,16 @@ def decoded(data: bytes, field: str, source: str) -> str:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         what = f"byte {error.start} of {source} (0x{data[error.start]:02x}) is not UTF-8"
-        raise broken(field, what) from None
+        raise invalid_string(field, what) from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def broken(field: str, what: str) -> InputError:
+def invalid_string(field: str, what: str) -> InputError:
     """Build the error of a field."""
     return InputError(f"{field}: {what}", violations=(FieldViolation(field, what),))
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Quote a name as field paths do: in double quotes, with escapes for unprintable characters."""
     return json.dumps(name, ensure_ascii=not name.isprintable())
 

@@ -14,7 +14,7 @@ import grpc
 
 from limelight.errors import InputError
 from limelight.security import Security
-from limelight.strings import broken, check_string
+from limelight.strings import check_string, invalid_string
 from limelight.targets import is_direct, resolvable
 from limelight.v1 import service_pb2_grpc
 
@@ -93,12 +93,12 @@ def check_metadata(metadata: Sequence[tuple[str, str | bytes]]) -> None:
             what = (
                 f"character {wrong.start()} is none of a-z, 0-9, _, - and ." if wrong else "it is empty, or gRPC's own"
             )
-            raise broken(f"{field}, the name", what)
+            raise invalid_string(f"{field}, the name", what)
         if isinstance(value, bytes):
             if not name.endswith("-bin"):
                 raise InputError(f"{field}, {name!r}: bytes go under a name that ends with -bin")
         elif wrong := _NO_VALUE.search(value):
-            raise broken(f"{field}, {name!r}", f"character {wrong.start()} of its value is not printable ASCII")
+            raise invalid_string(f"{field}, {name!r}", f"character {wrong.start()} of its value is not printable ASCII")
 
 
 def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
@@ -141,12 +141,12 @@ _open_channels: weakref.WeakSet[Any] = weakref.WeakSet()
 _forked = False
 
 
-def keep(channel: Any) -> None:
+def register_channel(channel: Any) -> None:
     """Register an open channel until it is garbage-collected."""
     _open_channels.add(channel)
 
 
-def drop(channel: Any) -> None:
+def unregister_channel(channel: Any) -> None:
     """Unregister a closed channel."""
     _open_channels.discard(channel)
 
@@ -173,7 +173,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 
 
-def stub(channel: Any) -> Any:
+def service_methods(channel: Any) -> Any:
     """Return the methods of the service on a channel. The generated class has no types."""
     make: Any = service_pb2_grpc.AttentionServiceStub
     return make(channel)

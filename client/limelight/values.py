@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from limelight.errors import InputError
 from limelight.png import encode_png
-from limelight.strings import check_string, check_strings, decoded, quoted
+from limelight.strings import check_string, check_strings, decode_utf8, quote
 from limelight.tensors import to_tensor
 from limelight.v1 import values_pb2
 
@@ -134,7 +134,7 @@ def to_instance(inputs: Inputs | values_pb2.Instance, field: str = "instances[0]
     for name, value in inputs.items():
         if not isinstance(name, str):
             raise TypeError(f"the name of an input is a string, not {name!r}")
-        path = f"{field}.inputs[{quoted(name)}]"
+        path = f"{field}.inputs[{quote(name)}]"
         check_string(name, f"the name in {path}")
         try:
             instance.inputs[name].CopyFrom(to_value(value, path))
@@ -200,7 +200,7 @@ def _from_file(path: Path, field: str) -> values_pb2.Value:
     if suffix == ".wav":
         return to_value(Audio(path))
     if suffix == ".txt":
-        return values_pb2.Value(text=decoded(path.read_bytes(), field, str(path)))
+        return values_pb2.Value(text=decode_utf8(path.read_bytes(), field, str(path)))
     if suffix == ".npy":
         return to_value(np.load(path, allow_pickle=False))
     raise ValueError(

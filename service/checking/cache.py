@@ -20,7 +20,7 @@ from pathlib import Path
 from bundle.errors import BundleError
 from bundle.files import check_hashes, check_sizes, read_stamped
 from bundle.names import BUNDLE_FILE
-from bundle.reader import LARGEST_DESCRIPTION, origin_of, parse, placed
+from bundle.reader import MAX_DESCRIPTION_BYTES, origin_of, parse, placed
 from service.checking.checker import Checker, Checks
 from service.checking.identity import identity
 from service.checking.verdict import Passed, Verdict, from_json, to_json
@@ -136,7 +136,7 @@ def _key(digest: str, provider: Provider) -> str:
 def _digest(folder: Path) -> str:
     """Hash a bundle's description; empty where it cannot be read, which its check will say."""
     try:
-        return hashlib.sha256(read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)[0]).hexdigest()
+        return hashlib.sha256(read_stamped(folder, BUNDLE_FILE, MAX_DESCRIPTION_BYTES)[0]).hexdigest()
     except (BundleError, OSError):
         return ""
 
@@ -165,7 +165,7 @@ def _find(kept: Path, folder: Path, settings: Settings) -> Passed | None:
         verdict = from_json(_read(kept / _VERDICT))
         if not isinstance(verdict, Passed):
             return None
-        data, stamp = read_stamped(folder, BUNDLE_FILE, LARGEST_DESCRIPTION)
+        data, stamp = read_stamped(folder, BUNDLE_FILE, MAX_DESCRIPTION_BYTES)
         if hashlib.sha256(data).hexdigest() != verdict.digest or not _is_plain(folder):
             return None
         bundle = parse(data)

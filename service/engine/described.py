@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bundle.described import fixed_size
+from bundle.checks.description import fixed_size
 from bundle.errors import BundleError
 from bundle.maps import WEIGHTS, MapWeights
 from bundle.rows import BoundTensor, Row, bound_tensors, tensor_descriptions

@@ -84,7 +84,7 @@ def test_offsets_are_code_points_whatever_the_planes_of_the_characters() -> None
     assert encoded.ends == [5, 7, 10, 14, 15]
     assert encoded.ids == [9, 10, 11, 3, 6]
     assert not encoded.special
-    assert not encoded.cut
+    assert not encoded.truncated
 
 
 def test_truncation_keeps_the_first_tokens_and_says_so() -> None:

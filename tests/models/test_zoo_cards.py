@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image as Picture
 
-from bundle.features import used_features
+from bundle.checks.features import used_features
 from bundle.maps import WEIGHTS, bound_maps, canonical, cut, map_key, map_quantities, nested_mask_name
 from bundle.v1 import bundle_pb2
 from bundle.values import Graph, Image, Instance, Pair, Sentences, Text

@@ -10,13 +10,13 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import CommandError, as_json, options
-from limelight.cli.asked import asked_lines, asked_texts
 from limelight.cli.connection import Connection, connected
+from limelight.cli.group_options import read_groups
+from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
-from limelight.cli.places import read_groups
 from limelight.cli.predict import headline
-from limelight.cli.render_terminal import print_blocks
-from limelight.cli.views import Block, Shape, above, blocks
+from limelight.cli.render_terminal import print_figures
+from limelight.cli.views import Figure, Shape, above, figures
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, Generation
 from limelight.saving import save_maps
@@ -90,7 +90,7 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
-        texts = asked_texts(description, instance)
+        texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps
         levels = () if one_by_one else above(description, maps or ())
@@ -132,12 +132,12 @@ def attend(
         print(png)
 
 
-def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str], shape: Shape) -> Iterator[Block]:
+def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str], shape: Shape) -> Iterator[Figure]:
     """Return the figures of the best sequence or only answer, then those of other sequences."""
-    yield from blocks(answer.maps, sent=sent, names=names, **shape)
+    yield from figures(answer.maps, sent=sent, names=names, **shape)
     for other in answer.other_sequences:
         of = f"sequence {other.sequence}: {answer.prediction.sequences[other.sequence].text}"
-        yield from blocks(other.maps, sent=sent, of=of, **shape)
+        yield from figures(other.maps, sent=sent, of=of, **shape)
 
 
 def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str], *, as_document: bool) -> None:
@@ -154,16 +154,16 @@ def _save(events: Iterator[StreamEvent], folder: Path, texts: Mapping[str, str],
         raise CommandError(f"cannot write into {folder}: {error.strerror}") from error
 
 
-def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Block]) -> None:
+def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Figure]) -> None:
     console = Console()
     _show_prediction(answer.prediction, texts, console)
-    print_blocks(pictures, console)
+    print_figures(pictures, console)
 
 
 def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: Console) -> None:
     made_by = prediction.provenance
     line = f"{made_by.model} version {made_by.version}: {headline(prediction)}".removesuffix(": ")
-    for each in (*asked_lines(texts), line):
+    for each in (*input_lines(texts), line):
         console.print(each, markup=False, highlight=False, emoji=False, soft_wrap=True)
     if prediction.truncated:
         console.print("(the input was truncated to the model's limits)", highlight=False)

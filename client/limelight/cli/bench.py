@@ -46,7 +46,7 @@ Warmup = Annotated[int, typer.Option("--warmup", min=0, help="Requests before th
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Result of a run. Latencies are those of answered requests; failed requests count as errors."""
 
     model: str
@@ -148,7 +148,7 @@ class Run:
     warmup: int
     attempts: int = 1
 
-    async def measure(self, connection: Connection) -> Measured:
+    async def measure(self, connection: Connection) -> Measurement:
         """Warm up, generate load, and measure. Raises Error if a warm-up request fails."""
         latencies: list[float] = []
         failures: list[str] = []
@@ -190,7 +190,7 @@ class Run:
             await asyncio.gather(*(caller() for _ in range(self.concurrency)))
             took = time.perf_counter() - begin
         rows = len(self.request.instances)
-        return Measured(
+        return Measurement(
             model=self.request.model.name,
             method=self.method,
             concurrency=self.concurrency,
@@ -216,7 +216,7 @@ def _latencies(seconds: list[float]) -> dict[str, float]:
     return {"mean": float(milliseconds.mean()), "p50": p50, "p90": p90, "p99": p99, "max": float(milliseconds.max())}
 
 
-def _print(measured: Measured) -> None:
+def _print(measured: Measurement) -> None:
     rows = f" of {measured.rows} rows ({measured.rows_per_second:.1f} rows/s)" if measured.rows > 1 else ""
     print(f"{measured.method} {measured.model}, {measured.concurrency} callers, {measured.seconds:.1f} s")
     print(f"{measured.requests_per_second:.1f} requests/s{rows}, answers of {measured.response_bytes:,} bytes")

@@ -15,7 +15,7 @@ from limelight.cli import CommandError
 from limelight.client import Client
 from limelight.errors import Unavailable
 from limelight.security import SecurityOptions
-from limelight.strings import decoded
+from limelight.strings import decode_utf8
 from limelight.transport import DEFAULT_TARGET, DEFAULT_TIMEOUT
 
 _TOKEN, _TOKEN_FILE = "LIMELIGHT_TOKEN", "LIMELIGHT_TOKEN_FILE"
@@ -132,7 +132,7 @@ def _connection(
         if token is None and os.environ.get(_TOKEN_FILE):
             token_file = Path(os.environ[_TOKEN_FILE])
     if token_file is not None:
-        token = decoded(token_file.read_bytes(), "token", str(token_file)).strip()
+        token = decode_utf8(token_file.read_bytes(), "token", str(token_file)).strip()
     security = SecurityOptions(
         ca=ca, cert=cert, key=key, tls=tls, server_name=server_name, token=token, insecure=insecure
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from limelight.cli import CommandError
 from limelight.descriptions import InputInfo, Model
-from limelight.strings import decoded, quoted
+from limelight.strings import decode_utf8, quote
 from limelight.v1 import values_pb2
 from limelight.values import Audio, Graph, Image, Input, Pair, to_instance
 
@@ -93,7 +93,7 @@ def _named(model: Model, name: str, value: str) -> Input:
 
 def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> Input:
     """Return the value of an argument: the argument, the content of `@FILE`, or standard input for `-`."""
-    path = f"instances[0].inputs[{quoted(info.name)}]"
+    path = f"instances[0].inputs[{quote(info.name)}]"
     if kind in _FILES:
         data = standard_input() if argument == "-" else Path(argument.removeprefix("@")).read_bytes()
         return Image(data) if kind == "image" else Audio(data)
@@ -101,9 +101,9 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
         return _array(np.load(argument[1:], allow_pickle=False), info, tensor)
     if argument == "-":
         # Remove the line break that a terminal or `echo` adds.
-        text = decoded(standard_input(), path, "standard input").removesuffix("\n")
+        text = decode_utf8(standard_input(), path, "standard input").removesuffix("\n")
     elif argument.startswith("@"):
-        text = decoded(Path(argument[1:]).read_bytes(), path, argument[1:]).removesuffix("\n")
+        text = decode_utf8(Path(argument[1:]).read_bytes(), path, argument[1:]).removesuffix("\n")
     elif kind == "document" and os.path.isfile(argument):
         raise CommandError(f"{argument!r} is a file: @{argument} sends its content", status=2)
     else:

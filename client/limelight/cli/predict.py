@@ -1,8 +1,8 @@
 """`limelight predict`."""
 
 from limelight.cli import as_json, options
-from limelight.cli.asked import asked_lines, asked_texts
 from limelight.cli.connection import Connection, connected
+from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
 from limelight.predictions import (
     Classification,
@@ -42,7 +42,7 @@ def predict(
     if as_document:
         as_json.write(as_json.prediction(answer))
     else:
-        print("\n".join((*asked_lines(asked_texts(description, instance)), *lines(answer))))
+        print("\n".join((*input_lines(input_texts(description, instance)), *lines(answer))))
 
 
 def lines(answer: Prediction) -> list[str]:

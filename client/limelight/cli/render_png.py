@@ -10,9 +10,9 @@ from PIL import Image, ImageDraw, ImageOps, UnidentifiedImageError
 
 from limelight.cli import CommandError
 from limelight.cli.colours import FAINT, colour, ink
-from limelight.cli.paper import INK, PAPER, QUIET, Font, fitted, font_of
+from limelight.cli.drawing import INK, PAPER, QUIET, Font, fitted, font_of
 from limelight.cli.render_terminal import caption
-from limelight.cli.views import Block, Heat, Weights, lines_of, relative
+from limelight.cli.views import Figure, GridHeatmap, Weights, lines_of, relative
 from limelight.labels import Region
 
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
@@ -26,7 +26,7 @@ _MOST_PIXELS = 40_000_000
 
 
 def save(
-    blocks: Iterable[Block], path: Path, *, image: bytes | None = None, heading: Mapping[str, str] | None = None
+    figures: Iterable[Figure], path: Path, *, image: bytes | None = None, heading: Mapping[str, str] | None = None
 ) -> None:
     """Draw figures into a PNG file, and create its folder.
 
@@ -40,9 +40,9 @@ def save(
     # The sent image is drawn once, beside its first map.
     pictures: list[Image.Image] = []
     is_there = False
-    for block in blocks:
-        pictures.append(_panel(block, image, alone=not is_there))
-        is_there = is_there or block.heat is not None
+    for figure in figures:
+        pictures.append(_panel(figure, image, alone=not is_there))
+        is_there = is_there or figure.heat is not None
     if not pictures:
         raise CommandError("the answer has no maps to draw")
     sheet = _headed(_arrange(pictures), heading or {})
@@ -53,26 +53,26 @@ def save(
     path.write_bytes(buffer.getvalue())
 
 
-def _panel(block: Block, image: bytes | None, *, alone: bool) -> Image.Image:
-    if block.heat is not None:
-        body = _grid(block, block.heat, image, alone=alone)
-    elif block.matrix is not None:
-        body = _matrix(block.matrix.weights, block.matrix.queries, block.matrix.keys, block.largest)
+def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
+    if figure.heat is not None:
+        body = _grid(figure, figure.heat, image, alone=alone)
+    elif figure.matrix is not None:
+        body = _matrix(figure.matrix.weights, figure.matrix.queries, figure.matrix.keys, figure.largest)
     else:
-        body = _shaded(block)
-    scale = _scale(block)
+        body = _shaded(figure)
+    scale = _scale(figure)
     font, small = font_of(15), font_of(12)
     width = max(
         body.width,
         scale.width,
-        round(font.getlength(block.title)),
-        *(round(small.getlength(note)) for note in block.notes),
+        round(font.getlength(figure.title)),
+        *(round(small.getlength(note)) for note in figure.notes),
     )
-    panel = Image.new("RGB", (width, body.height + _LINE * (2 + len(block.notes)) + 6), PAPER)
+    panel = Image.new("RGB", (width, body.height + _LINE * (2 + len(figure.notes)) + 6), PAPER)
     draw = ImageDraw.Draw(panel)
-    draw.text((0, 0), block.title, INK, font)
+    draw.text((0, 0), figure.title, INK, font)
     panel.paste(body, (0, _LINE + 6))
-    for line, note in enumerate(block.notes):
+    for line, note in enumerate(figure.notes):
         draw.text((0, body.height + _LINE * (1 + line) + 8), note, QUIET, small)
     panel.paste(scale, (0, panel.height - _LINE))
     return panel
@@ -102,16 +102,16 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], large
     return picture
 
 
-def _grid(block: Block, heat: Heat, image: bytes | None, *, alone: bool) -> Image.Image:
+def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool) -> Image.Image:
     """Draw the cells of a grid; with an image, also the image and its overlay."""
     rows, columns = heat.cells.shape
     photograph = _open(image) if image else None
     if photograph is None:
         cell = max(1, _GRID // max(rows, columns))
         _check_size(rows * cell, columns * cell)
-        drawn = [_cells(heat.cells, cell, block.largest)]
+        drawn = [_cells(heat.cells, cell, figure.largest)]
     else:
-        drawn = _laid_over(heat, photograph, block.largest)
+        drawn = _laid_over(heat, photograph, figure.largest)
         drawn = drawn if alone or len(drawn) < 3 else drawn[1:]
     note = caption(heat)
     width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
@@ -124,7 +124,7 @@ def _grid(block: Block, heat: Heat, image: bytes | None, *, alone: bool) -> Imag
     return picture
 
 
-def _laid_over(heat: Heat, photograph: Image.Image, largest: float) -> list[Image.Image]:
+def _laid_over(heat: GridHeatmap, photograph: Image.Image, largest: float) -> list[Image.Image]:
     """Draw the image, the image overlaid with the cells, and the cells, at one scale."""
     region = heat.region or Region(0, 0, photograph.width, photograph.height)
     # Padding makes the cells larger than the image, cropping makes them smaller.
@@ -149,15 +149,15 @@ def _laid_over(heat: Heat, photograph: Image.Image, largest: float) -> list[Imag
     return [whole, covered, cells]
 
 
-def _shaded(block: Block) -> Image.Image:
+def _shaded(figure: Figure) -> Image.Image:
     """Draw words with shades, wrapped, as they were sent."""
-    rows, largest = block.rows, block.largest
+    rows, largest = figure.rows, figure.largest
     as_code = any(len(row.gaps) and row.gaps[0].strip("\n") for row in rows)
     font, bold = font_of(14, even=as_code), font_of(14)
     gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
     gutter = gutter if gutter > 10 else 0
     boxes, y = list[tuple[float, int, float, str, float]](), 0
-    for row, weights in zip(rows, block.shaded, strict=True):
+    for row, weights in zip(rows, figure.shaded, strict=True):
         lines = lines_of(row, relative(weights, largest).tolist())
         if row.left_out is not None:
             lines[-1].append((f"  (left out: {row.left_out:.3f})", 0.0))
@@ -188,13 +188,13 @@ def _shaded(block: Block) -> Image.Image:
     return picture
 
 
-def _scale(block: Block) -> Image.Image:
+def _scale(figure: Figure) -> Image.Image:
     """Draw the colour scale with the values at its ends."""
-    largest, font = block.largest, font_of(12)
-    low, high = (f"{-largest:.3g}" if block.signed else "0"), f"{largest:.3g}"
+    largest, font = figure.largest, font_of(12)
+    low, high = (f"{-largest:.3g}" if figure.signed else "0"), f"{largest:.3g}"
     left = round(font.getlength(low)) + 6
     picture = Image.new("RGB", (left + _RAMP + 6 + round(font.getlength(high)), _LINE), PAPER)
-    ramp = np.linspace(-1.0 if block.signed else 0.0, 1.0, _RAMP, dtype=np.float32)[None]
+    ramp = np.linspace(-1.0 if figure.signed else 0.0, 1.0, _RAMP, dtype=np.float32)[None]
     picture.paste(_cells(ramp, 1, 1.0).resize((_RAMP, 10)), (left, 6))
     draw = ImageDraw.Draw(picture)
     draw.text((0, 11), low, QUIET, font, anchor="lm")

@@ -10,40 +10,40 @@ from rich.style import Style
 from rich.text import Text
 
 from limelight.cli.colours import FAINT, colour, ink
-from limelight.cli.views import Block, Heat, lines_of, relative
+from limelight.cli.views import Figure, GridHeatmap, lines_of, relative
 
 NEWLINE = "\n"
 
 
-def print_blocks(blocks: Iterable[Block], console: Console) -> None:
+def print_figures(figures: Iterable[Figure], console: Console) -> None:
     """Print figures, in colour if the console has colours, else as text with numbers."""
     coloured = console.is_terminal and console.color_system is not None and not console.no_color
-    for block in blocks:
+    for figure in figures:
         console.print()
         if coloured:
-            console.print(Text(block.title, style="bold"))
-            for line in _shaded_rows(block) if block.heat is None else _heat_lines(block, block.heat):
+            console.print(Text(figure.title, style="bold"))
+            for line in _shaded_rows(figure) if figure.heat is None else _heat_lines(figure, figure.heat):
                 console.print(line)
         else:
-            for text in plain(block):
+            for text in plain(figure):
                 console.print(text, soft_wrap=True, markup=False, highlight=False, emoji=False)
-        for note in block.notes if coloured else (each for each in block.notes if not each.startswith("shaded:")):
+        for note in figure.notes if coloured else (each for each in figure.notes if not each.startswith("shaded:")):
             console.print(Text(note, style="dim" if coloured else ""), soft_wrap=not coloured)
         if coloured:
-            console.print(legend(block))
+            console.print(legend(figure))
 
 
-def plain(block: Block) -> Iterator[str]:
+def plain(figure: Figure) -> Iterator[str]:
     """Format a figure as lines of text: `word(weight)`, or a grid of weights."""
-    yield block.title
-    if block.heat is not None:
-        for name, weight in block.heat.leading:
+    yield figure.title
+    if figure.heat is not None:
+        for name, weight in figure.heat.leading:
             yield f"{name} {_number(weight)}"
-        for cells in block.heat.cells.tolist():
+        for cells in figure.heat.cells.tolist():
             yield " ".join(f"{_number(weight):>6}" for weight in cells)
         return
-    width = max((len(row.label) for row in block.rows), default=0)
-    for row in block.rows:
+    width = max((len(row.label) for row in figure.rows), default=0)
+    for row in figure.rows:
         label = f"{row.label:<{width}}  " if width else ""
         own = "" if row.weight is None else f"{_number(row.weight):<6}  "
         left_out = "" if row.left_out is None else f"  left out: {row.left_out:.4f}"
@@ -60,19 +60,19 @@ def _number(weight: float) -> str:
     return "-" if math.isnan(weight) else f"{weight:.4f}"
 
 
-def legend(block: Block) -> Text:
+def legend(figure: Figure) -> Text:
     """Return the colour scale of a figure, with the values at its ends."""
-    largest = block.largest
-    ramp = Text(f"{-largest:.3g} " if block.signed else "0 ", "dim")
-    for step in range(-8 if block.signed else 0, 9):
+    largest = figure.largest
+    ramp = Text(f"{-largest:.3g} " if figure.signed else "0 ", "dim")
+    for step in range(-8 if figure.signed else 0, 9):
         ramp.append("  ", _style(step / 8))
     return ramp.append(f" {largest:.3g}", "dim")
 
 
-def _shaded_rows(block: Block) -> Iterator[Text]:
-    rows, largest = block.rows, block.largest
+def _shaded_rows(figure: Figure) -> Iterator[Text]:
+    rows, largest = figure.rows, figure.largest
     width = max((len(row.label) for row in rows), default=0)
-    for row, weights in zip(rows, block.shaded, strict=True):
+    for row, weights in zip(rows, figure.shaded, strict=True):
         beside = Text(f"{row.label:>{width}}  " if width else "", "bold")
         if row.weight is not None:
             beside.append("  -   " if math.isnan(row.weight) else f" {row.weight:.2f} ", "dim")
@@ -89,9 +89,9 @@ def _shaded_rows(block: Block) -> Iterator[Text]:
             yield line
 
 
-def _heat_lines(block: Block, heat: Heat) -> Iterator[Text]:
+def _heat_lines(figure: Figure, heat: GridHeatmap) -> Iterator[Text]:
     absent = np.isnan(heat.cells).tolist()
-    for cells, missing in zip(relative(heat.cells, block.largest).tolist(), absent, strict=True):
+    for cells, missing in zip(relative(heat.cells, figure.largest).tolist(), absent, strict=True):
         line = Text()
         for strength, is_missing in zip(cells, missing, strict=True):
             if is_missing:
@@ -102,7 +102,7 @@ def _heat_lines(block: Block, heat: Heat) -> Iterator[Text]:
     yield Text(caption(heat), style="dim")
 
 
-def caption(heat: Heat) -> str:
+def caption(heat: GridHeatmap) -> str:
     """Return the largest weight of a grid, and the weights of its leading entries."""
     largest = float(np.nanmax(np.abs(heat.cells), initial=0.0))
     before = "".join(f", {name} {'-' if math.isnan(weight) else f'{weight:.3f}'}" for name, weight in heat.leading)

@@ -39,7 +39,7 @@ class Row:
 
 
 @dataclass(frozen=True, eq=False)
-class Heat:
+class GridHeatmap:
     """Weights of the cells of a grid [row, column], and of its leading entries."""
 
     cells: Weights
@@ -49,7 +49,7 @@ class Heat:
 
 
 @dataclass(frozen=True, eq=False)
-class Matrix:
+class WeightMatrix:
     """Weights [query, key], with labels of rows and columns."""
 
     weights: Weights
@@ -58,13 +58,13 @@ class Matrix:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Figure:
     """A figure: a title, and rows, a grid or a matrix."""
 
     title: str
     rows: tuple[Row, ...] = ()
-    heat: Heat | None = None
-    matrix: Matrix | None = None
+    heat: GridHeatmap | None = None
+    matrix: WeightMatrix | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -91,7 +91,7 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class DisplayedMap:
     """A map as displayed: one head, or the mean of several."""
 
     map: AttentionMap
@@ -104,14 +104,14 @@ class Seen:
 
 
 class Shape(TypedDict):
-    """Layout options of `blocks`."""
+    """Layout options of `figures`."""
 
     each_head: bool
     each_query: bool
     matrices: bool
 
 
-def blocks(
+def figures(
     maps: Sequence[AttentionMap],
     *,
     each_head: bool = False,
@@ -120,7 +120,7 @@ def blocks(
     of: str = "",
     sent: values_pb2.Instance | None = None,
     names: Sequence[str] = (),
-) -> Iterator[Block]:
+) -> Iterator[Figure]:
     """Return the figures of the maps of one answer, in order.
 
     Args:
@@ -146,7 +146,7 @@ def above(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(each.name for each in model.maps if each.key in nested and each not in asked)
 
 
-def _seen(each: AttentionMap, each_head: bool) -> Iterator[Seen]:
+def _seen(each: AttentionMap, each_head: bool) -> Iterator[DisplayedMap]:
     dense = each.dense()
     dense = dense.mean(axis=3) if dense.ndim == 4 else dense
     weights = np.where(each.present(), dense, np.float32(np.nan))
@@ -155,10 +155,10 @@ def _seen(each: AttentionMap, each_head: bool) -> Iterator[Seen]:
     if each_head and len(weights) > 1:
         for index, head in enumerate(each.heads):
             left = None if left_out is None else left_out[index]
-            yield Seen(each, weights[index], left, _head(each, head))
+            yield DisplayedMap(each, weights[index], left, _head(each, head))
         return
     mean = None if left_out is None else left_out.mean(axis=0)
-    yield Seen(each, _mean(weights, each), mean, _heads(each))
+    yield DisplayedMap(each, _mean(weights, each), mean, _heads(each))
 
 
 def _mean(weights: Weights, each: AttentionMap) -> Weights:
@@ -180,49 +180,49 @@ def _head(each: AttentionMap, index: int) -> str:
 
 
 def _block(
-    one: Seen,
+    one: DisplayedMap,
     each_query: bool,
     matrices: bool,
     weights_of_rows: dict[str, Weights],
     of: str,
     sent: values_pb2.Instance | None,
-) -> Block:
+) -> Figure:
     """Return the figure of one map."""
     query, key, weights = one.map.query, one.map.key, one.weights
     title = (of, one.map.name, "" if one.map.quantity == "weights" else one.map.quantity, one.heads)
     if key.grid is not None and key.indices is None:
         row, what = _grid_row(one)
-        return Block(_title(*title, what), heat=_heat(key, row.weights[0]), notes=_left_out(row))
+        return Figure(_title(*title, what), heat=_heat(key, row.weights[0]), notes=_left_out(row))
     if key.parent and key.parent == query.name and len(key.parents):
         own = weights_of_rows.get(query.name)
         of_rows = f"{query.kind.removesuffix('s')}" if query.kind == "sentences" else "row"
         note = f"shaded: the weight of a word in its {of_rows}, times that of the {of_rows}"
         if own is None or len(own) != len(query):
             note = f"shaded: the weight of a word in its {of_rows}, whose own weight is not here"
-        return Block(_title(*title), rows=_nested(one, own, sent), notes=(note,))
+        return Figure(_title(*title), rows=_nested(one, own, sent), notes=(note,))
     if len(query) == 1:
         if key.kind == "sentences":
             rows = tuple(
                 _sentence(label, float(weight), _lead(key, place, sent))
                 for place, (label, weight) in enumerate(zip(key.labels, weights[0], strict=True))
             )
-            return Block(_title(*title), rows=rows, notes=_left_out(one))
-        return Block(
+            return Figure(_title(*title), rows=rows, notes=_left_out(one))
+        return Figure(
             _title(*title), rows=_each_row(one, sent, labelled=query.indices is not None or query.kind == "groups")
         )
     if matrices:
         queries, keys = (tuple(shown(label) for label in labels.labels) for labels in (query, key))
-        return Block(_title(*title), matrix=Matrix(weights, queries, keys), notes=_left_out(one))
+        return Figure(_title(*title), matrix=WeightMatrix(weights, queries, keys), notes=_left_out(one))
     if each_query or query.name != key.name or query.indices is not None:
-        return Block(_title(*title), rows=_each_row(one, sent))
-    return Block(
+        return Figure(_title(*title), rows=_each_row(one, sent))
+    return Figure(
         _title(*title, f"mean over {len(query)} queries"),
         rows=(_words(key, _mean(weights, one.map), sent),),
         notes=("strongest: " + ", ".join(_strongest(query, key, weights)), *_left_out(one)),
     )
 
 
-def _left_out(one: Seen) -> tuple[str, ...]:
+def _left_out(one: DisplayedMap) -> tuple[str, ...]:
     """Describe the weights that `top_k` left out, for figures whose rows cannot show it."""
     if one.left_out is None:
         return ()
@@ -230,7 +230,7 @@ def _left_out(one: Seen) -> tuple[str, ...]:
     return (f"left out: {float(one.left_out.mean()):.4f}{each}",)
 
 
-def _each_row(one: Seen, sent: values_pb2.Instance | None, *, labelled: bool = True) -> tuple[Row, ...]:
+def _each_row(one: DisplayedMap, sent: values_pb2.Instance | None, *, labelled: bool = True) -> tuple[Row, ...]:
     """Return a row for each query."""
     labels = one.map.query.labels if labelled else [""] * len(one.weights)
     return tuple(
@@ -249,7 +249,7 @@ def _title(*parts: str) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _grid_row(one: Seen) -> tuple[Seen, str]:
+def _grid_row(one: DisplayedMap) -> tuple[DisplayedMap, str]:
     """Return the row of weights to lay over the grid, and its label."""
     query, weights, left_out = one.map.query, one.weights, one.left_out
     if len(weights) == 1:
@@ -261,14 +261,14 @@ def _grid_row(one: Seen) -> tuple[Seen, str]:
     return replace(one, weights=_mean(weights, one.map)[None], left_out=mean), f"mean over {len(weights)} queries"
 
 
-def _heat(key: LabelSet, row: Weights) -> Heat:
+def _heat(key: LabelSet, row: Weights) -> GridHeatmap:
     assert key.grid is not None
     before = len(key.grid.leading)
     leading = tuple((name, float(weight)) for name, weight in zip(key.grid.leading, row[:before], strict=True))
-    return Heat(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
+    return GridHeatmap(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
 
 
-def _nested(one: Seen, own: Weights | None, sent: values_pb2.Instance | None) -> tuple[Row, ...]:
+def _nested(one: DisplayedMap, own: Weights | None, sent: values_pb2.Instance | None) -> tuple[Row, ...]:
     """Return a row for each sentence, with the words of the sentence."""
     query, key = one.map.query, one.map.key
     # Parents refer to the whole set of sentences, not to the selected ones.

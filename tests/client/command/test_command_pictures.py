@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 import limelight
-from limelight.cli import paper, render_png
-from limelight.cli.views import Block, Heat
+from limelight.cli import drawing, render_png
+from limelight.cli.views import Figure, GridHeatmap
 from tests.client.command.people import Run
 
 
@@ -31,8 +31,8 @@ def test_cells_reach_beyond_a_picture_that_was_padded(tmp_path: Path):
     """Of a picture of 100 x 50 the cells cover a square of 100 around its middle: two rows of four lie over it."""
     image = io.BytesIO()
     Image.new("RGB", (100, 50), (0, 0, 255)).save(image, "PNG")
-    heat = Heat(np.ones((4, 4), np.float32), (), limelight.Region(0, -25, 100, 75))
-    render_png.save([Block("", heat=heat)], tmp_path / "a.png", image=image.getvalue())
+    heat = GridHeatmap(np.ones((4, 4), np.float32), (), limelight.Region(0, -25, 100, 75))
+    render_png.save([Figure("", heat=heat)], tmp_path / "a.png", image=image.getvalue())
     drawn = read(tmp_path / "a.png")[44 : 44 + 224, 16 : 16 + 224]
     assert (drawn[56:168] == [0, 0, 255]).all(), "the picture stands in the middle"
     assert (drawn[:56] == 255).all() and (drawn[168:] == 255).all(), "above and below is what was padded"
@@ -126,7 +126,7 @@ def test_a_picture_says_above_what_was_asked_and_answered(run: Run, picture: Pat
 
 
 def test_a_heading_that_is_wider_than_its_maps_widens_the_picture(tmp_path: Path):
-    narrow = Block("m", heat=Heat(np.ones((4, 4), np.float32), ()))
+    narrow = Figure("m", heat=GridHeatmap(np.ones((4, 4), np.float32), ()))
     for heading in ({}, {"answer": "a word"}, {"question": "twenty words or so " * 5, "answer": "a word"}):
         render_png.save([narrow], tmp_path / f"{len(heading)}.png", heading=heading)
     widths = [read(tmp_path / f"{number}.png").shape[1] for number in range(3)]
@@ -135,8 +135,8 @@ def test_a_heading_that_is_wider_than_its_maps_widens_the_picture(tmp_path: Path
 
 @pytest.mark.parametrize("text", ["ab " * 100, "ab" * 400, "", "ab"])
 def test_lines_fit_and_say_where_something_is_left_out(text: str):
-    face = paper.font_of(18)
-    lines = paper.fitted(text, face, 200, most=3)
+    face = drawing.font_of(18)
+    lines = drawing.fitted(text, face, 200, most=3)
     assert len(lines) == (3 if text.count(" ") > 9 else 1)
     assert all(face.getlength(line) <= 200 for line in lines)
     assert lines[-1].endswith("…") == (len(text) > 9)

@@ -7,7 +7,7 @@ import numpy as np
 import limelight
 from limelight.cli import as_json
 from limelight.cli.render_terminal import plain as plain_text
-from limelight.cli.views import blocks, lines_of
+from limelight.cli.views import figures, lines_of
 from limelight.labels import LabelSet, plain, read_label_sets
 from limelight.maps import AttentionMap, Edges, read_map
 from limelight.tensors import to_tensor
@@ -35,18 +35,18 @@ def test_scores_are_shown_as_such_and_impossible_places_have_none():
     lowest = np.finfo(np.float32).min
     weights = np.array([[[1.0, lowest, lowest], [3.0, -2.0, lowest], [2.0, 2.0, 4.0]]], np.float32)
     each = read_map(message("m", weights, quantity="QUANTITY_SCORES", signed=True), read_label_sets([WORDS]))
-    (block,) = blocks([each])
-    assert list(plain_text(block)) == [
+    (figure,) = figures([each])
+    assert list(plain_text(figure)) == [
         "m · scores · mean over 3 queries",
         "un(2.0000) happy(0.0000) cats(4.0000)",
     ]
-    (block,) = blocks([each], each_query=True)
-    assert list(plain_text(block))[1:] == [
+    (figure,) = figures([each], each_query=True)
+    assert list(plain_text(figure))[1:] == [
         "un     un(1.0000) happy cats",
         "happy  un(3.0000) happy(-2.0000) cats",
         "cats   un(2.0000) happy(2.0000) cats(4.0000)",
     ]
-    assert block.rows[0].gaps == ("", "", " "), "two tokens of one word stand together"
+    assert figure.rows[0].gaps == ("", "", " "), "two tokens of one word stand together"
 
 
 def test_a_pooled_map_has_a_row_a_range():
@@ -58,13 +58,13 @@ def test_a_pooled_map_has_a_row_a_range():
     ]
     sent = message("m", np.array([[[0.5, 0.25], [0.125, 0.75]]], np.float32))
     sent.query_labels, sent.key_labels = "words.query_ranges", "words.key_ranges"
-    (block,) = blocks([read_map(sent, read_label_sets([WORDS, *sets]))])
-    assert list(plain_text(block)) == [
+    (figure,) = figures([read_map(sent, read_label_sets([WORDS, *sets]))])
+    assert list(plain_text(figure)) == [
         "m",
         "un … happy  un … happy(0.5000) cats(0.2500)",
         "cats        un … happy(0.1250) cats(0.7500)",
     ]
-    assert block.rows[0].gaps == ("", " ")
+    assert figure.rows[0].gaps == ("", " ")
 
 
 def test_a_group_is_shown_by_its_name_and_a_head_by_its_label():
@@ -76,7 +76,7 @@ def test_a_group_is_shown_by_its_name_and_a_head_by_its_label():
     sent = message("m", weights, head_labels="who")
     sent.key_labels = "words.key_groups"
     each = read_map(sent, read_label_sets([WORDS, groups, heads]))
-    first, second = blocks([each], each_head=True)
+    first, second = figures([each], each_head=True)
     assert list(plain_text(first)) == [
         "m · letters",
         "un     subject(0.2500) rest(0.7500)",
@@ -153,36 +153,36 @@ def nested(own: list[float], inside: list[float], source: str = CODE) -> tuple[l
 
 def test_words_of_lines_are_shaded_by_the_product_with_their_line():
     maps, sent = nested([0.0, 0.25, 0.75], [0.0, 1.0, 0.5, 0.5, 0.25, 0.75])
-    block, _ = blocks(maps, sent=sent)
-    assert [each.tolist() for each in block.shaded] == [[0, 0], [0.125, 0.125], [0.1875, 0.5625]]
-    assert (block.largest, block.signed) == (0.5625, False)
-    (alone,) = blocks(maps[:1], sent=sent)
+    figure, _ = figures(maps, sent=sent)
+    assert [each.tolist() for each in figure.shaded] == [[0, 0], [0.125, 0.125], [0.1875, 0.5625]]
+    assert (figure.largest, figure.signed) == (0.5625, False)
+    (alone,) = figures(maps[:1], sent=sent)
     assert alone.largest == 1.0 and "is not here" in alone.notes[0]
-    (shown,) = blocks(maps, sent=sent, names=["wo*"])
+    (shown,) = figures(maps, sent=sent, names=["wo*"])
     assert shown.title == "word" and shown.largest == 0.5625, "the level above counts where it is not shown"
 
 
 def test_source_is_shown_as_it_was_sent_with_indentation_and_empty_lines():
     maps, sent = nested([0.0, 0.25, 0.75], [0.5] * 6)
-    for block in blocks(maps, sent=sent):
+    for figure in figures(maps, sent=sent):
         lines = [
-            "".join(text for text, _ in parts) for row in block.rows for parts in lines_of(row, [0.0] * len(row.words))
+            "".join(text for text, _ in parts) for row in figure.rows for parts in lines_of(row, [0.0] * len(row.words))
         ]
         assert lines == ["def f(x):", "", "    if x == 1:", "    return  x"]
-    word, line = (list(plain_text(block)) for block in blocks(maps, sent=sent))
+    word, line = (list(plain_text(figure)) for figure in figures(maps, sent=sent))
     assert word[2] == "0.2500      if(0.5000)  x == 1:(0.5000)"
     assert line[1:] == ["0.0000  def f(x):", "0.2500      if x == 1:", "0.7500      return x"]
 
 
 def test_a_sign_stands_only_for_what_cannot_be_seen():
     maps, sent = nested([1.0], [0.5] * 2, source="a\x1b[2J b")
-    block, _ = blocks(maps, sent=sent)
-    assert block.rows[0].pieces == ("a␣[2J", " b")
+    figure, _ = figures(maps, sent=sent)
+    assert figure.rows[0].pieces == ("a␣[2J", " b")
 
 
 def test_every_picture_has_one_scale():
     weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.3, 0.4], [-0.5, 0.5, 0.0]]], np.float32)
     each = read_map(message("m", weights, signed=True), read_label_sets([WORDS]))
     for shape in ({"each_query": True}, {"matrices": True}):
-        (block,) = blocks([each], **shape)
-        assert (round(block.largest, 6), block.signed) == (0.9, True)
+        (figure,) = figures([each], **shape)
+        assert (round(figure.largest, 6), figure.signed) == (0.9, True)

@@ -9,8 +9,8 @@ from PIL.Image import Resampling
 
 from bundle.errors import BundleError, InputError
 from bundle.maps import grid_labels
-from bundle.preprocess.forms import Call, Form, Kind, Picture, Prepared, Setting, Step
 from bundle.preprocess.images import decode_image, normalise_image, resize
+from bundle.preprocess.step_types import DataFormat, DataKind, Picture, PreprocessedInput, RunOptions, Step, StepContext
 from bundle.v1 import bundle_pb2
 from bundle.values import Image
 from limelight.v1 import attention_pb2, values_pb2
@@ -38,39 +38,43 @@ class DecodeImage(Step):
     enough: rows and columns that the next step shrinks it to, so that a JPEG need not be decoded at its full size.
     """
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.FILE})
-    gives: ClassVar[Kind] = Kind.PICTURE
-    made: Form
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.FILE})
+    produces: ClassVar[DataKind] = DataKind.PICTURE
+    result_format: DataFormat
     max_pixels: int
-    enough: tuple[int, int] | None
+    target_size: tuple[int, int] | None
 
     @classmethod
     def make(
         cls,
         message: bundle_pb2.DecodeImage,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
         if message.channels not in (1, 3):
             raise BundleError(f"decodes to {message.channels} channels; 1 and 3 are known")
-        enough = None
-        if following is not None and following.HasField("resize_image"):
-            wanted = following.resize_image
+        target_size = None
+        if next_step is not None and next_step.HasField("resize_image"):
+            wanted = next_step.resize_image
             if wanted.resampling != bundle_pb2.RESAMPLING_NEAREST:  # of which each pixel is one of the file's
-                enough = wanted.rows, wanted.columns
-        return cls(Form(Kind.PICTURE, message.channels, 1, 1), setting.limits.max_pixels, enough)
+                target_size = wanted.rows, wanted.columns
+        return cls(DataFormat(DataKind.PICTURE, message.channels, 1, 1), context.limits.max_pixels, target_size)
 
     @property
-    def form(self) -> Form:
-        """See `Step.form`."""
-        return self.made
+    def output_format(self) -> DataFormat:
+        """See `Step.output_format`."""
+        return self.result_format
 
-    def run(self, value: Image, call: Call) -> Picture:
+    def run(self, value: Image, options: RunOptions) -> Picture:
         """Decode. Raises: InputError where it is no image; TooLargeError where it has too many pixels."""
         pixels, (rows, columns) = decode_image(
-            value.data, channels=self.made.channels, max_pixels=self.max_pixels, field=call.field, enough=self.enough
+            value.data,
+            channels=self.result_format.channels,
+            max_pixels=self.max_pixels,
+            field=options.field,
+            target_size=self.target_size,
         )
         return Picture(pixels, attention_pb2.Region(left=0, top=0, right=columns, bottom=rows))
 
@@ -79,9 +83,9 @@ class DecodeImage(Step):
 class ResizeImage(Step):
     """A picture of another size."""
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.PICTURE})
-    gives: ClassVar[Kind] = Kind.PICTURE
-    made: Form
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.PICTURE})
+    produces: ClassVar[DataKind] = DataKind.PICTURE
+    result_format: DataFormat
     rows: int
     columns: int
     fit: int
@@ -91,24 +95,24 @@ class ResizeImage(Step):
     def make(
         cls,
         message: bundle_pb2.ResizeImage,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
         _check_positive(message.rows, message.columns)
         if message.resampling not in _RESAMPLING or message.fit not in bundle_pb2.Fit.values():
             raise BundleError("has a fit or a resampling that this release does not know")
-        exact = message.fit != bundle_pb2.FIT_COVER or (given.exact and _same_shape(given, message))
-        form = replace(given, rows=message.rows, columns=message.columns, exact=exact)
-        return cls(form, message.rows, message.columns, message.fit, _RESAMPLING[message.resampling])
+        exact = message.fit != bundle_pb2.FIT_COVER or (input_format.exact and _same_shape(input_format, message))
+        output_format = replace(input_format, rows=message.rows, columns=message.columns, exact=exact)
+        return cls(output_format, message.rows, message.columns, message.fit, _RESAMPLING[message.resampling])
 
     @property
-    def form(self) -> Form:
-        """See `Step.form`."""
-        return self.made
+    def output_format(self) -> DataFormat:
+        """See `Step.output_format`."""
+        return self.result_format
 
-    def run(self, value: Picture, call: Call) -> Picture:
+    def run(self, value: Picture, options: RunOptions) -> Picture:
         """Resize. Raises: InputError for a picture so narrow that covering the size would take too many pixels."""
         rows, columns = value.pixels.shape[:2]
         if self.fit not in (bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN):
@@ -118,7 +122,7 @@ class ResizeImage(Step):
             scale = max(down, across)
             scaled = max(self.rows, round(rows * scale)), max(self.columns, round(columns * scale))
             if max(scaled) > _LONGEST * max(self.rows, self.columns):
-                raise InputError(call.field, f"is {columns} x {rows} pixels, which is too narrow for the model")
+                raise InputError(options.field, f"is {columns} x {rows} pixels, which is too narrow for the model")
             return Picture(resize(value.pixels, *scaled, self.resampling), value.region)
         scale = min(down, across)
         scaled = max(1, min(self.rows, round(rows * scale))), max(1, min(self.columns, round(columns * scale)))
@@ -126,20 +130,20 @@ class ResizeImage(Step):
         top, left = (self.rows - scaled[0]) // 2, (self.columns - scaled[1]) // 2
         pixels = np.zeros((self.rows, self.columns, inside.shape[2]), dtype=np.uint8)
         pixels[top : top + scaled[0], left : left + scaled[1]] = inside
-        return Picture(pixels, _part(value.region, scaled, (-top, -left), (self.rows, self.columns)))
+        return Picture(pixels, _region_of_part(value.region, scaled, (-top, -left), (self.rows, self.columns)))
 
 
-def _same_shape(given: Form, message: bundle_pb2.ResizeImage) -> bool:
-    return given.rows * message.columns == given.columns * message.rows
+def _same_shape(input_format: DataFormat, message: bundle_pb2.ResizeImage) -> bool:
+    return input_format.rows * message.columns == input_format.columns * message.rows
 
 
 @dataclass(frozen=True)
 class CropImage(Step):
     """The middle of a picture."""
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.PICTURE})
-    gives: ClassVar[Kind] = Kind.PICTURE
-    made: Form
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.PICTURE})
+    produces: ClassVar[DataKind] = DataKind.PICTURE
+    result_format: DataFormat
     rows: int
     columns: int
 
@@ -147,43 +151,45 @@ class CropImage(Step):
     def make(
         cls,
         message: bundle_pb2.CropImage,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
         _check_positive(message.rows, message.columns)
-        if given.exact and (given.rows < message.rows or given.columns < message.columns):
+        if input_format.exact and (input_format.rows < message.rows or input_format.columns < message.columns):
             raise BundleError(
-                f"keeps {message.rows} x {message.columns} pixels of a picture of {given.rows} x {given.columns}"
+                f"keeps {message.rows} x {message.columns} pixels of a picture of "
+                f"{input_format.rows} x {input_format.columns}"
             )
-        form = replace(given, rows=message.rows, columns=message.columns, exact=True)
-        return cls(form, message.rows, message.columns)
+        output_format = replace(input_format, rows=message.rows, columns=message.columns, exact=True)
+        return cls(output_format, message.rows, message.columns)
 
     @property
-    def form(self) -> Form:
-        """See `Step.form`."""
-        return self.made
+    def output_format(self) -> DataFormat:
+        """See `Step.output_format`."""
+        return self.result_format
 
-    def run(self, value: Picture, call: Call) -> Picture:
+    def run(self, value: Picture, options: RunOptions) -> Picture:
         """Crop. Raises: InputError where the picture is smaller."""
         rows, columns = value.pixels.shape[:2]
         if rows < self.rows or columns < self.columns:
             raise InputError(
-                call.field, f"has {rows} rows and {columns} columns; at least {self.rows} and {self.columns} are wanted"
+                options.field,
+                f"has {rows} rows and {columns} columns; at least {self.rows} and {self.columns} are wanted",
             )
         top, left = (rows - self.rows) // 2, (columns - self.columns) // 2
         pixels = value.pixels[top : top + self.rows, left : left + self.columns]
-        return Picture(pixels, _part(value.region, (rows, columns), (top, left), (self.rows, self.columns)))
+        return Picture(pixels, _region_of_part(value.region, (rows, columns), (top, left), (self.rows, self.columns)))
 
 
 @dataclass(frozen=True)
 class NormaliseImage(Step):
     """A picture becomes float32 [channel, row, column]."""
 
-    takes: ClassVar[frozenset[Kind]] = frozenset({Kind.PICTURE})
-    gives: ClassVar[Kind] = Kind.TENSORS
-    setting: Setting
+    accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.PICTURE})
+    produces: ClassVar[DataKind] = DataKind.TENSORS
+    context: StepContext
     message: bundle_pb2.NormaliseImage
     tensors: tuple[str, ...]
 
@@ -191,46 +197,46 @@ class NormaliseImage(Step):
     def make(
         cls,
         message: bundle_pb2.NormaliseImage,
-        setting: Setting,
-        given: Form,
-        following: bundle_pb2.PreprocessingStep | None,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
         """See `Step.make`."""
-        dimensions = setting.tensor(message.tensor, 3, values_pb2.DATA_TYPE_FLOAT32).description.dimensions
+        dimensions = context.tensor(message.tensor, 3, values_pb2.DATA_TYPE_FLOAT32).description.dimensions
         wanted = [each.size for each in dimensions]
-        made = [given.channels, given.rows, given.columns]
-        checked = 3 if given.exact else 1
-        if any(size not in (0, own) for size, own in zip(wanted[:checked], made[:checked], strict=True)):
-            raise BundleError(f"puts out {made}, which is not the shape {wanted} of the tensor {message.tensor!r}")
-        if not given.exact and any(wanted[1:]):
+        shape = [input_format.channels, input_format.rows, input_format.columns]
+        checked = 3 if input_format.exact else 1
+        if any(size not in (0, own) for size, own in zip(wanted[:checked], shape[:checked], strict=True)):
+            raise BundleError(f"puts out {shape}, which is not the shape {wanted} of the tensor {message.tensor!r}")
+        if not input_format.exact and any(wanted[1:]):
             raise BundleError(f"gets pictures of any size, but the tensor {message.tensor!r} is always {wanted}")
-        if len(message.mean) != given.channels or len(message.deviation) != given.channels:
+        if len(message.mean) != input_format.channels or len(message.deviation) != input_format.channels:
             raise BundleError("needs a mean and a deviation for each channel")
         if not all(np.isfinite([message.scale, *message.mean, *message.deviation])) or 0 in message.deviation:
             raise BundleError("has a scale, mean or deviation by which no number can be divided")
-        return cls(setting, message, (message.tensor,))
+        return cls(context, message, (message.tensor,))
 
-    def run(self, value: Picture, call: Call) -> Prepared:
+    def run(self, value: Picture, options: RunOptions) -> PreprocessedInput:
         """Normalise, and tell each grid which part of the image its cells cover.
 
         Raises: InputError where the picture has more rows or columns than the tensor takes.
         """
-        message, name = self.message, self.setting.input.name
-        dimensions = self.setting.tensors[message.tensor].description.dimensions
+        message, name = self.message, self.context.input.name
+        dimensions = self.context.tensors[message.tensor].description.dimensions
         for dimension, size in zip(dimensions[1:], value.pixels.shape, strict=False):
             if dimension.maximum and size > dimension.maximum:
                 raise InputError(
-                    call.field, f"has {size} for {dimension.name}; at most {dimension.maximum} are allowed"
+                    options.field, f"has {size} for {dimension.name}; at most {dimension.maximum} are allowed"
                 )
         values = normalise_image(value.pixels, scale=message.scale, mean=message.mean, deviation=message.deviation)
         sizes = {dimension.name: size for dimension, size in zip(dimensions, values.shape, strict=True)}
         labels = {
-            each.name: grid_labels(each, value.region) for each in self.setting.label_sets if each.HasField("grid")
+            each.name: grid_labels(each, value.region) for each in self.context.label_sets if each.HasField("grid")
         }
-        return Prepared(name, {message.tensor: values}, sizes, labels)
+        return PreprocessedInput(name, {message.tensor: values}, sizes, labels)
 
 
-def _part(
+def _region_of_part(
     region: attention_pb2.Region, sizes: tuple[int, int], begin: tuple[int, int], kept: tuple[int, int]
 ) -> attention_pb2.Region:
     """Give the region of a part of a picture that shows `region`.

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from bundle.checks.onnx_traversal import check_functions, nodes_of, tensors_of
 from bundle.errors import BundleError
-from bundle.onnx_parts import check_functions, nodes_of, tensors_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -30,7 +30,7 @@ STANDARD = frozenset(
     ThresholdedRelu Tile TopK Transpose Trilu Unique Unsqueeze Where Xor
     """.split()
 )
-CONTRIBUTED = frozenset(
+CONTRIB = frozenset(
     """
     MultiHeadAttention GroupQueryAttention Attention SkipLayerNormalization SkipSimplifiedLayerNormalization
     EmbedLayerNormalization BiasGelu FastGelu QuickGelu Gelu BiasAdd BiasSoftmax FusedMatMul FusedGemm FusedConv
@@ -38,7 +38,7 @@ CONTRIBUTED = frozenset(
     MatMulNBits QAttention QLinearAdd QLinearMul
     """.split()
 )
-_DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": CONTRIBUTED}
+_DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": CONTRIB}
 
 
 def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable[str] = ()) -> frozenset[str]:

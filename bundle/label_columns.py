@@ -6,7 +6,7 @@ from typing import TypeVar, overload
 T = TypeVar("T")
 
 
-class Column(Sequence[T]):
+class LazyColumn(Sequence[T]):
     """So many values, made together when one is first asked for, and kept.
 
     Whoever asks for a prediction alone looks at no label, and to make those was half of what preparing a text cost.
@@ -28,10 +28,10 @@ class Column(Sequence[T]):
     @overload
     def __getitem__(self, place: slice) -> Sequence[T]: ...
     def __getitem__(self, place: int | slice) -> T | Sequence[T]:
-        return self._made()[place]
+        return self._materialised()[place]
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self._made())
+        return iter(self._materialised())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -39,9 +39,9 @@ class Column(Sequence[T]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return repr(self._made())
+        return repr(self._materialised())
 
-    def _made(self) -> Sequence[T]:
+    def _materialised(self) -> Sequence[T]:
         make = self._make
         if make is not None:
             self._values = make()

@@ -19,8 +19,8 @@ from tokenizers import (
     trainers,
 )
 
-from bundle.beginnings import Beginnings
 from bundle.text import Encoder
+from bundle.text_prefix import PrefixFinder
 
 WORDS = ("the", "cat", "sat", "on", "mat", ".", "ing", "'s", "12", "e\u0301", "日", "本", "ｶﾞ", "\U0001f600", "x" * 9)
 BETWEEN = (" ", "", "  ", "\n", " \n ", "\u200b", "\u0301", "[MASK]", "[MA", "SK]", "''", "'", " " * 40, "\t", "\u3000")
@@ -127,7 +127,7 @@ def texts(most: int) -> st.SearchStrategy[str]:
 @settings(max_examples=25, deadline=None)
 def test_a_long_text_has_the_tokens_of_all_of_it(kind: str, text: str, maximum: int, framed: bool) -> None:
     found = encoder(kind, maximum, framed=framed).encode([text])[0]
-    assert (list(found.ids), list(found.starts), found.cut) == expected(kind, maximum, framed, text)
+    assert (list(found.ids), list(found.starts), found.truncated) == expected(kind, maximum, framed, text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,21 +137,21 @@ def test_a_long_pair_has_the_tokens_of_all_of_it(
     kind: str, first: str, second: str, maximum: int, framed: bool
 ) -> None:
     found = encoder(kind, maximum, framed=framed).encode_pair(first, second)
-    assert (list(found.ids), list(found.starts), found.cut) == expected(kind, maximum, framed, first, second)
+    assert (list(found.ids), list(found.starts), found.truncated) == expected(kind, maximum, framed, first, second)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "merged"])
 def test_of_a_long_text_a_beginning_is_enough(kind: str) -> None:
-    found = Beginnings(file_of(kind), Tokenizer.from_str(file_of(kind)), 8)
-    assert len(found.of("the cat sat on the mat . " * 20_000)) < 1_000
-    assert len(found.of("the cat sat")) == 11
+    found = PrefixFinder(file_of(kind), Tokenizer.from_str(file_of(kind)), 8)
+    assert len(found.prefix("the cat sat on the mat . " * 20_000)) < 1_000
+    assert len(found.prefix("the cat sat")) == 11
 
 
 def test_a_text_whose_words_do_not_end_is_read_whole() -> None:
-    found = Beginnings(file_of("words"), Tokenizer.from_str(file_of("words")), 8)
+    found = PrefixFinder(file_of("words"), Tokenizer.from_str(file_of("words")), 8)
     for text in ("x" * 5_000, " " * 5_000 + "x", "the cat " + "e" + "\u0301" * 5_000):
-        assert found.of(text) == text
+        assert found.prefix(text) == text
 
 
 def test_without_a_limit_all_is_read() -> None:
-    assert Beginnings(json.dumps({}), Tokenizer(models.WordLevel({}, "")), 0).of("a " * 5_000) == "a " * 5_000
+    assert PrefixFinder(json.dumps({}), Tokenizer(models.WordLevel({}, "")), 0).prefix("a " * 5_000) == "a " * 5_000

@@ -7,19 +7,19 @@ from typing import Any
 from bundle.errors import BundleError
 
 # Published tokenizers have up to a dozen steps, and add a few tokens to a text.
-_MOST_STEPS = 100
-_MOST_ADDED = 1000
-_MOST_COPIES = 8
+_MAX_STEPS = 100
+_MAX_ADDED_TOKENS = 1000
+_MAX_COPIES = 8
 # Of a text's length, in characters. A character can be eighteen once it is normalised (U+FDFA), and twice in a chain.
-_LARGEST_GROWTH = 400
-_NORMALISED = 18
+_MAX_GROWTH = 400
+_NORMALISATION_GROWTH = 18
 # Looking for the pieces of a word takes the square of its length.
-_LONGEST_WORD = 1000
+_MAX_WORD_LENGTH = 1000
 
 _Step = Mapping[str, Any]
 
 
-def check_chains(tokenizer: _Step) -> None:
+def check_growth(tokenizer: _Step) -> None:
     """Check a tokenizer.json, as JSON reads it.
 
     Raises: BundleError where a text could become so much longer that a short one takes all memory, or a word can be so
@@ -30,17 +30,17 @@ def check_chains(tokenizer: _Step) -> None:
         for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder")
         for step in _steps(tokenizer.get(part))
     ]
-    if len(steps) > _MOST_STEPS:
-        raise BundleError(f"the tokenizer has {len(steps)} steps; at most {_MOST_STEPS} are allowed")
-    if math.prod(map(_growth, steps)) > _LARGEST_GROWTH:
+    if len(steps) > _MAX_STEPS:
+        raise BundleError(f"the tokenizer has {len(steps)} steps; at most {_MAX_STEPS} are allowed")
+    if math.prod(map(_growth, steps)) > _MAX_GROWTH:
         raise BundleError("the tokenizer replaces texts by longer ones, one after the other, until they explode")
-    added = sum(_added(step) for step in steps if step["type"] == "TemplateProcessing")
-    if added > _MOST_ADDED:
-        raise BundleError(f"the tokenizer adds {added} tokens to a text; at most {_MOST_ADDED} are allowed")
+    added = sum(_count_added_tokens(step) for step in steps if step["type"] == "TemplateProcessing")
+    if added > _MAX_ADDED_TOKENS:
+        raise BundleError(f"the tokenizer adds {added} tokens to a text; at most {_MAX_ADDED_TOKENS} are allowed")
     model = tokenizer.get("model")
     longest = model.get("max_input_chars_per_word") if isinstance(model, dict) else None
-    if isinstance(longest, int) and longest > _LONGEST_WORD:
-        raise BundleError(f"the tokenizer takes words of {longest} characters; at most {_LONGEST_WORD} are allowed")
+    if isinstance(longest, int) and longest > _MAX_WORD_LENGTH:
+        raise BundleError(f"the tokenizer takes words of {longest} characters; at most {_MAX_WORD_LENGTH} are allowed")
 
 
 def _steps(part: Any) -> Iterator[_Step]:
@@ -57,7 +57,7 @@ def _steps(part: Any) -> Iterator[_Step]:
 def _growth(step: _Step) -> float:
     """Give how many times as long a step can make a text."""
     if step["type"] in ("Precompiled", "NFKC", "NFKD"):
-        return _NORMALISED
+        return _NORMALISATION_GROWTH
     if step["type"] != "Replace":
         return 1
     pattern, content = step.get("pattern"), step.get("content")
@@ -68,7 +68,7 @@ def _growth(step: _Step) -> float:
     return max(1.0, len(content) / shortest)
 
 
-def _added(step: _Step) -> int:
+def _count_added_tokens(step: _Step) -> int:
     """Count the tokens that a template adds; BundleError where it repeats the text itself."""
     tokens = step.get("special_tokens")
     sizes = {}
@@ -80,8 +80,8 @@ def _added(step: _Step) -> int:
             copies += 1
         elif isinstance(piece.get("SpecialToken"), dict):
             added += sizes.get(str(piece["SpecialToken"].get("id")), 1)
-    if copies > _MOST_COPIES:
-        raise BundleError(f"the tokenizer repeats a text {copies} times; at most {_MOST_COPIES} are allowed")
+    if copies > _MAX_COPIES:
+        raise BundleError(f"the tokenizer repeats a text {copies} times; at most {_MAX_COPIES} are allowed")
     return added
 
 

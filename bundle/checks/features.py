@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping
 from bundle.errors import BundleError
 from bundle.v1 import bundle_pb2
 
-_Used = Callable[[bundle_pb2.Bundle], bool]
+_IsUsed = Callable[[bundle_pb2.Bundle], bool]
 
 
-def _takes_step(bundle: bundle_pb2.Bundle, name: str) -> bool:
+def _has_step(bundle: bundle_pb2.Bundle, name: str) -> bool:
     return any(step.WhichOneof("step") == name for each in bundle.preprocessing for step in each.steps)
 
 
 # Every feature of the format, and whether a bundle uses it.
-FEATURES: Mapping[str, _Used] = {
+FEATURES: Mapping[str, _IsUsed] = {
     "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
-    "graphs": lambda bundle: _takes_step(bundle, "read_graph"),
-    "lines": lambda bundle: _takes_step(bundle, "split_lines"),
-    "words": lambda bundle: _takes_step(bundle, "split_words"),
+    "graphs": lambda bundle: _has_step(bundle, "read_graph"),
+    "lines": lambda bundle: _has_step(bundle, "split_lines"),
+    "words": lambda bundle: _has_step(bundle, "split_words"),
     "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
@@ -27,7 +27,7 @@ FEATURES: Mapping[str, _Used] = {
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
 }
 # Those that this release reads.
-KNOWN = frozenset(
+KNOWN_FEATURES = frozenset(
     {
         "joined-tensors",
         "graphs",
@@ -54,7 +54,7 @@ def check_features(bundle: bundle_pb2.Bundle) -> None:
     Raises: BundleError naming the feature.
     """
     for name in bundle.required_features:
-        if name not in KNOWN:
+        if name not in KNOWN_FEATURES:
             raise BundleError(f"it requires {name!r}, which this release does not know; use a newer one")
     for name in used_features(bundle):
         if name not in bundle.required_features:

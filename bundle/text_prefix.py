@@ -11,15 +11,15 @@ import json
 import unicodedata
 from typing import Any
 
-from bundle.tokenizer_files import texts_of
+from bundle.tokenizer_files import strings_of
 
-_CHARACTERS_A_TOKEN = 16  # of a beginning that is looked at first; most texts have about four
-_TIMES = 4  # as long is the next one
-_WORDS_BEHIND = 2
-_LOOKED_BACK = 8  # so many times the gap, for ordinary characters
+_CHARACTERS_PER_TOKEN = 16  # of a beginning that is looked at first; most texts have about four
+_GROWTH_FACTOR = 4  # as long is the next one
+_MIN_WORDS_BEHIND = 2
+_SEARCHED_GAPS = 8  # so many times the gap, for ordinary characters
 
 
-class Beginnings:
+class PrefixFinder:
     """Finds the beginnings of long texts.
 
     content: of the tokenizer.json. tokenizer: made of it, without truncation. maximum: the tokens that are kept; 0 for
@@ -29,38 +29,38 @@ class Beginnings:
     def __init__(self, content: str, tokenizer: Any, maximum: int) -> None:
         self._tokenizer = tokenizer
         self._maximum = maximum
-        added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
-        replaced = list(texts_of(json.loads(content), "String")) if maximum else []
-        self._gap = 16 + max(map(len, [*added, *replaced]), default=0)
-        self._first = _CHARACTERS_A_TOKEN * maximum + _TIMES * self._gap
+        added_tokens = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
+        replaced = list(strings_of(json.loads(content), "String")) if maximum else []
+        self._gap = 16 + max(map(len, [*added_tokens, *replaced]), default=0)
+        self._first = _CHARACTERS_PER_TOKEN * maximum + _GROWTH_FACTOR * self._gap
 
-    def of(self, text: str) -> str:
+    def prefix(self, text: str) -> str:
         """Give a beginning of a text that has its first tokens, and more of them than are kept where it is not all."""
         size = self._first
         while self._maximum and size < len(text):
-            if self._decides(text[:size]):
+            if self._is_sufficient(text[:size]):
                 return text[:size]
-            size *= _TIMES
+            size *= _GROWTH_FACTOR
         return text
 
-    def _decides(self, beginning: str) -> bool:
+    def _is_sufficient(self, prefix: str) -> bool:
         """Tell whether the tokens that are kept, and one more, are the same whatever stands behind a beginning."""
-        encoding = self._tokenizer.encode(beginning, add_special_tokens=False)
+        encoding = self._tokenizer.encode(prefix, add_special_tokens=False)
         count = self._maximum + 1
         if len(encoding) <= count:
             return False
         words = encoding.word_ids  # made anew each time it is read
         own, last = words[count - 1], words[-1]
-        if own is None or last is None or own + _WORDS_BEHIND > last:
+        if own is None or last is None or own + _MIN_WORDS_BEHIND > last:
             return False
-        return bool(max(end for _, end in encoding.offsets[:count]) <= self._settled(beginning))
+        return bool(max(end for _, end in encoding.offsets[:count]) <= self._stable_end(prefix))
 
-    def _settled(self, beginning: str) -> int:
+    def _stable_end(self, prefix: str) -> int:
         """Tell where enough ordinary characters stand behind; 0 where that is nowhere near the end."""
-        left = self._gap
-        for place in range(len(beginning) - 1, max(0, len(beginning) - _LOOKED_BACK * self._gap), -1):
-            left -= _is_ordinary(beginning[place])
-            if not left:
+        remaining = self._gap
+        for place in range(len(prefix) - 1, max(0, len(prefix) - _SEARCHED_GAPS * self._gap), -1):
+            remaining -= _is_ordinary(prefix[place])
+            if not remaining:
                 return place
         return 0
 

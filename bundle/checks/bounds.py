@@ -19,12 +19,12 @@ _COUNT = (0, 2**31 - 1)
 # An axis of a tensor: its tensors are bounded by what the graphs put out.
 _AXIS = (0, 2**24)
 _PIXELS = (1, 2**14)
-_MOST_AXES = 8
-_LONGEST_NAME = 256
-_LONGEST_TEXT = 2**16
+_MAX_AXES = 8
+_MAX_NAME_LENGTH = 256
+_MAX_TEXT_LENGTH = 2**16
 # What there can be of each repeated field; names of classes and of fixed label sets are more.
-_MOST_LISTED = 2**14
-_MOST_NAMES = 2**20
+_MAX_ENTRIES = 2**14
+_MAX_NAMES = 2**20
 
 # By message and field: least and most.
 BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -35,8 +35,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "limelight.bundle.v1.CropImage.rows": _PIXELS,
         "limelight.bundle.v1.CropImage.columns": _PIXELS,
         "limelight.bundle.v1.Generation.max_new_tokens": (1, 2**20),
-        "limelight.bundle.v1.State.batch_axis": (0, _MOST_AXES),
-        "limelight.bundle.v1.State.growing_axis": (0, _MOST_AXES),
+        "limelight.bundle.v1.State.batch_axis": (0, _MAX_AXES),
+        "limelight.bundle.v1.State.growing_axis": (0, _MAX_AXES),
         "limelight.v1.Dimension.size": _AXIS,
         "limelight.v1.Dimension.maximum": _AXIS,
         "limelight.v1.TensorDescription.minimum": _ANY_INT,
@@ -51,7 +51,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
     }
 )
 # Fields of which there may be many.
-_LONG = frozenset(
+_LONG_LISTS = frozenset(
     {
         "limelight.v1.ClassesDescription.labels",
         "limelight.v1.LabelSetDescription.names",
@@ -71,12 +71,12 @@ _SIGNED = frozenset(
     }
 )
 # What callers send is bounded elsewhere.
-_LEFT_OUT = frozenset({"limelight.v1.Instance", "limelight.v1.Region"})
+_UNCHECKED_MESSAGES = frozenset({"limelight.v1.Instance", "limelight.v1.Region"})
 # For people, as long as a paragraph or two.
-_TEXTS = frozenset({"summary", "title", "venue", "licence", "library_versions", "text"})
+_TEXT_FIELDS = frozenset({"summary", "title", "venue", "licence", "library_versions", "text"})
 
 
-def check_numbers(bundle: bundle_pb2.Bundle) -> None:
+def check_bounds(bundle: bundle_pb2.Bundle) -> None:
     """Check every number, enumeration, name and list of a bundle against its bounds.
 
     Raises: BundleError naming the field by its path, such as `description.maps[0].heads`.
@@ -88,12 +88,12 @@ def _check(message: Message, path: str) -> None:
     for field, content in message.ListFields():
         name = f"{path}.{field.name}" if path else field.name
         if field.is_repeated and not _is_map(field):
-            most = _MOST_NAMES if field.full_name in _LONG else _MOST_LISTED
-            if len(content) > most:
-                raise BundleError(f"{name} has {len(content)} entries, more than {most}")
+            maximum = _MAX_NAMES if field.full_name in _LONG_LISTS else _MAX_ENTRIES
+            if len(content) > maximum:
+                raise BundleError(f"{name} has {len(content)} entries, more than {maximum}")
         for where, each in _values(field, content, name):
             if isinstance(each, Message):
-                if each.DESCRIPTOR.full_name not in _LEFT_OUT:
+                if each.DESCRIPTOR.full_name not in _UNCHECKED_MESSAGES:
                     _check(each, where)
             else:
                 _check_value(field, each, where)
@@ -103,9 +103,9 @@ def _check(message: Message, path: str) -> None:
 def _check_missing(message: Message, path: str) -> None:
     """Check numbers that are 0, which no list of fields has."""
     for field in message.DESCRIPTOR.fields:
-        least, _ = BOUNDS.get(field.full_name, _COUNT)
-        if least > 0 and not getattr(message, field.name):
-            raise BundleError(f"{path}.{field.name} is 0; it is to be at least {least}")
+        minimum, _ = BOUNDS.get(field.full_name, _COUNT)
+        if minimum > 0 and not getattr(message, field.name):
+            raise BundleError(f"{path}.{field.name} is 0; it is to be at least {minimum}")
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -124,9 +124,9 @@ def _values(field: FieldDescriptor, content: Any, path: str) -> Iterator[tuple[s
 
 def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
     if isinstance(value, str):
-        most = _LONGEST_TEXT if field.name in _TEXTS else _LONGEST_NAME
-        if len(value) > most:
-            raise BundleError(f"{path} has {len(value)} characters, more than {most}")
+        maximum = _MAX_TEXT_LENGTH if field.name in _TEXT_FIELDS else _MAX_NAME_LENGTH
+        if len(value) > maximum:
+            raise BundleError(f"{path} has {len(value)} characters, more than {maximum}")
     elif field.enum_type is not None:
         if value not in field.enum_type.values_by_number:
             raise BundleError(f"{path} is {value}, which this release does not know")
@@ -134,6 +134,6 @@ def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
         if not math.isfinite(value) or (value < 0 and field.full_name not in _SIGNED):
             raise BundleError(f"{path} is {value:g}; it is to be a finite number" + " from 0" * math.isfinite(value))
     elif isinstance(value, int):
-        least, most = BOUNDS.get(field.full_name, _COUNT)
-        if not least <= value <= most:
-            raise BundleError(f"{path} is {value}; it is to be from {least} to {most}")
+        minimum, maximum = BOUNDS.get(field.full_name, _COUNT)
+        if not minimum <= value <= maximum:
+            raise BundleError(f"{path} is {value}; it is to be from {minimum} to {maximum}")

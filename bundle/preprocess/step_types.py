@@ -13,7 +13,7 @@ from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
 
 
-class Kind(Enum):
+class DataKind(Enum):
     """What a step takes or gives, as errors write it."""
 
     TEXT = "text"
@@ -27,13 +27,13 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Form:
+class DataFormat:
     """What comes to a step, as far as it is known before anything is sent.
 
     channels, rows, columns: of a picture; exact: True where it has just so many pixels, False where at least.
     """
 
-    kind: Kind
+    kind: DataKind
     channels: int = 0
     rows: int = 0
     columns: int = 0
@@ -41,7 +41,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Passage:
+class Sentence:
     """A sentence of a document. span: where it stands, in the document's text where we split that, else in itself."""
 
     text: str
@@ -49,13 +49,13 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Passages:
+class SentenceStream:
     """The sentences of a document, found as they are asked for.
 
     field: the path of each that was sent, by its number; None where the splitting was ours. count: how many were sent.
     """
 
-    found: Iterator[Passage]
+    found: Iterator[Sentence]
     field: Callable[[int], str] | None = None
     count: int = 0
 
@@ -69,7 +69,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreprocessedInput:
     """What one input was turned into: its part of a row."""
 
     input: str
@@ -80,7 +80,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Call:
+class RunOptions:
     """What a step is told beside what comes to it. field: the input's path in the request."""
 
     field: str
@@ -88,7 +88,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Setting:
+class StepContext:
     """What steps are made from beside their own message.
 
     tensors: of this input, by name. label_sets: those that its tensors or pictures count. tokenizers: text of each
@@ -119,28 +119,34 @@ class Step(ABC):
     takes: what may come to it. gives: what it makes of that. tensors: names of those it puts out, for a last step.
     """
 
-    takes: ClassVar[frozenset[Kind]]
-    gives: ClassVar[Kind]
+    accepts: ClassVar[frozenset[DataKind]]
+    produces: ClassVar[DataKind]
     tensors: tuple[str, ...] = ()
 
     @property
-    def form(self) -> Form:
+    def output_format(self) -> DataFormat:
         """What it gives, as far as it is known before anything is sent."""
-        return Form(self.gives)
+        return DataFormat(self.produces)
 
     @classmethod
     @abstractmethod
-    def make(cls, message: Any, setting: Setting, given: Form, following: bundle_pb2.PreprocessingStep | None) -> Self:
+    def make(
+        cls,
+        message: Any,
+        context: StepContext,
+        input_format: DataFormat,
+        next_step: bundle_pb2.PreprocessingStep | None,
+    ) -> Self:
         """Make it from its message. given: what comes to it. following: the step after it.
 
         Raises: BundleError saying what is wrong with it, as the rest of a sentence that begins with its name.
         """
 
     @abstractmethod
-    def run(self, value: Any, call: Call) -> Any:
+    def run(self, value: Any, options: RunOptions) -> Any:
         """Do it. Raises: InputError and its kinds, naming the field of the input."""
 
-    def sent(self, tensors: Mapping[str, Array], call: Call) -> dict[str, Labels]:
+    def check_sent_tensors(self, tensors: Mapping[str, Array], options: RunOptions) -> dict[str, Labels]:
         """Check tensors that a caller sent in place of what this step puts out, and label what can be labelled.
 
         Raises: InputError naming the tensor.

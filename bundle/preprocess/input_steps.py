@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from bundle.errors import BundleError, InputError
-from bundle.preprocess.forms import Call, Form, Kind, Prepared, Setting, Step
 from bundle.preprocess.graph_steps import ReadGraph
-from bundle.preprocess.picture_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
-from bundle.preprocess.tensors import check_tensor, real_places
+from bundle.preprocess.image_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
+from bundle.preprocess.step_types import DataFormat, DataKind, PreprocessedInput, RunOptions, Step, StepContext
+from bundle.preprocess.tensor_checks import check_tensor, real_places
 from bundle.preprocess.text_steps import SplitLines, SplitSentences, SplitWords, Tokenize
 from bundle.rows import Labels
 from bundle.v1 import bundle_pb2
@@ -34,14 +34,14 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
     }
 )
 # What each kind of input brings, and as which values.
-_INPUTS: Mapping[int, tuple[Kind, tuple[type, ...]]] = MappingProxyType(
+_INPUTS: Mapping[int, tuple[DataKind, tuple[type, ...]]] = MappingProxyType(
     {
-        model_pb2.INPUT_KIND_TEXT: (Kind.TEXT, (Text,)),
-        model_pb2.INPUT_KIND_DOCUMENT: (Kind.DOCUMENT, (Text, Sentences)),
-        model_pb2.INPUT_KIND_PAIR: (Kind.PAIR, (Pair,)),
-        model_pb2.INPUT_KIND_IMAGE: (Kind.FILE, (Image,)),
-        model_pb2.INPUT_KIND_GRAPH: (Kind.GRAPH, (Graph,)),
-        model_pb2.INPUT_KIND_TENSOR: (Kind.TENSORS, ()),
+        model_pb2.INPUT_KIND_TEXT: (DataKind.TEXT, (Text,)),
+        model_pb2.INPUT_KIND_DOCUMENT: (DataKind.DOCUMENT, (Text, Sentences)),
+        model_pb2.INPUT_KIND_PAIR: (DataKind.PAIR, (Pair,)),
+        model_pb2.INPUT_KIND_IMAGE: (DataKind.FILE, (Image,)),
+        model_pb2.INPUT_KIND_GRAPH: (DataKind.GRAPH, (Graph,)),
+        model_pb2.INPUT_KIND_TENSOR: (DataKind.TENSORS, ()),
     }
 )
 
@@ -52,19 +52,19 @@ class InputSteps:
     Raises: BundleError naming the step that does not fit what comes to it.
     """
 
-    def __init__(self, setting: Setting, messages: Sequence[bundle_pb2.PreprocessingStep]) -> None:
-        self.setting = setting
-        self.description = setting.input
-        self._steps = _chain(setting, messages)
+    def __init__(self, context: StepContext, messages: Sequence[bundle_pb2.PreprocessingStep]) -> None:
+        self.context = context
+        self.description = context.input
+        self._steps = _build_steps(context, messages)
         made = {name for step in self._steps for name in step.tensors}
-        missing = [] if self.is_tensor else [name for name in setting.tensors if name not in made]
+        missing = [] if self.is_tensor else [name for name in context.tensors if name not in made]
         if missing:
-            raise BundleError(f"no step of the input {setting.input.name!r} puts out its tensor {missing[0]!r}")
-        _check_label_sets(setting)
-        indexed = {each.description.dimensions[0].name for each in setting.tensors.values() if each.indexes}
+            raise BundleError(f"no step of the input {context.input.name!r} puts out its tensor {missing[0]!r}")
+        _check_label_sets(context)
+        indexed = {each.description.dimensions[0].name for each in context.tensors.values() if each.indexes}
         self._may_be_empty = {
             name
-            for name, each in setting.tensors.items()
+            for name, each in context.tensors.items()
             if each.joined and each.description.dimensions[0].name in indexed
         }
 
@@ -76,26 +76,26 @@ class InputSteps:
     @property
     def is_own_tensor(self) -> bool:
         """True where one of its tensors has the name of the input."""
-        return self.description.name in self.setting.tensors
+        return self.description.name in self.context.tensors
 
-    def run(self, value: Value, *, field: str, truncate: bool) -> Prepared:
+    def run(self, value: Value, *, field: str, truncate: bool) -> PreprocessedInput:
         """Convert a value. Raises: InputError where it is of another kind, empty, or too large."""
         _, values = _INPUTS[self.description.kind]
         if not isinstance(value, values):
             raise InputError(field, self._wrong_kind(value))
-        _check_limits(value, self.setting.limits, field)
-        call = Call(field, truncate)
+        _check_limits(value, self.context.limits, field)
+        options = RunOptions(field, truncate)
         current: Any = value
         for step in self._steps:
-            current = step.run(current, call)
-        prepared: Prepared = current
+            current = step.run(current, options)
+        prepared: PreprocessedInput = current
         tensors = dict(prepared.tensors)
-        for name, bound in self.setting.tensors.items():
+        for name, bound in self.context.tensors.items():
             if bound.mask and bound.mask not in tensors:
                 tensors[bound.mask] = np.ones(tensors[name].shape, dtype=np.bool_)
         return replace(prepared, tensors=tensors)
 
-    def sent(self, values: Mapping[str, Value], *, field: str) -> Prepared:
+    def check_sent_tensors(self, values: Mapping[str, Value], *, field: str) -> PreprocessedInput:
         """Check the tensors of the input that a caller sent. field: the path of the instance.
 
         Raises: InputError naming the tensor that is missing, or wrong.
@@ -103,7 +103,7 @@ class InputSteps:
         tensors: dict[str, Array] = {}
         masks: dict[str, Array] = {}
         sizes: dict[str, int] = {}
-        for name, bound in self.setting.tensors.items():
+        for name, bound in self.context.tensors.items():
             value, path = values.get(name), input_path(field, name)
             if value is None:
                 raise InputError(path, "is missing; send all tensors of an input or none")
@@ -120,18 +120,18 @@ class InputSteps:
             real = real_places(value.array, bound.description, f"{path}.tensor")
             if bound.mask:
                 masks[bound.mask] = real
-        labels = self._counted(tensors)
+        labels = self._count_labels(tensors)
         for step in self._steps:
             if step.tensors:
-                labels |= step.sent(tensors, Call(field, truncate=False))
-        return Prepared(self.description.name, {**tensors, **masks}, sizes, labels)
+                labels |= step.check_sent_tensors(tensors, RunOptions(field, truncate=False))
+        return PreprocessedInput(self.description.name, {**tensors, **masks}, sizes, labels)
 
-    def _counted(self, tensors: Mapping[str, Array]) -> dict[str, Labels]:
+    def _count_labels(self, tensors: Mapping[str, Array]) -> dict[str, Labels]:
         """Label sets of tensors that were sent, of which nothing is known but how many entries there are."""
         labels = {}
-        for each in self.setting.label_sets:
+        for each in self.context.label_sets:
             if each.tensor and not each.HasField("grid"):
-                names = [axis.name for axis in self.setting.tensors[each.tensor].description.dimensions]
+                names = [axis.name for axis in self.context.tensors[each.tensor].description.dimensions]
                 size = tensors[each.tensor].shape[names.index(each.dimension)]
                 inputs = (self.description.name,)
                 labels[each.name] = Labels(each.name, each.kind, size, parent=each.parent, inputs=inputs)
@@ -140,16 +140,16 @@ class InputSteps:
     def _wrong_kind(self, value: Value) -> str:
         kind = model_pb2.InputKind.Name(self.description.kind).removeprefix("INPUT_KIND_").lower()
         sent = "a tensor" if isinstance(value, TensorValue) else type(value).__name__.lower()
-        names = ", ".join(repr(name) for name in self.setting.tensors)
+        names = ", ".join(repr(name) for name in self.context.tensors)
         return f"is {sent}; {kind} is wanted (or tensors under the names {names})"
 
 
-def _chain(setting: Setting, messages: Sequence[bundle_pb2.PreprocessingStep]) -> list[Step]:
+def _build_steps(context: StepContext, messages: Sequence[bundle_pb2.PreprocessingStep]) -> list[Step]:
     """Make the steps, each fitting what the one before it gives."""
-    name = setting.input.name
-    if setting.input.kind not in _INPUTS:
+    name = context.input.name
+    if context.input.kind not in _INPUTS:
         raise BundleError(f"the input {name!r} is of a kind that this release does not read")
-    form = Form(_INPUTS[setting.input.kind][0])
+    output_format = DataFormat(_INPUTS[context.input.kind][0])
     steps: list[Step] = []
     for place, message in enumerate(messages):
         chosen = message.WhichOneof("step")
@@ -157,27 +157,27 @@ def _chain(setting: Setting, messages: Sequence[bundle_pb2.PreprocessingStep]) -
             raise BundleError(f"the input {name!r}: step {place + 1} is none that this release knows")
         kind = STEPS[chosen]
         where = f"the input {name!r}: step {place + 1}, {chosen},"
-        if form.kind not in kind.takes:
-            takes = " or ".join(sorted(each.value for each in kind.takes))
-            raise BundleError(f"{where} takes {takes}; {form.kind.value} comes to it")
-        following = messages[place + 1] if place + 1 < len(messages) else None
+        if output_format.kind not in kind.accepts:
+            accepts = " or ".join(sorted(each.value for each in kind.accepts))
+            raise BundleError(f"{where} takes {accepts}; {output_format.kind.value} comes to it")
+        next_step = messages[place + 1] if place + 1 < len(messages) else None
         try:
-            steps.append(kind.make(getattr(message, chosen), setting, form, following))
+            steps.append(kind.make(getattr(message, chosen), context, output_format, next_step))
         except BundleError as error:
             raise BundleError(f"{where} {error.message}") from error
-        form = steps[-1].form
-    if form.kind is not Kind.TENSORS:
-        end = f"its steps end with {form.kind.value}" if steps else f"{form.kind.value} has no step"
+        output_format = steps[-1].output_format
+    if output_format.kind is not DataKind.TENSORS:
+        end = f"its steps end with {output_format.kind.value}" if steps else f"{output_format.kind.value} has no step"
         raise BundleError(f"the input {name!r}: {end}, but the model takes tensors")
     return steps
 
 
-def _check_label_sets(setting: Setting) -> None:
-    for each in setting.label_sets:
-        if each.tensor and each.tensor not in setting.tensors:
+def _check_label_sets(context: StepContext) -> None:
+    for each in context.label_sets:
+        if each.tensor and each.tensor not in context.tensors:
             raise BundleError(f"the label set {each.name!r} is of the tensor {each.tensor!r}, which its input lacks")
         if each.tensor:
-            axes = [axis.name for axis in setting.tensors[each.tensor].description.dimensions]
+            axes = [axis.name for axis in context.tensors[each.tensor].description.dimensions]
             if each.dimension not in axes:
                 raise BundleError(f"the label set {each.name!r} is of the axis {each.dimension!r}, which is not there")
 

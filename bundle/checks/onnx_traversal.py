@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 # The runtime writes functions out before it runs them.
-_MOST_NODES = 1_000_000
-_DEEPEST = 100
+_MAX_NODES = 1_000_000
+_MAX_DEPTH = 100
 # Domains whose operators the runtime has itself; a function may not take the place of one.
 _RUNTIME_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch.aten")
 
-_Name = tuple[str, str, str]
+_FunctionId = tuple[str, str, str]
 
 
 def nodes_of(model: "ModelProto") -> "Iterator[NodeProto]":
@@ -42,25 +42,29 @@ def check_functions(model: "ModelProto", name: str) -> None:
     name: of the file, for messages.
     Raises: BundleError.
     """
-    functions: dict[_Name, FunctionProto] = {}
+    functions: dict[_FunctionId, FunctionProto] = {}
     for function in model.functions:
         if not function.domain or function.domain.startswith(_RUNTIME_DOMAINS):
             raise BundleError(f"{name} has a function {function.name!r} that would take an operator's place")
-        if _name(function) in functions:
+        if _function_id(function) in functions:
             raise BundleError(f"{name} has two functions {function.name!r}")
-        functions[_name(function)] = function
-    sizes: dict[_Name, int] = {}
-    total = sum(_size(node, functions, sizes, name, 0) for node in _all_nodes(model.graph.node))
-    if total > _MOST_NODES:
-        raise BundleError(f"{name} has more than {_MOST_NODES} nodes once its functions are written out")
+        functions[_function_id(function)] = function
+    sizes: dict[_FunctionId, int] = {}
+    total = sum(_expanded_size(node, functions, sizes, name, 0) for node in _all_nodes(model.graph.node))
+    if total > _MAX_NODES:
+        raise BundleError(f"{name} has more than {_MAX_NODES} nodes once its functions are written out")
 
 
-def _name(function: "FunctionProto") -> _Name:
+def _function_id(function: "FunctionProto") -> _FunctionId:
     return function.domain, function.name, function.overload
 
 
-def _size(
-    node: "NodeProto", functions: "dict[_Name, FunctionProto]", sizes: dict[_Name, int], file: str, depth: int
+def _expanded_size(
+    node: "NodeProto",
+    functions: "dict[_FunctionId, FunctionProto]",
+    sizes: dict[_FunctionId, int],
+    file: str,
+    depth: int,
 ) -> int:
     """Count the nodes that a node is written out to, its branches apart. sizes: of the functions known so far."""
     key = (node.domain, node.op_type, node.overload)
@@ -68,10 +72,10 @@ def _size(
     if function is None:
         return 1
     if key not in sizes:
-        if depth > _DEEPEST:
-            raise BundleError(f"{file} has functions that call each other more than {_DEEPEST} deep")
+        if depth > _MAX_DEPTH:
+            raise BundleError(f"{file} has functions that call each other more than {_MAX_DEPTH} deep")
         inner = _all_nodes(function.node)
-        sizes[key] = 1 + sum(_size(each, functions, sizes, file, depth + 1) for each in inner)
+        sizes[key] = 1 + sum(_expanded_size(each, functions, sizes, file, depth + 1) for each in inner)
     return sizes[key]
 
 
@@ -79,25 +83,25 @@ def _all_nodes(nodes: "Iterable[NodeProto]") -> "Iterator[NodeProto]":
     """Give nodes, and those of their branches."""
     for node in nodes:
         yield node
-        for graph in _inside(node.attribute):
+        for graph in _subgraphs(node.attribute):
             yield from graph.node
 
 
 def _graphs_of(model: "ModelProto") -> "Iterator[GraphProto]":
     yield from _graphs(model.graph)
     for function in model.functions:
-        yield from _inside(function.attribute_proto)
+        yield from _subgraphs(function.attribute_proto)
         for node in function.node:
-            yield from _inside(node.attribute)
+            yield from _subgraphs(node.attribute)
 
 
 def _graphs(graph: "GraphProto") -> "Iterator[GraphProto]":
     yield graph
     for node in graph.node:
-        yield from _inside(node.attribute)
+        yield from _subgraphs(node.attribute)
 
 
-def _inside(attributes: "Iterable[AttributeProto]") -> "Iterator[GraphProto]":
+def _subgraphs(attributes: "Iterable[AttributeProto]") -> "Iterator[GraphProto]":
     for attribute in attributes:
         for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
             yield from _graphs(graph)

@@ -2,7 +2,7 @@
 what. What it says of the graphs is for the graphs to show.
 """
 
-from bundle.described import check_axes, check_distinct, tensors_of
+from bundle.checks.description import all_tensors, check_axes, check_distinct
 from bundle.errors import BundleError
 from bundle.maps import WEIGHTS, map_key
 from bundle.v1 import bundle_pb2
@@ -33,23 +33,23 @@ def check_bindings(bundle: bundle_pb2.Bundle) -> None:
 
 
 def _check_tensors(bundle: bundle_pb2.Bundle) -> None:
-    tensors = [each.name for each in tensors_of(bundle.description)]
+    tensors = [each.name for each in all_tensors(bundle.description)]
     check_distinct("binding of the tensor", [each.tensor for each in bundle.tensors])
     derived = [name for each in bundle.tensors for name in (each.mask, each.instance_index) if name]
     check_distinct("tensor", [*tensors, *derived, *(each.tensor.name for each in bundle.noise)])
 
 
 def _check_noise(bundle: bundle_pb2.Bundle) -> None:
-    axes = {axis.name for each in tensors_of(bundle.description) for axis in each.dimensions}
+    axes = {axis.name for each in all_tensors(bundle.description) for axis in each.dimensions}
     taken = {name for graph in bundle.graphs for name in graph.inputs}
     for each in bundle.noise:
-        what = f"the noise input {each.tensor.name!r}"
-        check_axes(what, each.tensor.dimensions)
+        subject = f"the noise input {each.tensor.name!r}"
+        check_axes(subject, each.tensor.dimensions)
         if each.tensor.name not in taken:
-            raise BundleError(f"{what} is taken by no graph")
+            raise BundleError(f"{subject} is taken by no graph")
         for axis in each.tensor.dimensions:
             if not axis.size and axis.name not in axes:
-                raise BundleError(f"{what} varies along {axis.name!r}, which no input decides")
+                raise BundleError(f"{subject} varies along {axis.name!r}, which no input decides")
 
 
 def _check_optional(bundle: bundle_pb2.Bundle) -> None:
@@ -67,14 +67,14 @@ def _check_optional(bundle: bundle_pb2.Bundle) -> None:
 def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
     graphs = {graph.name: graph for graph in bundle.graphs}
     described = {(each.name, quantity) for each in bundle.description.maps for quantity in (WEIGHTS, *each.quantities)}
-    bound: set[tuple[str, int]] = set()
+    bound_maps: set[tuple[str, int]] = set()
     for binding in bundle.maps:
         key = binding.map, binding.quantity or WEIGHTS
-        if key in bound:
+        if key in bound_maps:
             raise BundleError(f"the map {binding.map} is bound twice")
         if key not in described:
             raise BundleError(f"an output is bound to {map_key(*key)}, which no map that is described has")
-        bound.add(key)
+        bound_maps.add(key)
         if binding.graph not in graphs:
             raise BundleError(f"the map {binding.map} is bound to no output of a graph")
         _check_axes(binding, next(each for each in bundle.description.maps if each.name == binding.map))
@@ -83,23 +83,23 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
                 raise BundleError(
                     f"the map {binding.map} is bound to {output!r}, which {binding.graph} does not put out"
                 )
-    for name, quantity in described - bound:
+    for name, quantity in described - bound_maps:
         raise BundleError(f"the map {map_key(name, quantity)} is bound to no output of a graph")
 
 
 def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription) -> None:
     """Check the axes of a map's output. Of its description: one head, and no features, where there is no such axis."""
-    axes, what = list(binding.axes), f"the map {binding.map}"
+    axes, subject = list(binding.axes), f"the map {binding.map}"
     edges = bundle_pb2.AXIS_EDGE in axes
     if bundle_pb2.AXIS_UNSPECIFIED in axes or len(set(axes)) < len(axes):
-        raise BundleError(f"{what} is bound to an output with an axis that is none, or stands twice")
+        raise BundleError(f"{subject} is bound to an output with an axis that is none, or stands twice")
     places = {bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY}.intersection(axes)
     if (edges and places) or (not edges and not {bundle_pb2.AXIS_KEY, bundle_pb2.AXIS_BATCH} <= set(axes)):
-        raise BundleError(f"{what} is bound to an output without the axes batch and key, or an edge axis alone")
+        raise BundleError(f"{subject} is bound to an output without the axes batch and key, or an edge axis alone")
     if bundle_pb2.AXIS_HEAD not in axes and description.heads != 1:
-        raise BundleError(f"{what} has {description.heads} heads, and its output has no axis of heads")
+        raise BundleError(f"{subject} has {description.heads} heads, and its output has no axis of heads")
     if (bundle_pb2.AXIS_FEATURE in axes) != bool(description.features):
-        raise BundleError(f"{what} has {description.features} features, which its output's axes contradict")
+        raise BundleError(f"{subject} has {description.features} features, which its output's axes contradict")
 
 
 def _check_generation(bundle: bundle_pb2.Bundle) -> None:
@@ -113,7 +113,7 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
         raise BundleError("more than one of its results is a sequence")
     check_distinct("input of a state", [each.input for each in generation.states])
     check_distinct("output of a state", [each.output for each in generation.states])
-    tensors = {tensor.name: tensor for tensor in tensors_of(bundle.description)}
+    tensors = {tensor.name: tensor for tensor in all_tensors(bundle.description)}
     for name in filter(None, (generation.target_tensor, generation.prompt_tensor)):
         if name not in tensors or len(tensors[name].dimensions) != 1:
             raise BundleError(f"generation takes {name!r}, which is no tensor of one axis")

@@ -1,6 +1,6 @@
 """Columns that are made when they are looked at."""
 
-from bundle.columns import Column
+from bundle.label_columns import LazyColumn
 from limelight.v1 import attention_pb2
 
 
@@ -11,9 +11,9 @@ def test_a_column_is_made_once_and_only_for_who_looks() -> None:
         made.append(1)
         return [3, 4, 5]
 
-    column = Column(3, make)
+    column = LazyColumn(3, make)
     assert len(column) == 3 and column and not made
     assert column[0] == 3 and column[1:] == [4, 5] and list(column) == [3, 4, 5] and 4 in column
-    assert column == [3, 4, 5] and column == Column(3, lambda: (3, 4, 5)) and column != [3, 4]
+    assert column == [3, 4, 5] and column == LazyColumn(3, lambda: (3, 4, 5)) and column != [3, 4]
     assert made == [1]
     assert attention_pb2.LabelSet(starts=column).starts == [3, 4, 5]

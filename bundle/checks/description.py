@@ -10,22 +10,22 @@ from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2
 
 # Label sets whose entries are what is put out, or went in.
-_GROWN = (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS)
+_STEP_KINDS = (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS)
 
 
 def check_description(bundle: bundle_pb2.Bundle) -> None:
     """Check the public part of a bundle. Raises: BundleError naming what does not fit."""
     model = bundle.description
-    for what, names in (
+    for subject, names in (
         ("input", [each.name for each in model.inputs]),
-        ("tensor", [each.name for each in tensors_of(model)]),
+        ("tensor", [each.name for each in all_tensors(model)]),
         ("output", [each.name for each in model.outputs]),
         ("result", [each.name for each in model.results]),
         ("map", [each.name for each in model.maps]),
         ("label set", [each.name for each in model.label_sets]),
     ):
-        check_distinct(what, names)
-    for tensor in tensors_of(model):
+        check_distinct(subject, names)
+    for tensor in all_tensors(model):
         _check_tensor(tensor)
     for output in model.outputs:
         check_axes(f"the output {output.name!r}", output.dimensions)
@@ -37,24 +37,24 @@ def check_description(bundle: bundle_pb2.Bundle) -> None:
         _check_result(bundle, result)
 
 
-def check_distinct(what: str, names: Iterable[str]) -> None:
+def check_distinct(subject: str, names: Iterable[str]) -> None:
     """Raise BundleError where a name is empty, or stands twice."""
     seen: set[str] = set()
     for name in names:
         if not name:
-            raise BundleError(f"there is a nameless {what}")
+            raise BundleError(f"there is a nameless {subject}")
         if name in seen:
-            raise BundleError(f"there are two of the {what} {name!r}")
+            raise BundleError(f"there are two of the {subject} {name!r}")
         seen.add(name)
 
 
-def check_axes(what: str, dimensions: Iterable[model_pb2.Dimension]) -> None:
+def check_axes(subject: str, dimensions: Iterable[model_pb2.Dimension]) -> None:
     """Raise BundleError where an axis varies and has no name: nobody knows then how large it is."""
     if not all(each.size or each.name for each in dimensions):
-        raise BundleError(f"{what} has an axis without a name or a size")
+        raise BundleError(f"{subject} has an axis without a name or a size")
 
 
-def tensors_of(model: model_pb2.ModelDescription) -> Iterator[model_pb2.TensorDescription]:
+def all_tensors(model: model_pb2.ModelDescription) -> Iterator[model_pb2.TensorDescription]:
     """List the tensors of all inputs. Raises: BundleError for an input without one."""
     for each in model.inputs:
         if not each.tensors:
@@ -63,74 +63,74 @@ def tensors_of(model: model_pb2.ModelDescription) -> Iterator[model_pb2.TensorDe
 
 
 def _check_tensor(tensor: model_pb2.TensorDescription) -> None:
-    what = f"the tensor {tensor.name!r}"
-    check_axes(what, tensor.dimensions)
+    subject = f"the tensor {tensor.name!r}"
+    check_axes(subject, tensor.dimensions)
     for each in tensor.dimensions:
         if each.size and each.maximum not in (0, each.size):
-            raise BundleError(f"{what} has {each.name} of {each.size}, and of {each.maximum} at most")
+            raise BundleError(f"{subject} has {each.name} of {each.size}, and of {each.maximum} at most")
     if tensor.HasField("minimum") and tensor.HasField("maximum") and tensor.minimum > tensor.maximum:
-        raise BundleError(f"{what} takes numbers from {tensor.minimum} to {tensor.maximum}, which are none")
+        raise BundleError(f"{subject} takes numbers from {tensor.minimum} to {tensor.maximum}, which are none")
 
 
 def _check_label_set(
     model: model_pb2.ModelDescription, labels: model_pb2.LabelSetDescription, *, generates: bool
 ) -> None:
     """Check where a label set's entries come from: something has to tell how many there are."""
-    what = f"the label set {labels.name!r}"
+    subject = f"the label set {labels.name!r}"
     tensors = {each.name: {tensor.name: tensor for tensor in each.tensors} for each in model.inputs}
     if labels.input and labels.input not in tensors:
-        raise BundleError(f"{what} is of the input {labels.input!r}, which is not described")
+        raise BundleError(f"{subject} is of the input {labels.input!r}, which is not described")
     if labels.tensor:
         own = tensors.get(labels.input, {}).get(labels.tensor)
         if own is None:
-            raise BundleError(f"{what} is of the tensor {labels.tensor!r}, which its input lacks")
+            raise BundleError(f"{subject} is of the tensor {labels.tensor!r}, which its input lacks")
         if labels.dimension not in [axis.name for axis in own.dimensions]:
-            raise BundleError(f"{what} is of the axis {labels.dimension!r}, which is not there")
-    if labels.kind in _GROWN and not (generates or labels.names):
-        raise BundleError(f"{what} is of steps, but the model does not generate")
+            raise BundleError(f"{subject} is of the axis {labels.dimension!r}, which is not there")
+    if labels.kind in _STEP_KINDS and not (generates or labels.names):
+        raise BundleError(f"{subject} is of steps, but the model does not generate")
     if labels.HasField("grid") != (labels.kind == attention_pb2.LABEL_KIND_GRID):
-        raise BundleError(f"{what} is of cells without a grid, or has a grid and is of something else")
+        raise BundleError(f"{subject} is of cells without a grid, or has a grid and is of something else")
     counted = (
         bool(labels.tensor)
         or labels.HasField("grid")
         or bool(labels.names)
-        or labels.kind in (*_GROWN, attention_pb2.LABEL_KIND_ONE)
+        or labels.kind in (*_STEP_KINDS, attention_pb2.LABEL_KIND_ONE)
     )
     if not counted:
-        raise BundleError(f"{what} has neither names nor a tensor, so nobody knows how many entries there are")
+        raise BundleError(f"{subject} has neither names nor a tensor, so nobody knows how many entries there are")
     if labels.kind == attention_pb2.LABEL_KIND_ONE and len(labels.names) > 1:
-        raise BundleError(f"{what} is of one entry, and has {len(labels.names)} names")
+        raise BundleError(f"{subject} is of one entry, and has {len(labels.names)} names")
     parents = {each.name: each.parent for each in model.label_sets}
     seen, parent = {labels.name}, labels.parent
     while parent:
         if parent not in parents:
-            raise BundleError(f"{what} is below {parent!r}, which is not described")
+            raise BundleError(f"{subject} is below {parent!r}, which is not described")
         if parent in seen:
-            raise BundleError(f"{what} is below itself")
+            raise BundleError(f"{subject} is below itself")
         seen.add(parent)
         parent = parents[parent]
 
 
 def _check_map(model: model_pb2.ModelDescription, description: model_pb2.MapDescription) -> None:
-    what, labels = f"the map {description.name}", {each.name: each for each in model.label_sets}
+    subject, labels = f"the map {description.name}", {each.name: each for each in model.label_sets}
     for name in (
         description.query_labels,
         description.key_labels,
         *filter(None, (description.head_labels, description.feature_labels)),
     ):
         if name not in labels:
-            raise BundleError(f"{what} refers to the label set {name!r}, which is not described")
+            raise BundleError(f"{subject} refers to the label set {name!r}, which is not described")
     for name, size, axis in (
         (description.head_labels, description.heads, "heads"),
         (description.feature_labels, description.features, "features"),
     ):
         if name and fixed_size(labels[name]) != size:
-            raise BundleError(f"{what} has {size} {axis}, and another number in {name!r}")
-    check_distinct(f"quantity of {what}", [str(each) for each in (WEIGHTS, *description.quantities)])
+            raise BundleError(f"{subject} has {size} {axis}, and another number in {name!r}")
+    check_distinct(f"quantity of {subject}", [str(each) for each in (WEIGHTS, *description.quantities)])
     if 0 in description.quantities:
-        raise BundleError(f"{what} has a quantity that is none")
+        raise BundleError(f"{subject} has a quantity that is none")
     if description.interventions:
-        raise BundleError(f"{what} is said to take interventions, which this release does not know")
+        raise BundleError(f"{subject} is said to take interventions, which this release does not know")
 
 
 def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:
@@ -144,66 +144,66 @@ def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:
 
 def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription) -> None:
     """Check what a result is made of. Numbers of classes and targets are those of the output's last axis."""
-    what = f"the result {result.name!r}"
+    subject = f"the result {result.name!r}"
     match result.WhichOneof("kind"):
         case "classes":
-            output = _output(bundle, result.classes.output, what, 2 if result.classes.label_set else 1)
-            _check_count(what, "labels", len(result.classes.labels), output)
+            output = _output(bundle, result.classes.output, subject, 2 if result.classes.label_set else 1)
+            _check_count(subject, "labels", len(result.classes.labels), output)
             if result.classes.label_set:
-                _check_entries(bundle, result.classes.label_set, what)
+                _check_entries(bundle, result.classes.label_set, subject)
         case "embedding":
-            _output(bundle, result.embedding.output, what, 1)
+            _output(bundle, result.embedding.output, subject, 1)
         case "spans":
-            _output(bundle, result.spans.start_output, what, 1)
-            _output(bundle, result.spans.end_output, what, 1)
-            if not _check_entries(bundle, result.spans.label_set, what).input:
-                raise BundleError(f"{what} is of {result.spans.label_set!r}, which come from no input")
+            _output(bundle, result.spans.start_output, subject, 1)
+            _output(bundle, result.spans.end_output, subject, 1)
+            if not _check_entries(bundle, result.spans.label_set, subject).input:
+                raise BundleError(f"{subject} is of {result.spans.label_set!r}, which come from no input")
         case "regression":
-            output = _output(bundle, result.regression.output, what, 1)
-            _check_count(what, "targets", len(result.regression.targets), output)
+            output = _output(bundle, result.regression.output, subject, 1)
+            _check_count(subject, "targets", len(result.regression.targets), output)
         case "sequence":
-            _check_sequence(bundle, result.sequence, what)
+            _check_sequence(bundle, result.sequence, subject)
         case _:
-            raise BundleError(f"{what} is of no kind that this release knows")
+            raise BundleError(f"{subject} is of no kind that this release knows")
 
 
-def _output(bundle: bundle_pb2.Bundle, name: str, what: str, axes: int) -> model_pb2.OutputDescription:
+def _output(bundle: bundle_pb2.Bundle, name: str, subject: str, axes: int) -> model_pb2.OutputDescription:
     found = next((each for each in bundle.description.outputs if each.name == name), None)
     if found is None:
-        raise BundleError(f"{what} is made of the output {name!r}, which is not described")
+        raise BundleError(f"{subject} is made of the output {name!r}, which is not described")
     if len(found.dimensions) != axes:
-        raise BundleError(f"{what} is made of an output of {axes} axes; {name!r} has {len(found.dimensions)}")
+        raise BundleError(f"{subject} is made of an output of {axes} axes; {name!r} has {len(found.dimensions)}")
     return found
 
 
-def _check_count(what: str, of: str, count: int, output: model_pb2.OutputDescription) -> None:
+def _check_count(subject: str, of: str, count: int, output: model_pb2.OutputDescription) -> None:
     size = output.dimensions[-1].size
     if size != count:
-        raise BundleError(f"{what} has {count} {of}, and the output {output.name!r} has {size} numbers for them")
+        raise BundleError(f"{subject} has {count} {of}, and the output {output.name!r} has {size} numbers for them")
 
 
-def _check_entries(bundle: bundle_pb2.Bundle, name: str, what: str) -> model_pb2.LabelSetDescription:
+def _check_entries(bundle: bundle_pb2.Bundle, name: str, subject: str) -> model_pb2.LabelSetDescription:
     found = next((each for each in bundle.description.label_sets if each.name == name), None)
     if found is None:
-        raise BundleError(f"{what} refers to the label set {name!r}, which is not described")
+        raise BundleError(f"{subject} refers to the label set {name!r}, which is not described")
     return found
 
 
-def _check_sequence(bundle: bundle_pb2.Bundle, sequence: model_pb2.SequenceDescription, what: str) -> None:
+def _check_sequence(bundle: bundle_pb2.Bundle, sequence: model_pb2.SequenceDescription, subject: str) -> None:
     if not bundle.HasField("generation"):
-        raise BundleError(f"{what} is a sequence, but the model does not generate")
+        raise BundleError(f"{subject} is a sequence, but the model does not generate")
     if sequence.max_new_tokens != bundle.generation.max_new_tokens:
         raise BundleError(
-            f"{what} has at most {sequence.max_new_tokens} tokens, and the generation "
+            f"{subject} has at most {sequence.max_new_tokens} tokens, and the generation "
             f"{bundle.generation.max_new_tokens}"
         )
     if sequence.label_set:
-        labels = _check_entries(bundle, sequence.label_set, what)
+        labels = _check_entries(bundle, sequence.label_set, subject)
         if labels.kind != attention_pb2.LABEL_KIND_OUTPUT_STEPS:
-            raise BundleError(f"{what} is of {sequence.label_set!r}, which are no output steps")
+            raise BundleError(f"{subject} is of {sequence.label_set!r}, which are no output steps")
     target = next((each for each in bundle.description.inputs if each.name == sequence.target_input), None)
     if sequence.target_input and (target is None or not target.optional):
-        raise BundleError(f"{what} is forced by {sequence.target_input!r}, which is no optional input")
+        raise BundleError(f"{subject} is forced by {sequence.target_input!r}, which is no optional input")
     tensors = [] if target is None else [each.name for each in target.tensors]
     if tensors != list(filter(None, [bundle.generation.target_tensor])):
-        raise BundleError(f"{what} and the generation are forced by different tensors")
+        raise BundleError(f"{subject} and the generation are forced by different tensors")

@@ -9,7 +9,7 @@ from limelight.v1 import values_pb2
 _MOST = 300  # maximum length of a displayed text
 
 
-def asked_texts(model: Model, instance: values_pb2.Instance) -> Mapping[str, str]:
+def input_texts(model: Model, instance: values_pb2.Instance) -> Mapping[str, str]:
     """Return the input texts by input name, each on one line and shortened.
 
     Empty for a single text, which the answer itself shows. A pair has two entries, `pair.first` and `pair.second`.
@@ -19,7 +19,7 @@ def asked_texts(model: Model, instance: values_pb2.Instance) -> Mapping[str, str
     return {} if len(sent) == len(texts) == 1 else {place: _line(text) for place, text in texts.items()}
 
 
-def asked_lines(texts: Mapping[str, str]) -> list[str]:
+def input_lines(texts: Mapping[str, str]) -> list[str]:
     """Return one line for each input text, with its name."""
     return [f"{name}: {text}" for name, text in texts.items()]
 

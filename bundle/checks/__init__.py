@@ -1,0 +1,1 @@
+"""Checks of a bundle: its description, bindings, bounds, features, operators and tokenizers."""

@@ -1,1 +1,1 @@
-"""The contract on disk between export and service: reading, checking, writing bundles; their preprocessing."""
+"""Bundles: the format of exported models, their preprocessing, and their checks."""

@@ -1,11 +1,12 @@
-"""The root of the one error hierarchy, and the errors that a bundle or an input can cause.
+"""Root of the error hierarchy, and errors of bundles and inputs.
 
-Messages say what was wrong, where, and what to do. They reach clients: never a path or an internal name in them.
+A message states what is wrong, where, and what to do. Messages reach callers: they contain no paths and no internal
+names.
 """
 
 
 class LimelightError(Exception):
-    """Anything that goes wrong for a reason that somebody can act on."""
+    """An error that somebody can act on."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -13,7 +14,7 @@ class LimelightError(Exception):
 
 
 class InputError(LimelightError):
-    """An input that cannot be answered; `field` is its path in the request, such as `instances[3].inputs["text"]`."""
+    """An invalid input; `field` is its path in the request, such as `instances[3].inputs["text"]`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -21,12 +22,12 @@ class InputError(LimelightError):
 
 
 class OutOfRangeError(InputError):
-    """A value outside the range it is limited to: a token id, an index."""
+    """A value outside its range, such as a token id or an index."""
 
 
 class TooLargeError(InputError):
-    """More than a limit allows: an image's pixels, an answer's bytes."""
+    """A limit is exceeded, such as an image's pixels or an answer's bytes."""
 
 
 class BundleError(LimelightError):
-    """A bundle that must not be loaded. The message names the file by its name inside the bundle."""
+    """A bundle that must not be loaded. Messages name files by their names in the bundle."""

@@ -1,4 +1,4 @@
-"""The files of a bundle as they lie on a disk: plain ones, hashed, and the same afterwards."""
+"""Files of a bundle on disk: regular files, hashed, and unchanged afterwards."""
 
 import hashlib
 import os
@@ -9,29 +9,31 @@ from bundle.errors import BundleError
 from bundle.names import check_file_name
 from bundle.v1 import bundle_pb2
 
-# Which file it is, and when it was last written: device, inode, size, times of the last change to it and of it (ns).
+# Identity and change times of a file: device, inode, size, mtime and ctime in nanoseconds.
 Stamp = tuple[int, int, int, int, int]
 
 
 def plain_file(folder: Path, name: str) -> Path:
-    """Give the path of a file that is one itself, and no link to another.
+    """Return the path of a regular file that is not a link.
 
-    Raises: BundleError.
+    Raises:
+        BundleError: the file is missing, or a link.
     """
     path = folder
     for part in name.split("/"):
         path = path / part
         if path.is_symlink():
-            raise BundleError(f"{name} is a symbolic link, which a bundle may not hold")
+            raise BundleError(f"{name} is a symbolic link, which a bundle must not contain")
     if not path.is_file():
         raise BundleError(f"{name} is missing")
     return path
 
 
 def read_stamped(folder: Path, name: str, max_bytes: int) -> tuple[bytes, Stamp]:
-    """Read a file whole.
+    """Read a whole file, and return its content and stamp.
 
-    Raises: BundleError where it has more than `max_bytes` bytes.
+    Raises:
+        BundleError: the file has more than `max_bytes` bytes.
     """
     with plain_file(folder, name).open("rb") as opened:
         stamp = stamp_of(os.fstat(opened.fileno()))
@@ -42,23 +44,26 @@ def read_stamped(folder: Path, name: str, max_bytes: int) -> tuple[bytes, Stamp]
 
 
 def check_sizes(folder: Path, files: Iterable[bundle_pb2.File], largest: int | None) -> None:
-    """Check names and sizes before anything is read: a file without content can be as large as anybody says.
+    """Check names and sizes before anything is read: a sparse file can have any size.
 
-    largest: bytes that all of them may have together; None for any number.
-    Raises: BundleError.
+    Args:
+        largest: maximum total size in bytes; None for no limit.
+    Raises:
+        BundleError: a name is invalid, or the total is too large.
     """
     total = 0
     for file in files:
         check_file_name(file.path)
         total += plain_file(folder, file.path).stat().st_size
     if largest is not None and total > largest:
-        raise BundleError(f"its files have {total} bytes, more than the {largest} that a bundle may have here")
+        raise BundleError(f"its files have {total} bytes, more than this server's limit of {largest}")
 
 
 def check_hashes(folder: Path, files: Iterable[bundle_pb2.File]) -> dict[str, Stamp]:
-    """Hash every file; gives what each was while it was read.
+    """Hash every file, and return the stamp of each at the time.
 
-    Raises: BundleError where one is not the file that the bundle states.
+    Raises:
+        BundleError: a file differs from the bundle's SHA-256.
     """
     stamps = {}
     for file in files:
@@ -66,14 +71,15 @@ def check_hashes(folder: Path, files: Iterable[bundle_pb2.File]) -> dict[str, St
             stamps[file.path] = stamp_of(os.fstat(opened.fileno()))
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         if found != file.sha256:
-            raise BundleError(f"{file.path} is not the file that was exported: its SHA-256 differs")
+            raise BundleError(f"{file.path} is not the exported file: its SHA-256 differs")
     return stamps
 
 
 def check_stamps(folder: Path, stamps: Mapping[str, Stamp]) -> None:
-    """Check that files are those that they were.
+    """Check that files have not changed.
 
-    Raises: BundleError where one was written, replaced or removed.
+    Raises:
+        BundleError: a file was written, replaced or removed.
     """
     for name, stamp in stamps.items():
         try:
@@ -81,9 +87,11 @@ def check_stamps(folder: Path, stamps: Mapping[str, Stamp]) -> None:
         except OSError:
             found = None
         if found != stamp:
-            raise BundleError(f"{name} changed while the bundle was loaded; write a version first, then move it in")
+            raise BundleError(
+                f"{name} changed while the bundle was loaded; write it elsewhere, then move it into the repository"
+            )
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
-    """Take from a file's status what changes whenever it does."""
+    """Return the fields of a file's status that change with the file."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

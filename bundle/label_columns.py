@@ -1,4 +1,4 @@
-"""Columns that are made when somebody first looks at a value of one."""
+"""Columns that are computed on first access."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar, overload
@@ -7,10 +7,10 @@ T = TypeVar("T")
 
 
 class LazyColumn(Sequence[T]):
-    """So many values, made together when one is first asked for, and kept.
+    """A sequence of `size` values that is computed on first access and cached.
 
-    Whoever asks for a prediction alone looks at no label, and to make those was half of what preparing a text cost.
-    size: how many `make` will make. Where two threads look first, either one's values are kept: they are the same.
+    A prediction without labels never computes them, which halves the time of preprocessing a text. If two threads
+    access the column first, either one's equal values are kept.
     """
 
     __slots__ = ("_make", "_size", "_values")
@@ -45,5 +45,5 @@ class LazyColumn(Sequence[T]):
         make = self._make
         if make is not None:
             self._values = make()
-            self._make = None  # what it was made of is let go of
+            self._make = None  # release the source
         return self._values

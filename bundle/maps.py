@@ -1,4 +1,4 @@
-"""From a graph's output to the map of one instance: cut to its own sizes, in the form that the description states."""
+"""Conversion of graph outputs to the maps of one instance, cut to its sizes, in the described form."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,11 @@ _EDGES = (bundle_pb2.AXIS_BATCH, bundle_pb2.AXIS_HEAD, bundle_pb2.AXIS_EDGE, bun
 
 @dataclass(frozen=True)
 class MapPart:
-    """Heads and queries of a map that are enough for somebody: indices, ascending; None for all of an axis.
+    """A requested part of a map: ascending indices of heads and queries; None for all.
 
-    projected: it is enough to know what the weights are made of, where the model tells that.
-    half: numbers rounded to float16 are enough, too.
+    Attributes:
+        projected: projections suffice, if the model outputs them.
+        half: values rounded to float16 suffice.
     """
 
     heads: Array | None = None
@@ -36,11 +37,13 @@ class MapPart:
 
 @dataclass(frozen=True)
 class MapWeights:
-    """The weights of one map for one instance (or another quantity of it).
+    """The weights (or another quantity) of one map for one instance.
 
-    Dense: `weights` [head, query, key] or [head, query, key, feature], no indices.
+    Dense: `weights` [head, query, key] or [head, query, key, feature], without indices.
     Edges: `weights` [head, edge] with `query_index` and `key_index` INT32 [edge], in order of query, then key.
-    heads, queries: of a dense map that is here in part, the indices that its axes hold, ascending; None for all.
+
+    Attributes:
+        heads, queries: for a part of a dense map, the ascending indices of its axes; None for all.
     """
 
     weights: Array
@@ -50,7 +53,7 @@ class MapWeights:
     queries: Array | None = None
 
     def has_edges_of(self, other: "MapWeights") -> bool:
-        """Tell whether both are dense, or have the same edges."""
+        """Return whether both maps are dense, or have the same edges."""
         pairs = ((self.query_index, other.query_index), (self.key_index, other.key_index))
         return all(
             ours is theirs if ours is None or theirs is None else np.array_equal(ours, theirs) for ours, theirs in pairs
@@ -59,7 +62,7 @@ class MapWeights:
 
 @dataclass(frozen=True)
 class Probe:
-    """Where a graph computes single rows of a map (`RowProbe` on disk): its inputs, and its output."""
+    """Inputs and output of a graph that compute single rows of a map (`RowProbe` of bundle.proto)."""
 
     heads: str
     queries: str
@@ -68,9 +71,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class ProjectionOutputs:
-    """Where a graph puts out what it makes a map's weights of (`Projections` on disk). bias: empty where nothing is
-    ever masked.
-    """
+    """Gate and outputs of a map's projections (`Projections` of bundle.proto). bias: empty for no mask."""
 
     gate: str
     query: str
@@ -79,17 +80,18 @@ class ProjectionOutputs:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """All that is to be fetched."""
+        """All outputs to fetch."""
         return tuple(filter(None, (self.query, self.key, self.bias)))
 
 
 @dataclass(frozen=True)
 class Projected:
-    """What the weights of a map are made of, for one instance: softmax over keys of (query · key + bias), and 0 for a
-    query that no key of which has a bias of 0.
+    """Projections of a map for one instance.
 
-    Shapes: query [head, query, d], key [head, key, d], bias [head, query, key], where an axis of size 1 stands for all;
-    None where nothing is masked.
+    The weights are softmax over keys of (query · key + bias), and 0 for a query without a key whose bias is 0.
+
+    Shapes: query [head, query, d], key [head, key, d], bias [head, query, key], where axes of size 1 broadcast; None
+    for no mask.
     """
 
     query: Array
@@ -99,10 +101,12 @@ class Projected:
 
 @dataclass(frozen=True)
 class ProjectedSize:
-    """What a map's weights are made of takes.
+    """Size of a map's projections.
 
-    numbers: for each query, and for each key. bias: what maps that share it have in common. bias_heads: of the bias,
-    one number each for every query and key; 0 where it has none for each query.
+    Attributes:
+        numbers: values for each query, and for each key.
+        bias: name of the bias, which maps can share.
+        bias_heads: heads of the bias with a value for each query and key; 0 if it does not depend on the query.
     """
 
     numbers: int
@@ -111,21 +115,25 @@ class ProjectedSize:
 
 
 def worth_probing(wanted: int, rows: int) -> bool:
-    """Tell whether a probe for so many rows (heads × queries) costs less than the whole map of so many, which a
-    prediction computes as well.
+    """Return whether probing `wanted` rows (heads × queries) costs less than a map of `rows` rows.
+
+    The prediction itself computes the whole map as well.
     """
     return 4 * wanted < rows
 
 
 @dataclass(frozen=True)
 class BoundMap:
-    """One quantity of a map, and where a graph puts it out (`MapBinding` on disk).
+    """One quantity of a map, and the graph outputs that hold it (`MapBinding` of bundle.proto).
 
-    axes: of the output, in its order. query_index, key_index: outputs, for a map that the graph gives as edges.
-    nested_mask: for a map of edges that the graph gives as [query, key of that query], the mask of the keys.
-    joined: the dimensions of the query and key label sets where the instances of a batch are joined along them.
-    gate: the input that must be true for `output` to hold the map; empty where it always does. probe: None where single
-    rows cannot be had. projections: None where what the weights are made of cannot.
+    Attributes:
+        axes: axes of the output, in order.
+        query_index, key_index: index outputs of a map with an edge axis.
+        nested_mask: mask of the keys, for a map of edges that the graph outputs as [query, key of that query].
+        joined: dimensions of the query and key label sets along which instances are joined.
+        gate: input that must be true for `output` to hold the map; empty if it always does.
+        probe: row probe; None if the graph has none.
+        projections: outputs of the projections; None if the graph has none.
     """
 
     description: model_pb2.MapDescription
@@ -142,25 +150,26 @@ class BoundMap:
 
     @property
     def key(self) -> str:
-        """Its name among samples and tolerances."""
+        """Name among samples and tolerances."""
         return map_key(self.description.name, self.quantity)
 
     @property
     def is_rectangle(self) -> bool:
-        """True where the graph gives [batch, head, query, key], and each instance has the first places of each axis."""
+        """True if the output is [batch, head, query, key], and each instance fills the start of each axis."""
         return self.axes == DENSE_AXES and self.description.form == model_pb2.MAP_FORM_DENSE
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Every output that it is read from, its own first."""
+        """Outputs that hold the map, its own first."""
         return tuple(filter(None, (self.output, self.query_index, self.key_index)))
 
     def rows(
         self, outputs: Mapping[str, Array], rows: Sequence[Row], places: Sequence[int] | None = None
     ) -> list[MapWeights]:
-        """Give each row's part of a batch's outputs, cut to the row's own sizes.
+        """Split a batch's outputs into the maps of its rows, cut to their sizes.
 
-        places: where the rows stand in the batch; None where they are all of it, in order.
+        Args:
+            places: positions of the rows in the batch; None for all rows, in order.
         """
         if self.query_index:
             return self._edges(outputs, rows, places)
@@ -174,28 +183,32 @@ class BoundMap:
     def part(
         self, outputs: Mapping[str, Array], row: Row, place: int, held: tuple[Array, Array], wanted: tuple[Array, Array]
     ) -> MapWeights:
-        """Give the heads and queries that one row wants of those that a batch's probe was asked for.
+        """Select the heads and queries of one row from those that a batch's row probe computed.
 
-        place: of the row in the batch. held, wanted: heads and queries, ascending.
+        Args:
+            place: position of the row in the batch.
+            held, wanted: computed and requested heads and queries, ascending.
         """
         assert self.probe is not None
         weights = outputs[self.probe.output][place, :, :, : row.labels[self.description.key_labels].size]
         return self.of_held(weights, held, wanted)
 
     def of_held(self, weights: Array, held: tuple[Array, Array], wanted: tuple[Array, Array]) -> MapWeights:
-        """Take what one row wants of what there is for it [head, query, key]. held, wanted: as for `part`."""
+        """Select requested heads and queries from computed ones [head, query, key]. Arguments as for `part`."""
         for axis, (ours, theirs) in enumerate(zip(held, wanted, strict=True)):
             if len(ours) != len(theirs):
                 weights = weights.take(np.searchsorted(ours, theirs), axis)
         return MapWeights(weights, heads=wanted[0], queries=wanted[1])
 
     def projected(self, outputs: Mapping[str, Array], row: Row, place: int) -> Projected:
-        """Give what one row's weights are made of, cut to its own sizes. place: of the row in the batch."""
+        """Return the projections of one row, cut to its sizes. place: position of the row in the batch."""
         assert self.projections is not None
         queries, keys = (row.labels[name].size for name in (self.description.query_labels, self.description.key_labels))
         bias = outputs[self.projections.bias] if self.projections.bias else None
         if bias is not None:
-            bias = bias[place if len(bias) > 1 else 0, :, :queries, :keys]  # of an axis of size 1 that is all
+            bias = bias[
+                place if len(bias) > 1 else 0, :, :queries, :keys
+            ]  # a slice of an axis of size 1 is the whole axis
         query, key = outputs[self.projections.query], outputs[self.projections.key]
         return Projected(query[place, :, :queries], key[place, :, :keys], bias)
 
@@ -207,7 +220,7 @@ class BoundMap:
         if bundle_pb2.AXIS_BATCH in self.axes:
             chosen = range(len(rows)) if places is None else places
             return [_sort_edges(weights[place], query[place], key[place]) for place in chosen]
-        assert places is None  # a joined batch is never taken apart before it has run
+        assert places is None  # joined batches are not split before they run
         queries, keys = (offsets(rows, dimension) for dimension in self.joined)
         found = []
         for place in range(len(rows)):
@@ -217,7 +230,7 @@ class BoundMap:
 
 
 def map_key(name: str, quantity: int) -> str:
-    """Name one quantity of a map as samples, tolerances and exported graphs do: weights by the map's own name."""
+    """Name a quantity of a map, as samples, tolerances and graphs do; weights have the map's name."""
     if quantity == WEIGHTS:
         return name
     return quantity_key(name, attention_pb2.Quantity.Name(quantity).removeprefix("QUANTITY_").lower())
@@ -226,16 +239,17 @@ def map_key(name: str, quantity: int) -> str:
 def map_quantities(
     maps: Iterable[model_pb2.MapDescription],
 ) -> list[tuple[model_pb2.MapDescription, attention_pb2.Quantity]]:
-    """Give every quantity of every map, weights first."""
+    """List every quantity of every map, weights first."""
     return [(each, quantity) for each in maps for quantity in (WEIGHTS, *each.quantities)]
 
 
 def bound_maps(
     bundle: bundle_pb2.Bundle, graph: str, tensors: Mapping[str, BoundTensor]
 ) -> dict[tuple[str, int], BoundMap]:
-    """Give what a graph puts out of the maps, by name and quantity, in the description's order.
+    """Return the maps that a graph outputs, by name and quantity, in the description's order.
 
-    Raises: BundleError where an edge map's index outputs, or its joined label sets, are not stated.
+    Raises:
+        BundleError: index outputs or joined label sets of a map of edges are missing.
     """
     bindings: dict[str, list[bundle_pb2.MapBinding]] = {}
     for binding in bundle.maps:
@@ -258,16 +272,16 @@ def _bound(
 ) -> BoundMap:
     edges = bundle_pb2.AXIS_EDGE in binding.axes
     if edges != bool(binding.query_index) or edges != bool(binding.key_index):
-        raise BundleError(f"the map {description.name} has an edge axis, or index outputs, but not both")
+        raise BundleError(f"the map {description.name} must have an edge axis exactly if it has index outputs")
     if edges and description.form != model_pb2.MAP_FORM_EDGES:
-        raise BundleError(f"the map {description.name} is put out as edges, but described as dense")
+        raise BundleError(f"the map {description.name} is output as edges, but described as dense")
     nested = "" if edges else nested_mask_name(model, description, tensors)
     joined = ("", "")
     if edges and bundle_pb2.AXIS_BATCH not in binding.axes:
         labels = {each.name: each for each in model.label_sets}
         joined = (labels[description.query_labels].dimension, labels[description.key_labels].dimension)
         if not all(joined):
-            raise BundleError(f"the map {description.name} joins instances along label sets that no dimension counts")
+            raise BundleError(f"the map {description.name} joins instances along label sets without a dimension")
     return BoundMap(
         description,
         quantity,
@@ -299,7 +313,7 @@ def _projections(binding: bundle_pb2.MapBinding) -> ProjectionOutputs | None:
 
 
 def canonical(array: Array, axes: Sequence[int]) -> Array:
-    """Bring a graph's output to [batch, head, query, key] (+ feature); a head or query axis it lacks has size 1."""
+    """Transpose a graph's output to [batch, head, query, key] (+ feature); missing axes get size 1."""
     return _canonical(array, axes, _ORDER)
 
 
@@ -313,7 +327,7 @@ def _canonical(array: Array, axes: Sequence[int], order: Sequence[int]) -> Array
 
 
 def _sort_edges(weights: Array, query: Array, key: Array) -> MapWeights:
-    """Edges in order of query, then key, without the places that are no edge (-1)."""
+    """Sort edges by query, then key, and drop padding (-1)."""
     order = np.lexsort((key, query))
     order = order[query[order] >= 0]
     return MapWeights(
@@ -324,10 +338,11 @@ def _sort_edges(weights: Array, query: Array, key: Array) -> MapWeights:
 def cut(
     array: Array, description: model_pb2.MapDescription, labels: Mapping[str, Labels], row: Row, nested_mask: str = ""
 ) -> MapWeights:
-    """Cut one row's weights to the sizes that its labels state.
+    """Cut one row's weights to the sizes of its labels.
 
-    array: [head, query, key] or [head, query, key, feature], padded.
-    nested_mask: for edges, the mask [query, key of that query]; its true places, in order, are the key label set's.
+    Args:
+        array: [head, query, key] or [head, query, key, feature], padded.
+        nested_mask: for edges, the mask [query, key of that query]; its true places, in order, are the keys.
     """
     if description.form == model_pb2.MAP_FORM_EDGES:
         mask = np.asarray(row.tensors[nested_mask], dtype=bool)
@@ -342,9 +357,10 @@ def cut(
 def nested_mask_name(
     model: model_pb2.ModelDescription, description: model_pb2.MapDescription, tensors: Mapping[str, BoundTensor]
 ) -> str:
-    """Name the mask that tells which keys belong to which query, for a map of edges that a graph gives as a rectangle.
+    """Return the mask of nested keys, for a map of edges that a graph outputs as a rectangle; else empty.
 
-    Empty for a dense map. Raises: BundleError where the keys come from no masked tensor.
+    Raises:
+        BundleError: the keys come from no masked tensor.
     """
     if description.form != model_pb2.MAP_FORM_EDGES:
         return ""
@@ -357,9 +373,9 @@ def nested_mask_name(
 
 
 def fixed_labels(description: model_pb2.ModelDescription) -> dict[str, Labels]:
-    """Label sets that are the same for every instance: grids, classes, hops, latents, a single entry.
+    """Return label sets that are equal for all instances: grids, classes, hops, latents, a single entry.
 
-    A grid's region is each instance's own: preprocessing adds it.
+    Preprocessing adds the region of a grid, which differs between instances.
     """
     fixed: dict[str, Labels] = {}
     for each in description.label_sets:
@@ -373,7 +389,11 @@ def fixed_labels(description: model_pb2.ModelDescription) -> dict[str, Labels]:
 
 
 def grid_labels(description: model_pb2.LabelSetDescription, region: attention_pb2.Region | None = None) -> Labels:
-    """Give the label set of a grid. region: what its cells cover of the image; None where no image was sent."""
+    """Return the label set of a grid.
+
+    Args:
+        region: part of the image that the cells cover; None if no image was sent.
+    """
     grid = attention_pb2.Grid()
     grid.CopyFrom(description.grid)
     if region is not None:

@@ -1,4 +1,4 @@
-"""Names that may stand in a repository. Nothing else ever becomes part of a path."""
+"""Names in a repository. Only these become parts of paths."""
 
 import re
 from pathlib import PurePosixPath
@@ -15,22 +15,22 @@ _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def is_model_name(name: str) -> bool:
-    """Tell whether a name may be a model's."""
+    """Return whether a name is a valid model name."""
     return _MODEL_NAME.fullmatch(name) is not None
 
 
 def is_version(text: str) -> bool:
-    """Tell whether a folder's name is a version: a positive integer without leading zeros."""
+    """Return whether a folder name is a version: a positive integer without leading zeros."""
     return _VERSION.fullmatch(text) is not None
 
 
 def quantity_key(name: str, quantity: str) -> str:
-    """Name a quantity of a map beside its weights, which go by the map's own name: `encoder.0.self:scores`."""
+    """Name a quantity of a map other than weights: `encoder.0.self:scores`."""
     return f"{name}:{quantity}"
 
 
 def check_file_name(name: str) -> None:
-    """Raise BundleError unless a file name is relative, plain and inside its folder."""
+    """Check that a file name is relative and plain. Raises BundleError."""
     parts = PurePosixPath(name).parts
     if not parts or "/".join(parts) != name or not all(_FILE_PART.fullmatch(part) for part in parts):
-        raise BundleError(f"{name!r} is no plain file name inside the bundle")
+        raise BundleError(f"{name!r} is not a plain file name inside the bundle")

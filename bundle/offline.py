@@ -1,7 +1,7 @@
-"""Keeps libraries from calling home. Each is told by the environment, which it reads once: when it is imported.
+"""Keeps libraries offline, by environment variables that they read when they are imported.
 
-As soon as it is imported, ONNX Runtime makes an identifier of the device and a database in the user's cache, and then
-sends events to its maker: `onnxruntime.disable_telemetry_events` comes too late, and stops some of them only.
+On import, ONNX Runtime creates a device identifier and a database in the user's cache, and then sends events to its
+vendor. `onnxruntime.disable_telemetry_events` comes too late, and stops only some of them.
 """
 
 import os
@@ -11,14 +11,12 @@ _HUB = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 def disable_telemetry() -> None:
-    """Turn telemetry off in libraries that are imported from now on, here and in processes that this one starts."""
+    """Disable telemetry in libraries that this process and its children import later."""
     os.environ.update(_TELEMETRY)
 
 
 def stay_offline() -> None:
-    """Turn telemetry off, and have Hugging Face's libraries use what is on this machine, unless the environment says
-    otherwise.
-    """
+    """Disable telemetry, and downloads by Hugging Face's libraries unless the environment allows them."""
     disable_telemetry()
     for variable, value in _HUB.items():
         os.environ.setdefault(variable, value)

@@ -1,4 +1,4 @@
-"""Reads a bundle, and refuses one that is broken, changed, too new, or reaches outside its folder."""
+"""Reading of a bundle; refuses one that is invalid, changed, too new, or refers outside its folder."""
 
 import hashlib
 import os
@@ -27,10 +27,11 @@ _MAX_FILES = 1000
 class BundleFolder:
     """A bundle that passed every check that needs no runtime.
 
-    digest: SHA-256 in hexadecimal of bundle.json, which holds the hash of every other file. graph_bytes: size of each
-    graph by its name, with the weights that lie beside it. stamps: of each file, bundle.json among them, as it was
-    while it was read and hashed. origin: the name and version that it was written by; those that it goes by now are its
-    folder's, and stand in `bundle`.
+    Attributes:
+        digest: SHA-256 of bundle.json in hexadecimal, which contains the hash of every other file.
+        graph_bytes: size of each graph, by name, with its external weights.
+        stamps: stamp of each file, bundle.json included, when it was read and hashed.
+        origin: name and version of the export. The folder's own name and version are in `bundle`.
     """
 
     path: Path
@@ -41,15 +42,16 @@ class BundleFolder:
     origin: str = ""
 
     def file(self, name: str) -> Path:
-        """Give the path of a file that the bundle lists; BundleError for any other."""
+        """Return the path of a file that the bundle lists. Raises BundleError for another."""
         if name not in {each.path for each in self.bundle.files}:
             raise BundleError(f"{name!r} is not among the bundle's files")
         return self.path / name
 
     def check_unchanged(self) -> None:
-        """Check that every file is the one that was hashed, so that what was loaded since is what was checked.
+        """Check that no file changed after hashing, so that the loaded files are the checked ones.
 
-        Raises: BundleError where one was written, replaced or removed.
+        Raises:
+            BundleError: a file was written, replaced or removed.
         """
         check_stamps(self.path, self.stamps)
 
@@ -57,8 +59,10 @@ class BundleFolder:
 def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
     """Read and check REPOSITORY/<model>/<version>.
 
-    largest: bytes that its files may have together.
-    Raises: BundleError saying which file is wrong, and how.
+    Args:
+        largest: maximum total size of its files in bytes.
+    Raises:
+        BundleError: names the file and the problem.
     """
     try:
         return _read(Path(folder), largest)
@@ -68,7 +72,7 @@ def read_bundle(folder: Path, largest: int | None = None) -> BundleFolder:
 
 def _read(folder: Path, largest: int | None) -> BundleFolder:
     if folder.is_symlink() or folder.parent.is_symlink() or not folder.is_dir():
-        raise BundleError("the version, or the model that it belongs to, is not a plain folder")
+        raise BundleError("the version's or the model's folder is not a regular folder")
     data, stamp = read_stamped(folder, BUNDLE_FILE, MAX_DESCRIPTION_BYTES)
     written = parse(data)
     bundle = placed(written, folder)
@@ -91,20 +95,19 @@ def _read(folder: Path, largest: int | None) -> BundleFolder:
 
 
 def name_of(folder: Path) -> tuple[str, int]:
-    """Give the model and the version that a folder is: it says so, and not the bundle in it, which may be a copy.
+    """Return the model name and version of a folder; the bundle in it may be a copy of another.
 
-    Raises: BundleError where the folders' names are none that a model or a version may have.
+    Raises:
+        BundleError: the folder's path does not end in a valid model name and version.
     """
     version = Path(os.path.abspath(folder))
     if not is_model_name(version.parent.name) or not is_version(version.name):
-        raise BundleError(
-            "its folder is not called <model>/<version>: lower-case letters, digits, _ and -, and a number"
-        )
+        raise BundleError("its folder is not <model>/<version>: lower-case letters, digits, _ and -, then a number")
     return version.parent.name, int(version.name)
 
 
 def placed(bundle: bundle_pb2.Bundle, folder: Path) -> bundle_pb2.Bundle:
-    """Give a bundle by the name and version of its folder. Raises: BundleError as `name_of`."""
+    """Return a bundle with the name and version of its folder. Raises BundleError as `name_of` does."""
     found = bundle_pb2.Bundle()
     found.CopyFrom(bundle)
     found.description.name, found.description.version = name_of(folder)
@@ -112,12 +115,12 @@ def placed(bundle: bundle_pb2.Bundle, folder: Path) -> bundle_pb2.Bundle:
 
 
 def origin_of(bundle: bundle_pb2.Bundle) -> str:
-    """Say by which name and version a bundle was written."""
+    """Return the name and version under which a bundle was written."""
     return f"{bundle.description.name}/{bundle.description.version}"
 
 
 def parse(data: bytes) -> bundle_pb2.Bundle:
-    """Read the content of a bundle.json. Raises: BundleError where it is none, or needs what this release lacks."""
+    """Parse the content of a bundle.json. Raises BundleError if it is invalid or needs a newer release."""
     bundle = bundle_pb2.Bundle()
     try:
         json_format.Parse(data, bundle, ignore_unknown_fields=True)
@@ -132,7 +135,7 @@ def parse(data: bytes) -> bundle_pb2.Bundle:
 
 
 def _check_parts(bundle: bundle_pb2.Bundle) -> None:
-    """Check that what the description says fits together, so that nothing later has to."""
+    """Check that the parts of a description fit together."""
     if not bundle.description.examples:
         raise BundleError("it has no example, so its answers cannot be checked")
     check_bounds(bundle)
@@ -144,7 +147,7 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
 
 
 def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
-    """Name the inputs by which maps of a graph are asked for."""
+    """List the inputs of a graph that request maps."""
     found = []
     for each in bundle.maps:
         if each.graph == graph and each.gate:
@@ -157,7 +160,7 @@ def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
 
 
 def _check_optional_map(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph, *, generates: bool) -> None:
-    """Check a gate, a probe and projections: they are of whole rectangles, which no step of a generation puts out."""
+    """Check gate, row probe and projections: only rectangular maps outside generation have them."""
     if not binding.gate and not binding.HasField("probe") and not binding.HasField("projections"):
         return
     if generates or tuple(binding.axes) != DENSE_AXES:
@@ -166,12 +169,12 @@ def _check_optional_map(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGr
         )
     if binding.HasField("probe") and binding.probe.output not in graph.outputs:
         raise BundleError(
-            f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not put out"
+            f"rows of the map {binding.map} are bound to {binding.probe.output!r}, which {graph.name} does not output"
         )
     if binding.HasField("projections"):
         projections = binding.projections
         for name in (projections.query_output, projections.key_output, *filter(None, [projections.bias_output])):
             if name not in graph.outputs:
                 raise BundleError(
-                    f"projections of the map {binding.map} are bound to {name!r}, which {graph.name} does not put out"
+                    f"projections of the map {binding.map} are bound to {name!r}, which {graph.name} does not output"
                 )

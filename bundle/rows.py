@@ -1,4 +1,4 @@
-"""One instance as tensors (a row), several rows as a batch, and what the indices along an axis stand for."""
+"""Rows (instances as tensors), batches of rows, and labels of their axes."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from limelight.v1 import attention_pb2, model_pb2
 
 @dataclass(frozen=True)
 class Labels:
-    """What the entries along an axis are, for one instance, in columns (`LabelSet` on the wire says what each means).
+    """Labels of the entries along an axis, for one instance, as columns (see `LabelSet` of attention.proto).
 
-    A column has one value an entry, or is empty where it says nothing. Columns and no objects, since making one a token
-    was most of what preparing a text cost.
+    A column has one value for each entry, or is empty. Columns replace one object for each token, whose construction
+    was most of the time of preprocessing a text.
     """
 
     name: str
@@ -38,9 +38,10 @@ class Labels:
 class Row:
     """One instance, ready for a batch.
 
-    tensors: by name, without a batch axis; masks are among them (bool, True at real places).
-    sizes: of every named dimension; the padded size of a batch is the largest among its rows.
-    labels: every label set that the inputs decide.
+    Attributes:
+        tensors: by name, without batch axis, masks included (bool, True at real values).
+        sizes: size of every named dimension; a batch is padded to the largest.
+        labels: every label set that the inputs determine.
     """
 
     tensors: Mapping[str, Array]
@@ -51,14 +52,15 @@ class Row:
 
 @dataclass(frozen=True)
 class BoundTensor:
-    """A tensor of one instance, and how those of several become one of a batch (`TensorBinding` on disk).
+    """A tensor of one instance, and its batching (`TensorBinding` of bundle.proto).
 
-    joined: along the first axis, unpadded; otherwise they are padded with `pad_value` and stacked.
-    pad_value: what stands behind an instance's own places in a batch. What stands behind a shorter row of one instance
-    is the description's `fill`, which callers see, and which is the same number.
-    mask: name of the tensor that is true at real places, empty for none.
-    indexes: for a joined tensor of indices, the joined dimension that they index.
-    instance_index: for a joined tensor, name of the tensor that tells an entry's instance; empty for none.
+    Attributes:
+        joined: concatenated along the first axis without padding; otherwise padded with `pad_value` and stacked.
+        pad_value: value after an instance's own entries in a batch. Shorter rows within an instance end in the
+            description's `fill`, which is the same number.
+        mask: name of the tensor that is true at real values; empty for none.
+        indexes: for a joined tensor of indices, the joined dimension that they index.
+        instance_index: for a joined tensor, name of the tensor with each entry's instance; empty for none.
     """
 
     description: model_pb2.TensorDescription
@@ -70,17 +72,17 @@ class BoundTensor:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the tensor."""
         return self.description.name
 
     @property
     def derived(self) -> tuple[str, ...]:
-        """Names of the tensors that come with it in a batch."""
+        """Names of the tensors derived from it in a batch."""
         return tuple(filter(None, (self.mask, self.instance_index)))
 
 
 def tensor_descriptions(inputs: Sequence[model_pb2.InputDescription]) -> Iterator[model_pb2.TensorDescription]:
-    """Yield every tensor that the inputs are turned into, in order."""
+    """Yield every tensor of the inputs, in order."""
     for description in inputs:
         yield from description.tensors
 
@@ -88,14 +90,15 @@ def tensor_descriptions(inputs: Sequence[model_pb2.InputDescription]) -> Iterato
 def bound_tensors(
     inputs: Sequence[model_pb2.InputDescription], bindings: Iterable[bundle_pb2.TensorBinding]
 ) -> dict[str, BoundTensor]:
-    """Give every tensor of the inputs with its binding, by name, in order.
+    """Return every tensor of the inputs with its binding, by name, in order.
 
-    Raises: BundleError where a binding is of no such tensor, or contradicts itself.
+    Raises:
+        BundleError: a binding has no tensor, or is inconsistent.
     """
     tensors = {each.name: BoundTensor(each) for each in tensor_descriptions(inputs)}
     for binding in bindings:
         if binding.tensor not in tensors:
-            raise BundleError(f"a binding is of the tensor {binding.tensor!r}, which no input has")
+            raise BundleError(f"a binding refers to the tensor {binding.tensor!r}, which no input has")
         tensors[binding.tensor] = _bound(tensors[binding.tensor].description, binding)
     dimensions = joined_dimensions(tensors.values())
     for each in tensors.values():
@@ -106,22 +109,25 @@ def bound_tensors(
 
 
 def joined_dimensions(tensors: Iterable[BoundTensor]) -> frozenset[str]:
-    """Name the dimensions along which instances are joined."""
+    """Return the dimensions along which instances are joined."""
     return frozenset(each.description.dimensions[0].name for each in tensors if each.joined)
 
 
 def _bound(description: model_pb2.TensorDescription, binding: bundle_pb2.TensorBinding) -> BoundTensor:
     joined = binding.collation == bundle_pb2.COLLATION_JOIN
     if joined and (binding.mask or not description.dimensions or description.dimensions[0].size):
-        raise BundleError(f"the tensor {description.name!r} is joined: its first axis must vary, and it has no mask")
+        raise BundleError(
+            f"the tensor {description.name!r} is joined, so its first axis must vary, and it must not have a mask"
+        )
     if not joined and (binding.indexes or binding.instance_index):
-        raise BundleError(f"the tensor {description.name!r} is stacked: it indexes nothing that is joined")
+        raise BundleError(f"the tensor {description.name!r} is stacked, so it cannot index a joined dimension")
     return BoundTensor(description, joined, binding.pad_value, binding.mask, binding.indexes, binding.instance_index)
 
 
 def _check_fill(tensor: BoundTensor) -> None:
-    """A fill ends the shorter rows of one instance; the pad value ends whole instances of a batch. Nobody tells them
-    apart in a batch, so that they are the same.
+    """Check that fill and pad value are equal, since a batch does not distinguish them.
+
+    The fill ends shorter rows of an instance; the pad value ends whole instances of a batch.
     """
     description = tensor.description
     if not description.HasField("fill"):
@@ -135,10 +141,10 @@ def _check_fill(tensor: BoundTensor) -> None:
 
 
 def collate(rows: Sequence[Row], tensors: Iterable[BoundTensor]) -> dict[str, Array]:
-    """Put rows into one batch: stacked tensors and their masks get a batch axis in front, joined ones do not.
+    """Collate rows into a batch: stacked tensors and their masks get a batch axis, joined ones do not.
 
-    A tensor that no row has (an optional input) is left out. Padding is the `pad_value`, and False in masks; indices of
-    a joined tensor are shifted by what the rows before have of the dimension that they index.
+    A tensor that no row has (an optional input) is omitted. Padding is the `pad_value`, and False in masks. Indices of
+    a joined tensor are shifted by the entries of earlier rows.
     """
     batch: dict[str, Array] = {}
     for each in tensors:
@@ -158,7 +164,7 @@ def collate(rows: Sequence[Row], tensors: Iterable[BoundTensor]) -> dict[str, Ar
 
 
 def offsets(rows: Sequence[Row], dimension: str) -> list[int]:
-    """Give where each row's entries of a joined dimension begin in the batch, and behind them where the last end."""
+    """Return the start of each row's entries of a joined dimension, and the end of the last row."""
     found = [0]
     for row in rows:
         found.append(found[-1] + row.sizes[dimension])
@@ -184,16 +190,17 @@ def _stack(arrays: Sequence[Array], pad_value: float) -> Array:
 
 
 def cut_output(array: Array, dimensions: Sequence[model_pb2.Dimension], sizes: Mapping[str, int]) -> Array:
-    """Cut one row's raw output to its own sizes: axes that vary have the size of the inputs' axis of that name."""
+    """Cut one row's raw output: axes that vary have the size of the input axis of that name."""
     return array[tuple(slice(None if each.size else sizes.get(each.name)) for each in dimensions)]
 
 
 def cut_outputs(
     array: Array, dimensions: Sequence[model_pb2.Dimension], rows: Sequence[Row], joined: Collection[str]
 ) -> list[Array]:
-    """Take a batch's raw output apart, a part a row, each cut to the row's own sizes.
+    """Split a batch's raw output into rows, each cut to its own sizes.
 
-    joined: the dimensions along which rows are joined; an output whose first axis is one of them has no batch axis.
+    Args:
+        joined: dimensions along which rows are joined; an output whose first axis is one of them has no batch axis.
     """
     if not dimensions or dimensions[0].name not in joined:
         return [cut_output(array[place], dimensions, row.sizes) for place, row in enumerate(rows)]

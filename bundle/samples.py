@@ -1,4 +1,4 @@
-"""What PyTorch answered to a bundle's examples, kept beside it so that a server can check itself."""
+"""Samples of a bundle: PyTorch's answers to its examples, for the server's self-test."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,12 @@ _MAX_UNPACKED_BYTES = 2**30
 
 @dataclass(frozen=True)
 class Sample:
-    """The answer to one example, in the form that a caller gets: no batch axis, no padding.
+    """The answer to one example, as callers get it: without batch axis or padding.
 
-    tensors: what preprocessing must turn the example into, bit for bit.
-    maps: by name; another quantity than weights by `bundle.maps.map_key`.
-    token_ids: what a generating model puts out greedily; empty for any other.
+    Attributes:
+        tensors: exact result of preprocessing.
+        maps: by `bundle.maps.map_key`.
+        token_ids: greedy output of a generating model; empty for others.
     """
 
     tensors: Mapping[str, Array]
@@ -48,23 +49,24 @@ def samples_file(samples: Sequence[Sample]) -> bytes:
 
 
 def read_samples(folder: BundleFolder) -> list[Sample]:
-    """Read the samples of a bundle, one for each of its examples, in order.
+    """Read the samples of a bundle, one for each example, in order.
 
-    Raises: BundleError where the archive is broken, too large, or has another number of samples.
+    Raises:
+        BundleError: the archive is invalid or too large, or has another number of samples.
     """
     try:
         with np.load(folder.file(SAMPLES_FILE), allow_pickle=False) as archive:
             size = sum(each.file_size for each in archive.zip.infolist())
             if size > _MAX_UNPACKED_BYTES:
                 raise BundleError(
-                    f"{SAMPLES_FILE} unpacks to {size} bytes, more than the {_MAX_UNPACKED_BYTES} that it may have"
+                    f"{SAMPLES_FILE} unpacks to {size} bytes, more than the limit of {_MAX_UNPACKED_BYTES}"
                 )
             arrays = {name: archive[name] for name in archive.files}
         samples = [_sample(arrays, number) for number in range(int(arrays["count"]))]
     except (BundleError, MemoryError):
         raise
-    except Exception as error:  # whatever the archive's layers raise: zip, zlib, NumPy's header
-        raise BundleError(f"{SAMPLES_FILE} is broken") from error
+    except Exception as error:  # zip, zlib and NumPy raise different types
+        raise BundleError(f"{SAMPLES_FILE} is invalid") from error
     if len(samples) != len(folder.bundle.description.examples):
         raise BundleError(f"{SAMPLES_FILE} has {len(samples)} samples, not one for each example")
     return samples

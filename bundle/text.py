@@ -1,4 +1,4 @@
-"""Text to tokens and back, and a rule that splits sentences."""
+"""Tokenization and detokenization of texts, and splitting into sentences."""
 
 import re
 import unicodedata
@@ -15,7 +15,7 @@ from bundle.text_prefix import PrefixFinder
 from bundle.tokenizer_files import character_maps, load_tokenizer
 
 # A sentence ends after . ! ? with closing quotes and brackets, before white space; or at a blank line. Possessive, and
-# only from the first of several marks: a text of nothing but dots must not take quadratic time.
+# only from the first of several marks, so that a text of dots takes linear time.
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?=\s)|\n\s*\n")
 _LINE_END = re.compile(r"\n|\r\n?")
 _CHARACTER = re.compile(r"\S")
@@ -33,28 +33,26 @@ class _Columns:
 
 
 class _LazyColumns(ABC):
-    """What there is to say of tokens, in columns that are made when somebody looks: who wants a prediction alone never
-    does.
-    """
+    """Labels of tokens, computed on first access: a prediction without labels never needs them."""
 
     @property
     def texts(self) -> Sequence[str]:
-        """The piece of the text that each token stands for; for a special token, its name in the vocabulary."""
+        """Piece of the text of each token; for a special token, its name in the vocabulary."""
         return self._columns.texts
 
     @property
     def starts(self) -> Sequence[int]:
-        """Where that piece begins, in code points."""
+        """Start of each piece, in code points."""
         return self._columns.starts
 
     @property
     def ends(self) -> Sequence[int]:
-        """Where that piece ends, in code points."""
+        """End of each piece, in code points."""
         return self._columns.ends
 
     @property
     def special(self) -> Sequence[bool]:
-        """Which tokens are special; empty where none is."""
+        """Whether each token is special; empty if none is."""
         return self._columns.special
 
     @cached_property
@@ -66,9 +64,10 @@ class _LazyColumns(ABC):
 
 
 class Encoded(_LazyColumns):
-    """The tokens of one sequence; `cut` where tokens over the limit were left out.
+    """The tokens of one sequence; `truncated` if tokens over the limit were dropped.
 
-    make: makes of `source` what there is to say of them.
+    Args:
+        make: computes the labels from `source`.
     """
 
     def __init__(self, ids: Sequence[int], cut: bool, make: Callable[..., _Columns], *source: Any) -> None:
@@ -79,12 +78,15 @@ class Encoded(_LazyColumns):
 
     @property
     def segments(self) -> Sequence[int]:
-        """The tokenizer's segment ids; empty for a single text."""
+        """Segment ids of the tokenizer; empty for a single text."""
         return self._columns.segments
 
     @property
     def parts(self) -> Sequence[int]:
-        """Which text of a pair a token comes from, a special one counting to the text before it; empty for one text."""
+        """Text of a pair that each token comes from; empty for one text.
+
+        A special token belongs to the text before it.
+        """
         return self._columns.parts
 
     def _make_columns(self) -> _Columns:
@@ -92,12 +94,14 @@ class Encoded(_LazyColumns):
 
 
 class JoinedEncoding(_LazyColumns):
-    """The tokens of several texts of a document, one text after another, placed in the document.
+    """The tokens of consecutive texts of a document, with positions in the document.
 
-    Of each text the library's answer is kept, and no object of ours: a call may bring ten thousand texts, and Python's
-    collector of cycles, for which the server stops, walks through all that lives while they are prepared.
-    make: as of each of them. begins: where each text begins in the document, in code points; 0 for one that is sent
-    as a text of its own.
+    It keeps the tokenizer's results instead of an object for each text: a call may have ten thousand texts, and
+    Python's cyclic garbage collector visits all live objects while they are processed.
+
+    Args:
+        make: as for each text.
+        offsets_in_document: start of each text in the document, in code points; 0 for a separately sent text.
     """
 
     def __init__(
@@ -122,11 +126,14 @@ class JoinedEncoding(_LazyColumns):
 
 
 class Encoder:
-    """Turns text into token ids, the same way in training, export and serving.
+    """Turns text into token ids, in the same way for training, export and serving.
 
-    tokenizer: text of a tokenizer.json; special_tokens: whether it adds its own; maximum: longest result, special
-    tokens included, 0 for no limit.
-    Raises: BundleError where the file is broken or holds what `load_tokenizer` refuses.
+    Args:
+        tokenizer: text of a tokenizer.json.
+        special_tokens: whether to add special tokens.
+        maximum: maximum length, special tokens included; 0 for no limit.
+    Raises:
+        BundleError: the tokenizer is invalid, or `load_tokenizer` refuses it.
     """
 
     def __init__(self, tokenizer: str, *, special_tokens: bool = False, maximum: int = 0) -> None:
@@ -143,7 +150,7 @@ class Encoder:
         )
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encode each text, cut to the limit; of a long one no more is read than decides that."""
+        """Encode each text, truncated to the limit; of a long text, only a sufficient prefix is read."""
         dropped = [self._count_dropped(text) for text in texts] if self._maps else [0] * len(texts)
         kept = [self._prefix_finder.prefix(text[count:]) for text, count in zip(texts, dropped, strict=True)]
         return [
@@ -152,25 +159,28 @@ class Encoder:
         ]
 
     def encode_pair(self, first: str, second: str) -> Encoded:
-        """Encode two texts as one sequence, framed as the tokenizer frames pairs; the longer one is cut first."""
+        """Encode two texts as one sequence with the tokenizer's pair template.
+
+        The longer text is truncated first.
+        """
         dropped = (self._count_dropped(first), self._count_dropped(second))
         texts = self._pair_prefixes(first[dropped[0] :], second[dropped[1] :])
         encoding, cut = self._encodings([texts])[0]
         return Encoded(encoding.ids, cut, self._pair_columns, texts, encoding, dropped)
 
     def join_encodings(self, kept: Sequence[Encoded], offsets_in_document: Sequence[int]) -> JoinedEncoding:
-        """What there is to say of texts that were encoded one by one, as parts of a document."""
+        """Return the labels of separately encoded texts as parts of a document."""
         return JoinedEncoding(kept, self._text_columns, offsets_in_document)
 
     def adds_special_tokens(self, texts: int) -> bool:
-        """Tell whether special tokens come to a sequence of one text, or of two."""
+        """Return whether a sequence of one text, or of two, gets special tokens."""
         return self._special_tokens and self._tokenizer.num_special_tokens_to_add(texts == 2) > 0
 
     def _pair_prefixes(self, first: str, second: str) -> tuple[str, str]:
-        """Give what decides the tokens of a pair.
+        """Return prefixes that determine the tokens of a pair.
 
-        Where both have more tokens than the limit, each gets half of it, and where that is odd the longer one gets the
-        odd token: which one that is, only reading all of both can tell.
+        If both texts exceed the limit, each gets half of it; of an odd limit the longer text gets the odd token, which
+        only the whole texts determine.
         """
         texts, short = (first, second), (self._prefix_finder.prefix(first), self._prefix_finder.prefix(second))
         room = self._maximum - (self._tokenizer.num_special_tokens_to_add(True) if self._special_tokens else 0)
@@ -183,9 +193,9 @@ class Encoder:
         return len(self._tokenizer.encode(text, add_special_tokens=False)) > self._maximum
 
     def _count_dropped(self, text: str) -> int:
-        """Count the characters at the beginning that a character map replaces by nothing.
+        """Count the leading characters that a character map deletes.
 
-        The library forgets them, and places every token that follows too early; it is not given them.
+        The library forgets them and places all later tokens too early, so it does not get them.
         """
         count = 0
         while self._maps and count < len(text) and any(each.normalize_str(text[count]) == "" for each in self._maps):
@@ -193,16 +203,16 @@ class Encoder:
         return count
 
     def token(self, token_id: int) -> str:
-        """Give a token as the vocabulary writes it."""
+        """Return a token as the vocabulary writes it."""
         return _token(self._tokenizer, token_id)
 
     def special(self, token_ids: Sequence[int]) -> list[bool]:
-        """Tell which tokens are special by their ids alone; empty where none is."""
+        """Return which tokens are special, by their ids; empty if none is."""
         flags = [token in self._special_ids for token in token_ids]
         return flags if any(flags) else []
 
     def _encodings(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[tuple[Any, bool]]:
-        """Encode each, and tell whether it was cut."""
+        """Encode each text, and return whether it was truncated."""
         whole = self._tokenizer.encode_batch(list(texts), add_special_tokens=self._special_tokens)
         long = [place for place, each in enumerate(whole) if self._maximum and len(each) > self._maximum]
         found = [(each, False) for each in whole]
@@ -215,7 +225,7 @@ class Encoder:
         return found
 
     def _text_columns(self, text: str, encoding: Any, dropped: int) -> _Columns:
-        offsets = encoding.offsets  # every attribute of the library is made anew each time it is read
+        offsets = encoding.offsets  # the library computes attributes at each access
         starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
         if not text.isascii():
             own = [flag == 0 for flag in encoding.special_tokens_mask]
@@ -245,7 +255,7 @@ class Encoder:
         return _Columns(pieces, starts, ends, special, encoding.type_ids, parts)
 
     def _name_special(self, encoding: Any, texts: list[str]) -> list[bool]:
-        """Tell which tokens are special, and put their names among the texts; empty where none is."""
+        """Return which tokens are special, and put their names into `texts`; empty if none is."""
         if not self._special_tokens or 1 not in (flags := encoding.special_tokens_mask):
             return []
         ids = encoding.ids
@@ -255,10 +265,13 @@ class Encoder:
 
 
 def _extend_over_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list[int], own: Sequence[bool]) -> None:
-    """Let each token end behind the marks that compose into its last character.
+    """Extend the end of each token over the combining marks after its last character.
 
-    A normaliser that composes a letter and its marks, or takes marks away, leaves a token at its end that covers the
-    letter alone. own: which tokens are pieces of this text; of these, the next one's start is never passed.
+    A normaliser that composes a letter with its marks, or removes marks, leaves a token whose end covers the letter
+    alone.
+
+    Args:
+        own: tokens that are pieces of this text; an end never passes the start of the next of them.
     """
     limit = len(text)
     for place in range(len(ends) - 1, -1, -1):
@@ -271,7 +284,10 @@ def _extend_over_marks(text: str, offsets: Sequence[tuple[int, int]], ends: list
 
 
 def _is_combining(character: str) -> bool:
-    """Tell whether a character composes into the one before it: marks, Hangul vowels and finals, voiced kana marks."""
+    """Return whether a character combines with the previous one.
+
+    These are marks, Hangul vowels and finals, and voiced kana marks.
+    """
     return (
         unicodedata.category(character)[0] == "M"
         or "\u1161" <= character <= "\u1175"
@@ -287,29 +303,29 @@ class Detokenizer:
         self._tokenizer = load_tokenizer(tokenizer)
 
     def text(self, token_ids: Sequence[int]) -> str:
-        """Write a sequence as text, without special tokens."""
+        """Decode a sequence, without special tokens."""
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
     def token(self, token_id: int) -> str:
-        """Give a token as the vocabulary writes it."""
+        """Return a token as the vocabulary writes it."""
         return _token(self._tokenizer, token_id)
 
     def stream(self) -> "TextStream":
-        """Begin a text that is written token by token."""
+        """Start a text that is decoded token by token."""
         return TextStream(self)
 
 
 class TextStream:
-    """Writes a sequence token by token, each in the time of one: only tokens since the last whole piece are read."""
+    """Decodes a sequence token by token, in constant time a token: only tokens since the last whole piece are read."""
 
     def __init__(self, detokenizer: Detokenizer) -> None:
         self._detokenizer = detokenizer
         self._token_ids: list[int] = []
-        self._written = 0  # tokens before this one are in the text already
-        self._context = 0  # the last piece begins here: joining depends on what stands before
+        self._written = 0  # tokens before this index are in the text
+        self._context = 0  # start of the last piece, on which decoding depends
 
     def add(self, token_id: int) -> str:
-        """Give what a token adds to the text; nothing while it is part of a character, or special."""
+        """Return the text that a token adds; empty for a special token, or while a character is incomplete."""
         self._token_ids.append(token_id)
         before = self._detokenizer.text(self._token_ids[self._context : self._written])
         now = self._detokenizer.text(self._token_ids[self._context :])
@@ -320,12 +336,12 @@ class TextStream:
 
 
 def _token(tokenizer: Any, token_id: int) -> str:
-    """Give a token as the vocabulary writes it; empty for an id that it lacks, which the library raises for in part."""
+    """Return a token as the vocabulary writes it; empty for an unknown id, which the library may reject."""
     return str(tokenizer.id_to_token(token_id) or "") if 0 <= token_id < 2**32 else ""
 
 
 def read_tokenizer(path: Path) -> str:
-    """Read a tokenizer.json as text; BundleError where it is not UTF-8."""
+    """Read a tokenizer.json as text. Raises BundleError if it is not UTF-8."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -333,16 +349,16 @@ def read_tokenizer(path: Path) -> str:
 
 
 def split_sentences(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
-    """Find the sentences of a text as they are asked for: (begin, end) in code points, without white space around them.
+    """Yield the sentences of a text on demand: (begin, end) in code points, without outer white space.
 
-    Splits after `.`, `!` and `?` before white space and at blank lines; and at white space where a sentence is over
+    Splits after `.`, `!` and `?` before white space, at blank lines, and at white space in sentences over
     `max_characters`.
     """
     return _split(text, _SENTENCE_END, max_characters)
 
 
 def split_lines(text: str, max_characters: int = 0) -> Iterator[tuple[int, int]]:
-    """Find the lines of a text as `split_sentences` finds its sentences: those that are not empty."""
+    """Yield the lines of a text that are not empty, as `split_sentences` does."""
     return _split(text, _LINE_END, max_characters)
 
 
@@ -355,7 +371,7 @@ def _split(text: str, end: re.Pattern[str], max_characters: int) -> Iterator[tup
 
 
 def split_words(text: str) -> Iterator[tuple[int, int]]:
-    """Find the words of a text as they are asked for, what white space parts: (begin, end) in code points."""
+    """Yield the words of a text, separated by white space: (begin, end) in code points."""
     return (match.span() for match in _WORD.finditer(text))
 
 

@@ -1,7 +1,7 @@
-"""Tokenizer files: what of the `tokenizers` library a bundle may hold, and loading it.
+"""Tokenizer files: restrictions on their content, and loading.
 
-A file is data, but two of its parts can run for ever or bring the library down: regular expressions, of which only
-those of well-known tokenizers are taken, and SentencePiece's compiled character maps, which are walked through first.
+Two parts of a tokenizer file can hang or crash the library: regular expressions, of which only those of well-known
+tokenizers are accepted, and SentencePiece's compiled character maps, which are checked completely.
 """
 
 import base64
@@ -16,10 +16,10 @@ from bundle.checks.tokenizer_growth import check_growth
 from bundle.errors import BundleError
 from bundle.values import Array
 
-# Regular expressions of published tokenizer.json files, letter by letter. All of them take linear time.
+# Regular expressions of published tokenizer.json files, verbatim. All take linear time.
 VETTED_PATTERNS = frozenset(
     {
-        # GPT-2 (Radford et al. 2019), where it is written out instead of being left to ByteLevel.
+        # GPT-2 (Radford et al. 2019), where it is explicit instead of part of ByteLevel.
         r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
         # Llama 3 (cl100k): digits by three.
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -35,17 +35,18 @@ VETTED_PATTERNS = frozenset(
         r" {2,}",
     }
 )
-# A double array is written in blocks of this many units, so that any byte can be looked up in any state.
+# Block size of a double array: any byte can be looked up in any state.
 _BLOCK = 256
-# Bytes of the longest text that a map may replace; those of published maps have fewer than twenty.
+# Longest text that a map may replace, in bytes; published maps have fewer than twenty.
 _MAX_REPLACED_BYTES = 64
 
 
 def load_tokenizer(text: str) -> Any:
     """Load a tokenizer.json without truncation and padding.
 
-    Raises: BundleError where it is broken, or holds a regular expression that is not of a well-known tokenizer, a
-    character map that would lead the library out of its bounds, or steps that make a short text long.
+    Raises:
+        BundleError: it is invalid, has a regular expression of no well-known tokenizer, a character map that would lead
+            the library out of bounds, or steps that make a short text long.
     """
     from tokenizers import Tokenizer
 
@@ -53,7 +54,7 @@ def load_tokenizer(text: str) -> Any:
         content = json.loads(text)
         for pattern in strings_of(content, "Regex"):
             if pattern not in VETTED_PATTERNS:
-                raise BundleError("the tokenizer holds a regular expression that is not of a well-known tokenizer")
+                raise BundleError("the tokenizer has a regular expression of no well-known tokenizer")
         for charsmap in strings_of(content, "precompiled_charsmap"):
             check_charsmap(charsmap)
         check_growth(content)
@@ -65,22 +66,22 @@ def load_tokenizer(text: str) -> Any:
         raise
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:  # the library raises bare Exception, and its panics are no Exception at all
-        raise BundleError("the tokenizer file is broken") from error
+    except BaseException as error:  # the library raises bare Exception, and its panics are not Exceptions
+        raise BundleError("the tokenizer file is invalid") from error
 
 
 def _disable_cache(model: Any) -> None:
-    """Have a tokenizer keep nothing of the texts that it has seen.
+    """Disable a tokenizer's cache of words.
 
-    Of itself it keeps the pieces of the first 10,000 words, of up to 256 bytes each. Where a text is one word, as a
-    date is, that is 1 kB a text and 10 MB in all; and looking words up took as long as taking them apart again.
+    By default it caches the pieces of the first 10,000 words of up to 256 bytes. If each text is one word, such as a
+    date, that is 1 kB a text and 10 MB in total; and a lookup took as long as tokenizing the word.
     """
     if resize := getattr(model, "_resize_cache", None):
         resize(0)
 
 
 def character_maps(text: str) -> list[Any]:
-    """Give the character maps of a tokenizer.json that `load_tokenizer` took, as normalisers."""
+    """Return the character maps of a loaded tokenizer.json, as normalisers."""
     if "precompiled_charsmap" not in text:  # most have none, and some files are large
         return []
     from tokenizers import normalizers
@@ -91,7 +92,10 @@ def character_maps(text: str) -> list[Any]:
 
 
 def strings_of(content: Any, key: str) -> Iterator[str]:
-    """Find every text that stands behind a key. A vocabulary may well hold the key as a word: a number stands there."""
+    """Yield every string value of a key.
+
+    A vocabulary may contain the key as a word, with a number as value.
+    """
     if isinstance(content, dict):
         if isinstance(content.get(key), str):
             yield content[key]
@@ -102,28 +106,30 @@ def strings_of(content: Any, key: str) -> Iterator[str]:
 
 
 def check_charsmap(charsmap: str) -> None:
-    """Check that no text can lead the library out of a character map: it looks at neither bound.
+    """Check that no text can lead the library out of a character map, whose bounds it does not check.
 
     The map (SentencePiece's `precompiled_charsmap`, base64) is the size in bytes of a double array, the array in units
-    of four bytes, and the texts that characters are replaced by, each ended by a zero byte. A unit holds a label (bits
-    0-7 and 31), whether its state has a value (bit 8), and the offset of its children (from bit 10, shifted by 8 where
-    bit 9 is set); a value is an index into the texts. Every state that a text can reach is visited once.
-    Raises: BundleError where the map is broken.
+    of four bytes, and the replacement texts, each ended by a zero byte. A unit holds a label (bits 0-7 and 31), whether
+    its state has a value (bit 8), and the offset of its children (from bit 10, shifted by 8 if bit 9 is set); a value
+    is an index into the texts. Every state that a text can reach is visited once.
+
+    Raises:
+        BundleError: the map is invalid.
     """
     try:
         data = base64.b64decode(charsmap, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise BundleError("the tokenizer's character map is not in base64") from error
+        raise BundleError("the tokenizer's character map is not base64") from error
     size = int.from_bytes(data[:4], "little")
     texts = data[4 + size :]
     if len(data) < 4 or size % 4 or not size or len(data) < 4 + size:
-        raise BundleError("the tokenizer's character map is shorter than it says")
+        raise BundleError("the tokenizer's character map is truncated")
     try:
         texts.decode()
     except UnicodeDecodeError as error:
         raise BundleError("the tokenizer's character map is not UTF-8") from error
     units = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64)
-    begins = np.append((np.frombuffer(texts, np.uint8) & 0xC0) != 0x80, True)  # where a character begins, and the end
+    begins = np.append((np.frombuffer(texts, np.uint8) & 0xC0) != 0x80, True)  # starts of characters, and the end
     labels = units & 0x800000FF
     offsets = (units >> 10) << ((units & 0x200) >> 6)
     seen = np.zeros(len(units), dtype=np.bool_)
@@ -140,9 +146,9 @@ def check_charsmap(charsmap: str) -> None:
 
 
 def _next_states(states: Array, units: Array, labels: Array, offsets: Array, begins: Array) -> Array:
-    """Follow every byte from every state; the values found on the way must be places where a text begins."""
+    """Follow every byte from every state; values found on the way must be starts of texts."""
     found = []
-    for begin in range(0, len(states), 1024):  # a state has 255 places to look at
+    for begin in range(0, len(states), 1024):  # each state has 255 lookups
         bytes_ = np.arange(1, 256)
         places = states[begin : begin + 1024, None] ^ bytes_
         places = places[labels[places] == bytes_]

@@ -1,4 +1,4 @@
-"""How much an answer may differ from PyTorch's, on which provider."""
+"""Allowed differences between a server's answers and PyTorch's, by execution provider."""
 
 from collections.abc import Iterable
 
@@ -9,16 +9,16 @@ from bundle.values import Array
 
 
 class Tolerances:
-    """The tolerances of a bundle for one execution provider; the most particular one counts."""
+    """The tolerances of a bundle for one execution provider; the most specific one applies."""
 
     def __init__(self, tolerances: Iterable[bundle_pb2.Tolerance], provider: str) -> None:
         self._tolerances = [each for each in tolerances if each.provider in ("", provider)]
         self._tolerances.sort(key=lambda each: (each.name != "", each.provider != ""), reverse=True)
 
     def difference(self, name: str, actual: Array, expected: Array, *, is_map: bool) -> str:
-        """Say how `actual` differs from `expected`; empty where it does not.
+        """Describe the difference of `actual` and `expected`; empty if it is within the tolerance.
 
-        Outputs: |a - b| <= absolute + relative |b|. Maps: the relative part is of the row's largest weight.
+        Outputs: |a - b| <= absolute + relative |b|. Maps: the relative part refers to the row's largest weight.
         """
         if actual.shape != expected.shape:
             return f"{name} has shape {list(actual.shape)}, not {list(expected.shape)}"
@@ -35,16 +35,16 @@ class Tolerances:
 
 
 def row_magnitude(expected: Array) -> Array:
-    """The largest of each row, but for places where no attention is possible: scores have the lowest number there."""
+    """Return the largest magnitude of each row, without impossible positions (the lowest score)."""
     possible = expected > np.finfo(expected.dtype).min
     magnitude: Array = np.where(possible, np.abs(expected), 0).max(axis=-1, keepdims=True)
     return magnitude
 
 
 def default_tolerances(maps: Iterable[str]) -> list[bundle_pb2.Tolerance]:
-    """Give the project's tolerances: outputs 1e-5 + 1e-4 relative, weights 1e-5 + 1e-3 of the row's largest.
+    """Return the project's tolerances, which are ten times as large on CUDA.
 
-    Ten times that on CUDA.
+    Outputs 1e-5 + 1e-4 relative; weights 1e-5 + 1e-3 of the row's largest.
     """
     tolerances = []
     for provider, factor in (("", 1.0), ("CUDAExecutionProvider", 10.0)):

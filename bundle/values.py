@@ -1,4 +1,4 @@
-"""What a caller sends for an input, free of any protocol."""
+"""Input values, independent of the protocol."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Sentences:
-    """A document whose sentences the caller has split."""
+    """A document that the caller has split into sentences."""
 
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts read side by side."""
+    """Two texts that a model reads together."""
 
     first: str
     second: str

@@ -1,4 +1,4 @@
-"""From messages to plain values and back. Everything that a tensor on the wire can be wrong about is found here."""
+"""Conversion between protocol messages and values; detects every invalid tensor."""
 
 import math
 from typing import Any
@@ -24,14 +24,14 @@ _MAX_AXES = 8
 
 
 def data_type_name(data_type: int) -> str:
-    """Name a data type as messages to people write it: `FLOAT32`."""
+    """Return the name of a data type for messages: `FLOAT32`."""
     if data_type not in values_pb2.DataType.values():
         return f"unknown data type {data_type}"
     return str(values_pb2.DataType.Name(data_type)).removeprefix("DATA_TYPE_")
 
 
 def data_type_of(array: Array) -> values_pb2.DataType:
-    """Give the wire's name for an array's element type."""
+    """Return the protocol's data type of an array."""
     return _DATA_TYPES[array.dtype.newbyteorder("<")]  # type: ignore[return-value]
 
 
@@ -44,11 +44,12 @@ def to_tensor(array: Array) -> values_pb2.Tensor:
 def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
     """Decode a tensor without a copy; the array is read-only.
 
-    Raises: InputError naming `field` where type, shape and data do not fit together.
+    Raises:
+        InputError: type, shape and data of `field` are inconsistent.
     """
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
-        raise InputError(f"{field}.data_type", "has no known data type; set one, such as FLOAT32")
+        raise InputError(f"{field}.data_type", "is not a known data type; set one, such as FLOAT32")
     shape = tuple(tensor.shape)
     if len(shape) > _MAX_AXES:
         raise InputError(f"{field}.shape", f"has {len(shape)} axes; at most {_MAX_AXES} are allowed")
@@ -58,20 +59,21 @@ def to_array(tensor: values_pb2.Tensor, field: str) -> Array:
     if expected != len(tensor.data):
         name = data_type_name(tensor.data_type)
         raise InputError(
-            f"{field}.data", f"has {len(tensor.data)} bytes; {name} of shape {list(shape)} takes {expected}"
+            f"{field}.data", f"has {len(tensor.data)} bytes; {name} of shape {list(shape)} needs {expected}"
         )
     if dtype == np.bool_ and (np.frombuffer(tensor.data, np.uint8) > 1).any():
         raise InputError(f"{field}.data", "has a byte other than 0 and 1 for BOOL")
     try:
         return np.frombuffer(tensor.data, dtype=dtype).reshape(shape)
-    except ValueError as error:  # an axis of size 0 beside axes whose product no address reaches
+    except ValueError as error:  # an axis of size 0 beside axes whose product overflows
         raise InputError(f"{field}.shape", f"is too large: {list(shape)}") from error
 
 
 def value_from_wire(value: values_pb2.Value, field: str) -> Value:
-    """Take a value out of its message.
+    """Read a value from its message.
 
-    Raises: InputError where nothing is set, or a kind that no model takes yet.
+    Raises:
+        InputError: no kind is set, or a kind that no model takes.
     """
     kind = value.WhichOneof("kind")
     if kind == "text":
@@ -90,7 +92,7 @@ def value_from_wire(value: values_pb2.Value, field: str) -> Value:
         return TensorValue(to_array(value.tensor, f"{field}.tensor"))
     if kind is None:
         raise InputError(field, "has no value; set one of text, document, pair, image, graph, tensor")
-    raise InputError(field, f"is of kind {kind}, which no model here takes")
+    raise InputError(field, f"is of kind {kind}, which no model accepts")
 
 
 def _graph(graph: values_pb2.Graph, field: str) -> Graph:
@@ -100,7 +102,7 @@ def _graph(graph: values_pb2.Graph, field: str) -> Graph:
 
 
 def value_to_wire(value: Value) -> values_pb2.Value:
-    """Put a value into its message."""
+    """Convert a value to its message."""
     match value:
         case Text(text):
             return values_pb2.Value(text=text)
@@ -120,22 +122,22 @@ def value_to_wire(value: Value) -> values_pb2.Value:
 
 
 def instance_from_wire(instance: values_pb2.Instance, field: str) -> Instance:
-    """Take every value out of an instance; `field` is its path, such as `instances[3]`."""
+    """Read every value of an instance; `field` is its path, such as `instances[3]`."""
     return {name: value_from_wire(value, input_path(field, name)) for name, value in instance.inputs.items()}
 
 
 def instance_to_wire(instance: Instance) -> values_pb2.Instance:
-    """Put values into an instance."""
+    """Convert values to an instance message."""
     return values_pb2.Instance(inputs={name: value_to_wire(value) for name, value in instance.items()})
 
 
 def input_path(field: str, name: str) -> str:
-    """Give the path of an input: `instances[3].inputs["text"]`."""
+    """Return the path of an input: `instances[3].inputs["text"]`."""
     return f'{field}.inputs["{name}"]' if field else f'inputs["{name}"]'
 
 
 def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:
-    """Put a label set into its message."""
+    """Convert a label set to its message."""
     return attention_pb2.LabelSet(
         name=labels.name,
         kind=labels.kind,

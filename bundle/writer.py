@@ -1,4 +1,4 @@
-"""Writes a bundle whole or not at all."""
+"""Writing of a bundle, completely or not at all."""
 
 import hashlib
 import os
@@ -18,22 +18,25 @@ from bundle.v1 import bundle_pb2
 
 
 def next_version(repository: Path, model: str) -> int:
-    """Give the version after the highest one that stands in the repository; 1 where there is none."""
+    """Return the version after the highest in the repository; 1 if there is none."""
     folder = repository / model
     versions = [int(path.name) for path in folder.iterdir() if is_version(path.name)] if folder.is_dir() else []
     return max(versions, default=0) + 1
 
 
 def target_folder(repository: Path, model: str, version: int = 0) -> Path:
-    """Give the folder that a bundle would be written to; version: 0 for the next one.
+    """Return the folder of a new bundle.
 
-    Raises: BundleError where the name is not allowed, or the version exists already.
+    Args:
+        version: 0 for the next version.
+    Raises:
+        BundleError: the name is invalid, or the version exists.
     """
     if not is_model_name(model):
-        raise BundleError(f"{model!r} is no model name: use lower-case letters, digits, _ and -, at most 64")
+        raise BundleError(f"{model!r} is not a model name: use lower-case letters, digits, _ and -, at most 64")
     version = version or next_version(repository, model)
     if not is_version(str(version)):
-        raise BundleError(f"{version} is no version: use a positive integer")
+        raise BundleError(f"{version} is not a version: use a positive integer")
     target = repository / model / str(version)
     if target.exists() or target.is_symlink():
         raise BundleError(f"{model}/{version} exists already; versions are never overwritten")
@@ -43,12 +46,14 @@ def target_folder(repository: Path, model: str, version: int = 0) -> Path:
 def write_bundle(
     repository: Path, bundle: bundle_pb2.Bundle, files: Mapping[str, bytes | Path], *, version: int = 0
 ) -> BundleFolder:
-    """Write REPOSITORY/<model>/<version>: a temporary folder beside it, checked as a reader would, then renamed.
+    """Write REPOSITORY/<model>/<version>: into a temporary folder, checked as a reader does, then renamed.
 
-    bundle: without version, files, required features and schema version, which are filled in here.
-    files: name -> content, or a file to copy.
-    version: 0 for the next one.
-    Raises: BundleError where a name is not allowed, the version exists already, or the reader refuses what was written.
+    Args:
+        bundle: without version, files, required features and schema version, which are set here.
+        files: content, or a file to copy, by name.
+        version: 0 for the next version.
+    Raises:
+        BundleError: a name is invalid, the version exists, or the reader refuses the result.
     """
     model = bundle.description.name
     target = target_folder(repository, model, version)
@@ -60,7 +65,7 @@ def write_bundle(
     complete.description.version = version
     try:
         repository.mkdir(parents=True, exist_ok=True)
-        # The reader wants the folder to be called <model>/<version>; a name with a dot is never scanned as a model.
+        # The reader needs a folder <model>/<version>; servers ignore folders with a dot.
         scratch = Path(tempfile.mkdtemp(prefix=".writing-", dir=repository))
     except OSError as error:
         raise _unwritten(model, version, error) from error
@@ -84,10 +89,10 @@ def write_bundle(
         try:
             os.rename(folder, target)
         except OSError as error:
-            if target.exists():  # somebody else wrote this version meanwhile
+            if target.exists():  # another process wrote this version
                 raise BundleError(f"{model}/{version} exists already; versions are never overwritten") from error
             raise
-    except FileNotFoundError:  # of a file to copy
+    except FileNotFoundError:  # raised for a file to copy
         raise
     except OSError as error:
         raise _unwritten(model, version, error) from error
@@ -97,8 +102,8 @@ def write_bundle(
 
 
 def _unwritten(model: str, version: int, error: OSError) -> BundleError:
-    """Say that there is no bundle now, and why."""
+    """Return the error for a bundle that could not be written."""
     return BundleError(
-        f"{model}/{version} cannot be written ({error.strerror or error}); nothing of it is left: make room, or give "
-        "another repository"
+        f"{model}/{version} cannot be written ({error.strerror or error}); nothing was left behind: make room, "
+        "or choose another repository"
     )

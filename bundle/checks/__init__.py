@@ -1,1 +1,1 @@
-"""Checks of a bundle: its description, bindings, bounds, features, operators and tokenizers."""
+"""Checks of a bundle: description, bindings, bounds, features, operators and tokenizers."""

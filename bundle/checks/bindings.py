@@ -1,5 +1,6 @@
-"""Whether the private part of a bundle's description fits together: which tensor, output and state of which graph is
-what. What it says of the graphs is for the graphs to show.
+"""Consistency of a bundle's private part: graphs, tensor bindings, map bindings, generation.
+
+The self-test on examples checks the graphs themselves.
 """
 
 from bundle.checks.description import all_tensors, check_axes, check_distinct
@@ -10,7 +11,7 @@ from limelight.v1 import model_pb2
 
 
 def check_bindings(bundle: bundle_pb2.Bundle) -> None:
-    """Check the private part of a bundle. Raises: BundleError naming what does not fit."""
+    """Check the private part of a bundle. Raises BundleError for the first inconsistency."""
     graphs = {graph.name: graph for graph in bundle.graphs}
     if not graphs:
         raise BundleError("it has no graph")
@@ -27,7 +28,9 @@ def check_bindings(bundle: bundle_pb2.Bundle) -> None:
     for graph in bundle.graphs:
         for name in graph.packed:
             if name not in masks.intersection(graph.inputs):
-                raise BundleError(f"the graph {graph.name} packs by {name!r}, which is no mask that it takes")
+                raise BundleError(
+                    f"the graph {graph.name} packs tokens by {name!r}, which is not a mask among its inputs"
+                )
     if bundle.HasField("generation"):
         _check_generation(bundle)
 
@@ -46,22 +49,22 @@ def _check_noise(bundle: bundle_pb2.Bundle) -> None:
         subject = f"the noise input {each.tensor.name!r}"
         check_axes(subject, each.tensor.dimensions)
         if each.tensor.name not in taken:
-            raise BundleError(f"{subject} is taken by no graph")
+            raise BundleError(f"{subject} is read by no graph")
         for axis in each.tensor.dimensions:
             if not axis.size and axis.name not in axes:
-                raise BundleError(f"{subject} varies along {axis.name!r}, which no input decides")
+                raise BundleError(f"{subject} varies along {axis.name!r}, which no input determines")
 
 
 def _check_optional(bundle: bundle_pb2.Bundle) -> None:
-    """Check that what may be left out is taken by no graph, for a graph takes all of its inputs."""
+    """Check that no graph takes an optional input: a graph needs all of its inputs."""
     taken = {name for graph in bundle.graphs for name in graph.inputs}
     derived = {each.tensor: (each.mask, each.instance_index) for each in bundle.tensors}
     for each in bundle.description.inputs:
         for tensor in each.tensors:
             if each.optional and taken.intersection((tensor.name, *derived.get(tensor.name, ()))):
-                raise BundleError(f"the input {each.name!r} is said to be optional, but a graph takes {tensor.name!r}")
+                raise BundleError(f"the input {each.name!r} is optional, but a graph needs {tensor.name!r}")
     if all(each.optional for each in bundle.description.inputs):
-        raise BundleError("it has no input that must be sent")
+        raise BundleError("all of its inputs are optional")
 
 
 def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
@@ -73,7 +76,7 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
         if key in bound_maps:
             raise BundleError(f"the map {binding.map} is bound twice")
         if key not in described:
-            raise BundleError(f"an output is bound to {map_key(*key)}, which no map that is described has")
+            raise BundleError(f"an output is bound to {map_key(*key)}, which is not described")
         bound_maps.add(key)
         if binding.graph not in graphs:
             raise BundleError(f"the map {binding.map} is bound to no output of a graph")
@@ -81,23 +84,28 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
         for output in filter(None, (binding.output or "''", binding.query_index, binding.key_index)):
             if output not in graphs[binding.graph].outputs:
                 raise BundleError(
-                    f"the map {binding.map} is bound to {output!r}, which {binding.graph} does not put out"
+                    f"the map {binding.map} is bound to {output!r}, which {binding.graph} does not output"
                 )
     for name, quantity in described - bound_maps:
         raise BundleError(f"the map {map_key(name, quantity)} is bound to no output of a graph")
 
 
 def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription) -> None:
-    """Check the axes of a map's output. Of its description: one head, and no features, where there is no such axis."""
+    """Check the axes of a map's output against its description.
+
+    An output without a head axis has one head; one without a feature axis has no features.
+    """
     axes, subject = list(binding.axes), f"the map {binding.map}"
     edges = bundle_pb2.AXIS_EDGE in axes
     if bundle_pb2.AXIS_UNSPECIFIED in axes or len(set(axes)) < len(axes):
-        raise BundleError(f"{subject} is bound to an output with an axis that is none, or stands twice")
+        raise BundleError(f"{subject} is bound to an output with an unspecified or repeated axis")
     places = {bundle_pb2.AXIS_QUERY, bundle_pb2.AXIS_KEY}.intersection(axes)
     if (edges and places) or (not edges and not {bundle_pb2.AXIS_KEY, bundle_pb2.AXIS_BATCH} <= set(axes)):
-        raise BundleError(f"{subject} is bound to an output without the axes batch and key, or an edge axis alone")
+        raise BundleError(
+            f"{subject} is bound to an output that needs the axes batch and key, or an edge axis without query and key"
+        )
     if bundle_pb2.AXIS_HEAD not in axes and description.heads != 1:
-        raise BundleError(f"{subject} has {description.heads} heads, and its output has no axis of heads")
+        raise BundleError(f"{subject} has {description.heads} heads, but its output has no head axis")
     if (bundle_pb2.AXIS_FEATURE in axes) != bool(description.features):
         raise BundleError(f"{subject} has {description.features} features, which its output's axes contradict")
 
@@ -106,20 +114,20 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
     generation, graphs = bundle.generation, {graph.name for graph in bundle.graphs}
     for name in (generation.step, *filter(None, (generation.encoder, generation.prefill))):
         if name not in graphs:
-            raise BundleError(f"generation refers to the graph {name!r}, which is not there")
+            raise BundleError(f"generation refers to the graph {name!r}, which does not exist")
     roles = [name for name in (generation.step, generation.encoder, generation.prefill) if name]
     check_distinct("graph of generation", roles)
     if sum(each.HasField("sequence") for each in bundle.description.results) > 1:
-        raise BundleError("more than one of its results is a sequence")
+        raise BundleError("more than one result is a sequence")
     check_distinct("input of a state", [each.input for each in generation.states])
     check_distinct("output of a state", [each.output for each in generation.states])
     tensors = {tensor.name: tensor for tensor in all_tensors(bundle.description)}
     for name in filter(None, (generation.target_tensor, generation.prompt_tensor)):
         if name not in tensors or len(tensors[name].dimensions) != 1:
-            raise BundleError(f"generation takes {name!r}, which is no tensor of one axis")
+            raise BundleError(f"generation refers to {name!r}, which is not a tensor of one axis")
     for state in generation.states:
         if state.WhichOneof("initial") == "zeros":
             axes = len(state.zeros.dimensions) + 1
             places = {state.batch_axis, *([state.growing_axis] if state.HasField("growing_axis") else [])}
             if len(places) < 1 + state.HasField("growing_axis") or max(places) >= axes:
-                raise BundleError(f"the state {state.input!r} has {axes} axes, and others for its rows and entries")
+                raise BundleError(f"the state {state.input!r} has {axes} axes, which lack its batch or growing axis")

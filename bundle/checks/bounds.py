@@ -1,6 +1,6 @@
-"""Bounds on every number, name and list of a bundle's description: what is beyond them is no model's.
+"""Bounds on every number, name and list of a bundle's description.
 
-Whether a number is true is for the graphs to show; these are for what is computed of it before a graph has run.
+The self-test checks whether a number is right; bounds protect computations before the first run of a graph.
 """
 
 import math
@@ -16,17 +16,17 @@ from bundle.v1 import bundle_pb2
 
 _ANY_INT = (-(2**31), 2**31 - 1)
 _COUNT = (0, 2**31 - 1)
-# An axis of a tensor: its tensors are bounded by what the graphs put out.
+# An axis of a tensor; outputs of graphs bound the tensor's size.
 _AXIS = (0, 2**24)
 _PIXELS = (1, 2**14)
 _MAX_AXES = 8
 _MAX_NAME_LENGTH = 256
 _MAX_TEXT_LENGTH = 2**16
-# What there can be of each repeated field; names of classes and of fixed label sets are more.
+# Maximum entries of repeated fields, and of class and label names.
 _MAX_ENTRIES = 2**14
 _MAX_NAMES = 2**20
 
-# By message and field: least and most.
+# Minimum and maximum by message and field.
 BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
         "limelight.bundle.v1.DecodeImage.channels": (1, 3),
@@ -50,14 +50,14 @@ BOUNDS: Mapping[str, tuple[int, int]] = MappingProxyType(
         "limelight.v1.Citation.year": _ANY_INT,
     }
 )
-# Fields of which there may be many.
+# Fields that may have many entries.
 _LONG_LISTS = frozenset(
     {
         "limelight.v1.ClassesDescription.labels",
         "limelight.v1.LabelSetDescription.names",
     }
 )
-# Numbers that may be below zero.
+# Fields that may be negative.
 _SIGNED = frozenset(
     {
         "limelight.bundle.v1.TensorBinding.pad_value",
@@ -70,16 +70,17 @@ _SIGNED = frozenset(
         "limelight.v1.Metric.float32_value",
     }
 )
-# What callers send is bounded elsewhere.
+# Messages from callers are checked elsewhere.
 _UNCHECKED_MESSAGES = frozenset({"limelight.v1.Instance", "limelight.v1.Region"})
-# For people, as long as a paragraph or two.
+# Fields with prose.
 _TEXT_FIELDS = frozenset({"summary", "title", "venue", "licence", "library_versions", "text"})
 
 
 def check_bounds(bundle: bundle_pb2.Bundle) -> None:
     """Check every number, enumeration, name and list of a bundle against its bounds.
 
-    Raises: BundleError naming the field by its path, such as `description.maps[0].heads`.
+    Raises:
+        BundleError: names the field by its path, such as `description.maps[0].heads`.
     """
     _check(bundle, "")
 
@@ -101,11 +102,11 @@ def _check(message: Message, path: str) -> None:
 
 
 def _check_missing(message: Message, path: str) -> None:
-    """Check numbers that are 0, which no list of fields has."""
+    """Check fields whose value is 0, which `ListFields` omits."""
     for field in message.DESCRIPTOR.fields:
         minimum, _ = BOUNDS.get(field.full_name, _COUNT)
         if minimum > 0 and not getattr(message, field.name):
-            raise BundleError(f"{path}.{field.name} is 0; it is to be at least {minimum}")
+            raise BundleError(f"{path}.{field.name} is 0; it must be at least {minimum}")
 
 
 def _is_map(field: FieldDescriptor) -> bool:
@@ -129,11 +130,11 @@ def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
             raise BundleError(f"{path} has {len(value)} characters, more than {maximum}")
     elif field.enum_type is not None:
         if value not in field.enum_type.values_by_number:
-            raise BundleError(f"{path} is {value}, which this release does not know")
+            raise BundleError(f"{path} is {value}, which is unknown to this release")
     elif isinstance(value, float):
         if not math.isfinite(value) or (value < 0 and field.full_name not in _SIGNED):
-            raise BundleError(f"{path} is {value:g}; it is to be a finite number" + " from 0" * math.isfinite(value))
+            raise BundleError(f"{path} is {value:g}; it must be a finite number" + " from 0" * math.isfinite(value))
     elif isinstance(value, int):
         minimum, maximum = BOUNDS.get(field.full_name, _COUNT)
         if not minimum <= value <= maximum:
-            raise BundleError(f"{path} is {value}; it is to be from {minimum} to {maximum}")
+            raise BundleError(f"{path} is {value}; it must be from {minimum} to {maximum}")

@@ -1,5 +1,6 @@
-"""Whether the parts of a bundle's description fit together: nothing stands twice, and nothing that is referred to is
-missing. What it says of the graphs is for the graphs to show.
+"""Consistency of a bundle's public description: unique names, and references that exist.
+
+The self-test on examples checks the graphs themselves.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,12 +10,12 @@ from bundle.maps import WEIGHTS
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2
 
-# Label sets whose entries are what is put out, or went in.
+# Label sets of generated and of read tokens.
 _STEP_KINDS = (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS)
 
 
 def check_description(bundle: bundle_pb2.Bundle) -> None:
-    """Check the public part of a bundle. Raises: BundleError naming what does not fit."""
+    """Check the public part of a bundle. Raises BundleError for the first inconsistency."""
     model = bundle.description
     for subject, names in (
         ("input", [each.name for each in model.inputs]),
@@ -38,24 +39,24 @@ def check_description(bundle: bundle_pb2.Bundle) -> None:
 
 
 def check_distinct(subject: str, names: Iterable[str]) -> None:
-    """Raise BundleError where a name is empty, or stands twice."""
+    """Check that names are unique and not empty. Raises BundleError."""
     seen: set[str] = set()
     for name in names:
         if not name:
-            raise BundleError(f"there is a nameless {subject}")
+            raise BundleError(f"a {subject} has no name")
         if name in seen:
-            raise BundleError(f"there are two of the {subject} {name!r}")
+            raise BundleError(f"the name {name!r} is used for more than one {subject}")
         seen.add(name)
 
 
 def check_axes(subject: str, dimensions: Iterable[model_pb2.Dimension]) -> None:
-    """Raise BundleError where an axis varies and has no name: nobody knows then how large it is."""
+    """Check that every axis that varies has a name. Raises BundleError."""
     if not all(each.size or each.name for each in dimensions):
         raise BundleError(f"{subject} has an axis without a name or a size")
 
 
 def all_tensors(model: model_pb2.ModelDescription) -> Iterator[model_pb2.TensorDescription]:
-    """List the tensors of all inputs. Raises: BundleError for an input without one."""
+    """Yield the tensors of all inputs. Raises BundleError for an input without a tensor."""
     for each in model.inputs:
         if not each.tensors:
             raise BundleError(f"the input {each.name!r} has no tensor")
@@ -67,29 +68,31 @@ def _check_tensor(tensor: model_pb2.TensorDescription) -> None:
     check_axes(subject, tensor.dimensions)
     for each in tensor.dimensions:
         if each.size and each.maximum not in (0, each.size):
-            raise BundleError(f"{subject} has {each.name} of {each.size}, and of {each.maximum} at most")
+            raise BundleError(
+                f"{subject} has an axis {each.name} of size {each.size}, above its maximum {each.maximum}"
+            )
     if tensor.HasField("minimum") and tensor.HasField("maximum") and tensor.minimum > tensor.maximum:
-        raise BundleError(f"{subject} takes numbers from {tensor.minimum} to {tensor.maximum}, which are none")
+        raise BundleError(f"{subject} has the minimum {tensor.minimum} above its maximum {tensor.maximum}")
 
 
 def _check_label_set(
     model: model_pb2.ModelDescription, labels: model_pb2.LabelSetDescription, *, generates: bool
 ) -> None:
-    """Check where a label set's entries come from: something has to tell how many there are."""
+    """Check that the number of a label set's entries is defined."""
     subject = f"the label set {labels.name!r}"
     tensors = {each.name: {tensor.name: tensor for tensor in each.tensors} for each in model.inputs}
     if labels.input and labels.input not in tensors:
-        raise BundleError(f"{subject} is of the input {labels.input!r}, which is not described")
+        raise BundleError(f"{subject} refers to the input {labels.input!r}, which is not described")
     if labels.tensor:
         own = tensors.get(labels.input, {}).get(labels.tensor)
         if own is None:
-            raise BundleError(f"{subject} is of the tensor {labels.tensor!r}, which its input lacks")
+            raise BundleError(f"{subject} refers to the tensor {labels.tensor!r}, which its input does not have")
         if labels.dimension not in [axis.name for axis in own.dimensions]:
-            raise BundleError(f"{subject} is of the axis {labels.dimension!r}, which is not there")
+            raise BundleError(f"{subject} refers to the axis {labels.dimension!r}, which its tensor does not have")
     if labels.kind in _STEP_KINDS and not (generates or labels.names):
-        raise BundleError(f"{subject} is of steps, but the model does not generate")
+        raise BundleError(f"{subject} has steps, but the model does not generate")
     if labels.HasField("grid") != (labels.kind == attention_pb2.LABEL_KIND_GRID):
-        raise BundleError(f"{subject} is of cells without a grid, or has a grid and is of something else")
+        raise BundleError(f"{subject} must have a grid exactly if its kind is GRID")
     counted = (
         bool(labels.tensor)
         or labels.HasField("grid")
@@ -97,16 +100,16 @@ def _check_label_set(
         or labels.kind in (*_STEP_KINDS, attention_pb2.LABEL_KIND_ONE)
     )
     if not counted:
-        raise BundleError(f"{subject} has neither names nor a tensor, so nobody knows how many entries there are")
+        raise BundleError(f"{subject} has neither names nor a tensor to count its entries")
     if labels.kind == attention_pb2.LABEL_KIND_ONE and len(labels.names) > 1:
-        raise BundleError(f"{subject} is of one entry, and has {len(labels.names)} names")
+        raise BundleError(f"{subject} has one entry, but {len(labels.names)} names")
     parents = {each.name: each.parent for each in model.label_sets}
     seen, parent = {labels.name}, labels.parent
     while parent:
         if parent not in parents:
-            raise BundleError(f"{subject} is below {parent!r}, which is not described")
+            raise BundleError(f"{subject} has the parent {parent!r}, which is not described")
         if parent in seen:
-            raise BundleError(f"{subject} is below itself")
+            raise BundleError(f"{subject} is its own ancestor")
         seen.add(parent)
         parent = parents[parent]
 
@@ -125,16 +128,16 @@ def _check_map(model: model_pb2.ModelDescription, description: model_pb2.MapDesc
         (description.feature_labels, description.features, "features"),
     ):
         if name and fixed_size(labels[name]) != size:
-            raise BundleError(f"{subject} has {size} {axis}, and another number in {name!r}")
+            raise BundleError(f"{subject} has {size} {axis}, but {name!r} has another number of entries")
     check_distinct(f"quantity of {subject}", [str(each) for each in (WEIGHTS, *description.quantities)])
     if 0 in description.quantities:
-        raise BundleError(f"{subject} has a quantity that is none")
+        raise BundleError(f"{subject} has an unspecified quantity")
     if description.interventions:
-        raise BundleError(f"{subject} is said to take interventions, which this release does not know")
+        raise BundleError(f"{subject} supports interventions, which this release does not implement")
 
 
 def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:
-    """Count the entries of a label set that is the same for every instance; None for any other."""
+    """Return the number of entries of a label set that is equal for all instances; None for others."""
     if labels.HasField("grid"):
         return len(labels.grid.leading) + labels.grid.rows * labels.grid.columns
     if labels.kind == attention_pb2.LABEL_KIND_ONE:
@@ -143,7 +146,7 @@ def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:
 
 
 def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription) -> None:
-    """Check what a result is made of. Numbers of classes and targets are those of the output's last axis."""
+    """Check the outputs and label sets of a result. Classes and targets count the output's last axis."""
     subject = f"the result {result.name!r}"
     match result.WhichOneof("kind"):
         case "classes":
@@ -157,29 +160,29 @@ def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription
             _output(bundle, result.spans.start_output, subject, 1)
             _output(bundle, result.spans.end_output, subject, 1)
             if not _check_entries(bundle, result.spans.label_set, subject).input:
-                raise BundleError(f"{subject} is of {result.spans.label_set!r}, which come from no input")
+                raise BundleError(f"{subject} refers to {result.spans.label_set!r}, which has no input")
         case "regression":
             output = _output(bundle, result.regression.output, subject, 1)
             _check_count(subject, "targets", len(result.regression.targets), output)
         case "sequence":
             _check_sequence(bundle, result.sequence, subject)
         case _:
-            raise BundleError(f"{subject} is of no kind that this release knows")
+            raise BundleError(f"{subject} is of a kind unknown to this release")
 
 
 def _output(bundle: bundle_pb2.Bundle, name: str, subject: str, axes: int) -> model_pb2.OutputDescription:
     found = next((each for each in bundle.description.outputs if each.name == name), None)
     if found is None:
-        raise BundleError(f"{subject} is made of the output {name!r}, which is not described")
+        raise BundleError(f"{subject} refers to the output {name!r}, which is not described")
     if len(found.dimensions) != axes:
-        raise BundleError(f"{subject} is made of an output of {axes} axes; {name!r} has {len(found.dimensions)}")
+        raise BundleError(f"{subject} needs an output with {axes} axes; {name!r} has {len(found.dimensions)}")
     return found
 
 
 def _check_count(subject: str, of: str, count: int, output: model_pb2.OutputDescription) -> None:
     size = output.dimensions[-1].size
     if size != count:
-        raise BundleError(f"{subject} has {count} {of}, and the output {output.name!r} has {size} numbers for them")
+        raise BundleError(f"{subject} has {count} {of}, but the output {output.name!r} has size {size}")
 
 
 def _check_entries(bundle: bundle_pb2.Bundle, name: str, subject: str) -> model_pb2.LabelSetDescription:
@@ -194,16 +197,16 @@ def _check_sequence(bundle: bundle_pb2.Bundle, sequence: model_pb2.SequenceDescr
         raise BundleError(f"{subject} is a sequence, but the model does not generate")
     if sequence.max_new_tokens != bundle.generation.max_new_tokens:
         raise BundleError(
-            f"{subject} has at most {sequence.max_new_tokens} tokens, and the generation "
+            f"{subject} has max_new_tokens {sequence.max_new_tokens}, but the generation has "
             f"{bundle.generation.max_new_tokens}"
         )
     if sequence.label_set:
         labels = _check_entries(bundle, sequence.label_set, subject)
         if labels.kind != attention_pb2.LABEL_KIND_OUTPUT_STEPS:
-            raise BundleError(f"{subject} is of {sequence.label_set!r}, which are no output steps")
+            raise BundleError(f"{subject} refers to {sequence.label_set!r}, which is not a set of output steps")
     target = next((each for each in bundle.description.inputs if each.name == sequence.target_input), None)
     if sequence.target_input and (target is None or not target.optional):
-        raise BundleError(f"{subject} is forced by {sequence.target_input!r}, which is no optional input")
+        raise BundleError(f"{subject} is forced by {sequence.target_input!r}, which is not an optional input")
     tensors = [] if target is None else [each.name for each in target.tensors]
     if tensors != list(filter(None, [bundle.generation.target_tensor])):
         raise BundleError(f"{subject} and the generation are forced by different tensors")

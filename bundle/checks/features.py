@@ -1,4 +1,4 @@
-"""What a reader must know to answer rightly for a bundle: a feature that it does not know is refused, never ignored."""
+"""Features of the format: a reader refuses a bundle with a feature that it does not know."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ def _has_step(bundle: bundle_pb2.Bundle, name: str) -> bool:
     return any(step.WhichOneof("step") == name for each in bundle.preprocessing for step in each.steps)
 
 
-# Every feature of the format, and whether a bundle uses it.
+# Every feature of the format, with a function that tells whether a bundle uses it.
 FEATURES: Mapping[str, _IsUsed] = {
     "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
     "graphs": lambda bundle: _has_step(bundle, "read_graph"),
@@ -26,7 +26,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
 }
-# Those that this release reads.
+# Features that this release implements.
 KNOWN_FEATURES = frozenset(
     {
         "joined-tensors",
@@ -44,18 +44,21 @@ KNOWN_FEATURES = frozenset(
 
 
 def used_features(bundle: bundle_pb2.Bundle) -> list[str]:
-    """Name the features that a bundle uses: what its writer lists as required."""
+    """List the features that a bundle uses; the writer lists them as required."""
     return [name for name, used in FEATURES.items() if used(bundle)]
 
 
 def check_features(bundle: bundle_pb2.Bundle) -> None:
-    """Refuse a bundle that requires what this release does not know, or uses a feature that it does not list.
+    """Check the features of a bundle.
 
-    Raises: BundleError naming the feature.
+    Raises:
+        BundleError: the bundle requires a feature unknown to this release, or uses one without listing it.
     """
     for name in bundle.required_features:
         if name not in KNOWN_FEATURES:
-            raise BundleError(f"it requires {name!r}, which this release does not know; use a newer one")
+            raise BundleError(
+                f"it requires the feature {name!r}, which is unknown to this release; use a newer release"
+            )
     for name in used_features(bundle):
         if name not in bundle.required_features:
-            raise BundleError(f"it uses {name!r} without listing it among its required features")
+            raise BundleError(f"it uses the feature {name!r} without listing it in required_features")

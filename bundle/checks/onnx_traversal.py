@@ -1,4 +1,4 @@
-"""Everything that an ONNX model holds, wherever it hides: in branches, loops, functions and their defaults."""
+"""Traversal of an ONNX model, including branches, loops, functions and their defaults."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -8,17 +8,17 @@ from bundle.errors import BundleError
 if TYPE_CHECKING:
     from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
-# The runtime writes functions out before it runs them.
+# ONNX Runtime inlines functions before it runs a graph.
 _MAX_NODES = 1_000_000
 _MAX_DEPTH = 100
-# Domains whose operators the runtime has itself; a function may not take the place of one.
+# Domains of ONNX Runtime's own operators, which a function must not replace.
 _RUNTIME_DOMAINS = ("ai.onnx", "com.microsoft", "com.ms", "org.pytorch.aten")
 
 _FunctionId = tuple[str, str, str]
 
 
 def nodes_of(model: "ModelProto") -> "Iterator[NodeProto]":
-    """Give every node."""
+    """Yield every node."""
     for graph in _graphs_of(model):
         yield from graph.node
     for function in model.functions:
@@ -26,7 +26,7 @@ def nodes_of(model: "ModelProto") -> "Iterator[NodeProto]":
 
 
 def tensors_of(model: "ModelProto") -> "Iterator[TensorProto]":
-    """Give every tensor: initialisers, and those that stand in attributes."""
+    """Yield every tensor: initializers, and tensors in attributes."""
     for graph in _graphs_of(model):
         yield from _tensors(graph.initializer, graph.sparse_initializer)
     defaults = [each for function in model.functions for each in function.attribute_proto]
@@ -37,22 +37,24 @@ def tensors_of(model: "ModelProto") -> "Iterator[TensorProto]":
 
 
 def check_functions(model: "ModelProto", name: str) -> None:
-    """Check that functions have names of their own, and that the graph stays a graph once they are written out.
+    """Check that functions replace no operators, and that the expanded graph has a bounded size.
 
-    name: of the file, for messages.
-    Raises: BundleError.
+    Args:
+        name: name of the file, for messages.
+    Raises:
+        BundleError: a function is invalid, or the expanded graph is too large.
     """
     functions: dict[_FunctionId, FunctionProto] = {}
     for function in model.functions:
         if not function.domain or function.domain.startswith(_RUNTIME_DOMAINS):
-            raise BundleError(f"{name} has a function {function.name!r} that would take an operator's place")
+            raise BundleError(f"{name} has a function {function.name!r} that would replace an operator")
         if _function_id(function) in functions:
             raise BundleError(f"{name} has two functions {function.name!r}")
         functions[_function_id(function)] = function
     sizes: dict[_FunctionId, int] = {}
     total = sum(_expanded_size(node, functions, sizes, name, 0) for node in _all_nodes(model.graph.node))
     if total > _MAX_NODES:
-        raise BundleError(f"{name} has more than {_MAX_NODES} nodes once its functions are written out")
+        raise BundleError(f"{name} has more than {_MAX_NODES} nodes after its functions are inlined")
 
 
 def _function_id(function: "FunctionProto") -> _FunctionId:
@@ -66,7 +68,7 @@ def _expanded_size(
     file: str,
     depth: int,
 ) -> int:
-    """Count the nodes that a node is written out to, its branches apart. sizes: of the functions known so far."""
+    """Count the nodes after a node is expanded, without its branches. sizes: cache by function."""
     key = (node.domain, node.op_type, node.overload)
     function = functions.get(key)
     if function is None:
@@ -80,7 +82,7 @@ def _expanded_size(
 
 
 def _all_nodes(nodes: "Iterable[NodeProto]") -> "Iterator[NodeProto]":
-    """Give nodes, and those of their branches."""
+    """Yield nodes, and the nodes of their branches."""
     for node in nodes:
         yield node
         for graph in _subgraphs(node.attribute):

@@ -1,4 +1,4 @@
-"""Which ONNX operators a bundle may use: deterministic ones without side effects."""
+"""ONNX operators that a bundle may use: deterministic, without side effects."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -42,15 +42,20 @@ _DOMAINS = {"": STANDARD, "ai.onnx": STANDARD, "com.microsoft": CONTRIB}
 
 
 def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable[str] = ()) -> frozenset[str]:
-    """Check a graph's operators, the files it takes weights from, and the inputs that may be left out; gives the files.
+    """Check a graph's operators, weight files and optional inputs, and return the weight files.
 
-    path: of the .onnx file; name: as the bundle calls it; files: every file that the bundle lists; optional: inputs.
-    Raises: BundleError where it cannot be read, uses an operator outside the list (or ScatterND with a reduction), or a
-    file outside the bundle, or lacks an optional input; and for functions that pass for operators, or never end.
+    Args:
+        path: path of the .onnx file.
+        name: name of the file in the bundle.
+        files: every file that the bundle lists.
+        optional: names of inputs that must be optional.
+    Raises:
+        BundleError: the graph cannot be read, uses an operator that is not allowed (or ScatterND with a reduction) or a
+            file outside the bundle, lacks an optional input, or has invalid functions.
     """
-    if not name.endswith(".onnx"):  # by other names, the runtime reads other formats
-        raise BundleError(f"the graph {name!r} has no name that ends with .onnx")
-    import onnx  # imported here: only the check of a graph needs it
+    if not name.endswith(".onnx"):  # ONNX Runtime reads other formats by other suffixes
+        raise BundleError(f"the graph {name!r} must have a file name that ends with .onnx")
+    import onnx  # imported here, since only this check needs it
 
     try:
         model = onnx.load(str(path), load_external_data=False)
@@ -59,7 +64,7 @@ def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable
     check_functions(model, name)
     local = {(function.domain, function.name) for function in model.functions}
     for node in nodes_of(model):
-        # On several threads ONNX Runtime's loses parts of a sum where two entries go to one place (its issue 18048).
+        # On several threads ONNX Runtime loses parts of sums over repeated indices (onnxruntime#18048).
         if node.op_type == "ScatterND" and any(
             each.name == "reduction" and each.s != b"none" for each in node.attribute
         ):
@@ -71,11 +76,11 @@ def check_graph(path: Path, name: str, files: frozenset[str], optional: Iterable
     inputs, defaults = ({each.name for each in group} for group in (model.graph.input, model.graph.initializer))
     for each in optional:
         if each not in inputs & defaults:
-            raise BundleError(f"{name} has no input {each!r} that may be left out")
-    # The runtime looks beside the graph.
+            raise BundleError(f"{name} has no optional input {each!r}")
+    # ONNX Runtime resolves locations relative to the graph.
     weights = {str(PurePosixPath(name).parent / location) for location in _external_files(model)}
     if not weights <= files:
-        raise BundleError(f"{name} takes weights from a file that the bundle does not list")
+        raise BundleError(f"{name} reads weights from a file that the bundle does not list")
     return frozenset(weights)
 
 

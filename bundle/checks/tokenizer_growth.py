@@ -1,4 +1,4 @@
-"""How much longer a tokenizer's steps can make a text, known before it gets one: chains of replacements explode."""
+"""Bounds on a tokenizer's growth of a text, known before it runs: chained replacements can explode."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -6,24 +6,25 @@ from typing import Any
 
 from bundle.errors import BundleError
 
-# Published tokenizers have up to a dozen steps, and add a few tokens to a text.
+# Published tokenizers have up to a dozen steps, and add a few tokens.
 _MAX_STEPS = 100
 _MAX_ADDED_TOKENS = 1000
 _MAX_COPIES = 8
-# Of a text's length, in characters. A character can be eighteen once it is normalised (U+FDFA), and twice in a chain.
+# Factor of a text's length. Normalisation can turn one character into eighteen (U+FDFA), twice in a chain.
 _MAX_GROWTH = 400
 _NORMALISATION_GROWTH = 18
-# Looking for the pieces of a word takes the square of its length.
+# Tokenizing a word takes time quadratic in its length.
 _MAX_WORD_LENGTH = 1000
 
 _Step = Mapping[str, Any]
 
 
 def check_growth(tokenizer: _Step) -> None:
-    """Check a tokenizer.json, as JSON reads it.
+    """Check the parsed content of a tokenizer.json.
 
-    Raises: BundleError where a text could become so much longer that a short one takes all memory, or a word can be so
-    long that it takes all time.
+    Raises:
+        BundleError: a short text could become so long that it exhausts memory, or a word so long that it takes all
+            time.
     """
     steps = [
         step
@@ -33,7 +34,7 @@ def check_growth(tokenizer: _Step) -> None:
     if len(steps) > _MAX_STEPS:
         raise BundleError(f"the tokenizer has {len(steps)} steps; at most {_MAX_STEPS} are allowed")
     if math.prod(map(_growth, steps)) > _MAX_GROWTH:
-        raise BundleError("the tokenizer replaces texts by longer ones, one after the other, until they explode")
+        raise BundleError("the tokenizer has chained replacements that can make a text explode")
     added = sum(_count_added_tokens(step) for step in steps if step["type"] == "TemplateProcessing")
     if added > _MAX_ADDED_TOKENS:
         raise BundleError(f"the tokenizer adds {added} tokens to a text; at most {_MAX_ADDED_TOKENS} are allowed")
@@ -44,7 +45,7 @@ def check_growth(tokenizer: _Step) -> None:
 
 
 def _steps(part: Any) -> Iterator[_Step]:
-    """Give the steps of a part, those inside sequences too."""
+    """Yield the steps of a part, including those in sequences."""
     if isinstance(part, dict):
         if isinstance(part.get("type"), str):
             yield part
@@ -55,7 +56,7 @@ def _steps(part: Any) -> Iterator[_Step]:
 
 
 def _growth(step: _Step) -> float:
-    """Give how many times as long a step can make a text."""
+    """Return the factor by which a step can lengthen a text."""
     if step["type"] in ("Precompiled", "NFKC", "NFKD"):
         return _NORMALISATION_GROWTH
     if step["type"] != "Replace":
@@ -64,12 +65,12 @@ def _growth(step: _Step) -> float:
     replaced = pattern.get("String") if isinstance(pattern, dict) else None
     shortest = len(replaced) if isinstance(replaced, str) else 1
     if not isinstance(content, str) or not shortest:
-        raise BundleError("the tokenizer replaces nothing by something, everywhere")
+        raise BundleError("the tokenizer replaces the empty string")
     return max(1.0, len(content) / shortest)
 
 
 def _count_added_tokens(step: _Step) -> int:
-    """Count the tokens that a template adds; BundleError where it repeats the text itself."""
+    """Count the tokens that a template adds. Raises BundleError if it repeats the text."""
     tokens = step.get("special_tokens")
     sizes = {}
     if isinstance(tokens, dict):

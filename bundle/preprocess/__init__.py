@@ -1,4 +1,4 @@
-"""The preprocessing that a bundle declares, one implementation for training, export and serving."""
+"""Preprocessing as a bundle declares it: one implementation for training, export and serving."""
 
 from bundle.preprocess.preprocessor import Bounds, Preprocessor
 

@@ -1,4 +1,4 @@
-"""The step that takes a graph apart."""
+"""The step that turns a graph into tensors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _INT64 = values_pb2.DATA_TYPE_INT64
 
 @dataclass(frozen=True)
 class ReadGraph(Step):
-    """A graph becomes the features of its nodes, the source and the target of each edge, and features of the edges.
+    """Turns a graph into node features, source and target of each edge, and edge features.
 
-    Edges that are added stand after those that were sent: first the opposites, then the loops.
+    Added edges follow those sent: first opposite edges, then self loops.
     """
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.GRAPH})
@@ -53,18 +53,20 @@ class ReadGraph(Step):
             raise BundleError("adds edges, which would have no features")
         edge = {each.description.dimensions[0].name for each in (sources, targets, features) if each is not None}
         if len(edge) > 1 or nodes.description.dimensions[0].name in edge:
-            raise BundleError("puts out edges along different axes, or along that of the nodes")
+            raise BundleError("outputs edges along different axes, or along the nodes' axis")
         for each in (sources, targets):
             if each.joined and each.indexes != nodes.description.dimensions[0].name:
-                raise BundleError(f"puts out {each.name!r}, which is joined but does not index the nodes")
+                raise BundleError(f"outputs {each.name!r}, which is joined but does not index the nodes")
         tensors = tuple(each.name for each in (nodes, sources, targets, features) if each is not None)
         return cls(context, nodes, sources, targets, features, message.self_loops, message.both_ways, tensors)
 
     def run(self, value: Graph, options: RunOptions) -> PreprocessedInput:
-        """Check it and take it apart.
+        """Check a graph, and turn it into tensors.
 
-        Raises: InputError for a wrong type or shape, no node, NaN, an edge that stands twice, edge features without
-        use, or another number of names than nodes; OutOfRangeError for an edge to a node that is not there.
+        Raises:
+            InputError: wrong type or shape, no node, NaN, a repeated edge, unexpected edge features, or a number of
+                names that differs from the number of nodes.
+            OutOfRangeError: an edge to a node that does not exist.
         """
         field = f"{options.field}.graph"
         check_tensor(value.nodes, self.nodes.description, f"{field}.nodes")
@@ -87,7 +89,7 @@ class ReadGraph(Step):
             features = self._features(value.edge_features, len(sources), f"{field}.edge_features")
             tensors[self.edge_features.name] = features
         elif value.edge_features is not None:
-            raise InputError(f"{field}.edge_features", "are of no use to the model; leave them out")
+            raise InputError(f"{field}.edge_features", "are not used by the model; remove them")
         sizes = {
             dimension.name: size
             for name, array in tensors.items()
@@ -96,7 +98,7 @@ class ReadGraph(Step):
         return PreprocessedInput(self.context.input.name, tensors, sizes, self._labels(count, value.names))
 
     def check_sent_tensors(self, tensors: Mapping[str, Array], options: RunOptions) -> dict[str, Labels]:
-        """Check edges that were sent as tensors; nodes have numbers, but no names."""
+        """Check edges that were sent as tensors. Nodes get no names."""
         sources, targets = tensors[self.sources.name], tensors[self.targets.name]
         count = len(tensors[self.nodes.name])
         _check_ends(sources, count, f"{input_path(options.field, self.sources.name)}.tensor.data")
@@ -120,7 +122,7 @@ class ReadGraph(Step):
     def _features(self, features: Array | None, edges: int, field: str) -> Array:
         assert self.edge_features is not None
         if features is None:
-            raise InputError(field, "are missing; the model takes features of edges")
+            raise InputError(field, "are missing; the model needs edge features")
         check_tensor(features, self.edge_features.description, field, may_be_empty=True)
         if len(features) != edges:
             raise InputError(f"{field}.shape", f"has {len(features)} rows; the graph has {edges} edges")
@@ -138,7 +140,7 @@ def _check_shape(edges: Array, field: str) -> None:
     if edges.dtype != np.int64:
         raise InputError(f"{field}.data_type", "is not INT64")
     if edges.ndim != 2 or edges.shape[0] != 2:
-        raise InputError(f"{field}.shape", f"is {list(edges.shape)}; [2, edge] is wanted, sources above targets")
+        raise InputError(f"{field}.shape", f"is {list(edges.shape)}; expected [2, edge], sources above targets")
 
 
 def _check_edges(sources: Array, targets: Array, count: int, field: str) -> None:
@@ -157,7 +159,7 @@ def _check_ends(ends: Array, count: int, field: str, row: int | None = None) -> 
 
 def _check_twice(sources: Array, targets: Array, count: int, field: str) -> None:
     numbers = sources * count + targets
-    order = np.argsort(numbers, kind="stable")  # unlike NumPy's functions on sets, it keeps no other thread waiting
+    order = np.argsort(numbers, kind="stable")  # unlike NumPy's set functions, argsort releases the interpreter's lock
     repeated = order[1:][numbers[order[1:]] == numbers[order[:-1]]]
     if len(repeated):
         again = int(repeated.min())

@@ -1,4 +1,4 @@
-"""Steps from an image file to a tensor of pixels."""
+"""Steps that turn an image file into a tensor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _RESAMPLING: Mapping[int, Resampling] = {
     bundle_pb2.RESAMPLING_BICUBIC: Resampling.BICUBIC,
     bundle_pb2.RESAMPLING_LANCZOS: Resampling.LANCZOS,
 }
-# A picture that covers a size is at most so many times as long.
+# Maximum aspect ratio of a picture that covers a size.
 _LONGEST = 64
 
 
@@ -33,9 +33,10 @@ def _check_positive(rows: int, columns: int) -> None:
 
 @dataclass(frozen=True)
 class DecodeImage(Step):
-    """An image file becomes a picture, turned as its EXIF orientation says.
+    """Decodes an image file, and applies its EXIF orientation.
 
-    enough: rows and columns that the next step shrinks it to, so that a JPEG need not be decoded at its full size.
+    Attributes:
+        target_size: rows and columns of the next step's resize, so that a JPEG can be decoded at a reduced size.
     """
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.FILE})
@@ -54,7 +55,7 @@ class DecodeImage(Step):
     ) -> Self:
         """See `Step.make`."""
         if message.channels not in (1, 3):
-            raise BundleError(f"decodes to {message.channels} channels; 1 and 3 are known")
+            raise BundleError(f"decodes to {message.channels} channels; use 1 or 3")
         target_size = None
         if next_step is not None and next_step.HasField("resize_image"):
             wanted = next_step.resize_image
@@ -68,7 +69,12 @@ class DecodeImage(Step):
         return self.result_format
 
     def run(self, value: Image, options: RunOptions) -> Picture:
-        """Decode. Raises: InputError where it is no image; TooLargeError where it has too many pixels."""
+        """Decode an image.
+
+        Raises:
+            InputError: the file is not an image.
+            TooLargeError: the image has too many pixels.
+        """
         pixels, (rows, columns) = decode_image(
             value.data,
             channels=self.result_format.channels,
@@ -81,7 +87,7 @@ class DecodeImage(Step):
 
 @dataclass(frozen=True)
 class ResizeImage(Step):
-    """A picture of another size."""
+    """Resizes a picture."""
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.PICTURE})
     produces: ClassVar[DataKind] = DataKind.PICTURE
@@ -102,7 +108,7 @@ class ResizeImage(Step):
         """See `Step.make`."""
         _check_positive(message.rows, message.columns)
         if message.resampling not in _RESAMPLING or message.fit not in bundle_pb2.Fit.values():
-            raise BundleError("has a fit or a resampling that this release does not know")
+            raise BundleError("has a fit or a resampling unknown to this release")
         exact = message.fit != bundle_pb2.FIT_COVER or (input_format.exact and _same_shape(input_format, message))
         output_format = replace(input_format, rows=message.rows, columns=message.columns, exact=exact)
         return cls(output_format, message.rows, message.columns, message.fit, _RESAMPLING[message.resampling])
@@ -113,7 +119,7 @@ class ResizeImage(Step):
         return self.result_format
 
     def run(self, value: Picture, options: RunOptions) -> Picture:
-        """Resize. Raises: InputError for a picture so narrow that covering the size would take too many pixels."""
+        """Resize a picture. Raises InputError if covering the size would need too many pixels."""
         rows, columns = value.pixels.shape[:2]
         if self.fit not in (bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN):
             return Picture(resize(value.pixels, self.rows, self.columns, self.resampling), value.region)
@@ -139,7 +145,7 @@ def _same_shape(input_format: DataFormat, message: bundle_pb2.ResizeImage) -> bo
 
 @dataclass(frozen=True)
 class CropImage(Step):
-    """The middle of a picture."""
+    """Keeps the centre of a picture."""
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.PICTURE})
     produces: ClassVar[DataKind] = DataKind.PICTURE
@@ -171,12 +177,12 @@ class CropImage(Step):
         return self.result_format
 
     def run(self, value: Picture, options: RunOptions) -> Picture:
-        """Crop. Raises: InputError where the picture is smaller."""
+        """Crop a picture. Raises InputError if it is smaller."""
         rows, columns = value.pixels.shape[:2]
         if rows < self.rows or columns < self.columns:
             raise InputError(
                 options.field,
-                f"has {rows} rows and {columns} columns; at least {self.rows} and {self.columns} are wanted",
+                f"has {rows} rows and {columns} columns; at least {self.rows} and {self.columns} are needed",
             )
         top, left = (rows - self.rows) // 2, (columns - self.columns) // 2
         pixels = value.pixels[top : top + self.rows, left : left + self.columns]
@@ -185,7 +191,7 @@ class CropImage(Step):
 
 @dataclass(frozen=True)
 class NormaliseImage(Step):
-    """A picture becomes float32 [channel, row, column]."""
+    """Turns a picture into float32 [channel, row, column]."""
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.PICTURE})
     produces: ClassVar[DataKind] = DataKind.TENSORS
@@ -207,19 +213,22 @@ class NormaliseImage(Step):
         shape = [input_format.channels, input_format.rows, input_format.columns]
         checked = 3 if input_format.exact else 1
         if any(size not in (0, own) for size, own in zip(wanted[:checked], shape[:checked], strict=True)):
-            raise BundleError(f"puts out {shape}, which is not the shape {wanted} of the tensor {message.tensor!r}")
+            raise BundleError(f"outputs {shape}, which is not the shape {wanted} of the tensor {message.tensor!r}")
         if not input_format.exact and any(wanted[1:]):
-            raise BundleError(f"gets pictures of any size, but the tensor {message.tensor!r} is always {wanted}")
+            raise BundleError(
+                f"gets pictures of any size, but the tensor {message.tensor!r} has the fixed shape {wanted}"
+            )
         if len(message.mean) != input_format.channels or len(message.deviation) != input_format.channels:
             raise BundleError("needs a mean and a deviation for each channel")
         if not all(np.isfinite([message.scale, *message.mean, *message.deviation])) or 0 in message.deviation:
-            raise BundleError("has a scale, mean or deviation by which no number can be divided")
+            raise BundleError("has a scale, mean or deviation that is not finite, or a deviation of 0")
         return cls(context, message, (message.tensor,))
 
     def run(self, value: Picture, options: RunOptions) -> PreprocessedInput:
-        """Normalise, and tell each grid which part of the image its cells cover.
+        """Normalise a picture, and label each grid with the part of the image that its cells cover.
 
-        Raises: InputError where the picture has more rows or columns than the tensor takes.
+        Raises:
+            InputError: the picture has more rows or columns than the tensor.
         """
         message, name = self.message, self.context.input.name
         dimensions = self.context.tensors[message.tensor].description.dimensions
@@ -239,10 +248,13 @@ class NormaliseImage(Step):
 def _region_of_part(
     region: attention_pb2.Region, sizes: tuple[int, int], begin: tuple[int, int], kept: tuple[int, int]
 ) -> attention_pb2.Region:
-    """Give the region of a part of a picture that shows `region`.
+    """Return the region of the image that a part of a picture shows.
 
-    sizes: (rows, columns) of the picture. begin: (row, column) where the part begins; negative where it reaches beyond.
-    kept: its (rows, columns).
+    Args:
+        region: region that the picture shows.
+        sizes: (rows, columns) of the picture.
+        begin: (row, column) of the part's start; negative if it extends beyond the picture.
+        kept: (rows, columns) of the part.
     """
     down, across = (region.bottom - region.top) / sizes[0], (region.right - region.left) / sizes[1]
     top, left = region.top + begin[0] * down, region.left + begin[1] * across

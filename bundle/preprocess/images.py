@@ -1,7 +1,7 @@
-"""Image files to arrays, and arrays to arrays. All of it may run in several threads at once.
+"""Decoding, resizing and normalising of images; safe to use from several threads.
 
-`PIL.Image.open` is not used: it fills registries of the process when it meets a format for the first time, and warns of
-large images, which only a change of the process's warnings would silence.
+`PIL.Image.open` is not used: it fills global registries when it first meets a format, and warns of large images, which
+only a change of the process's warning filters would silence.
 """
 
 import io
@@ -15,7 +15,7 @@ from PIL.ImageFile import ImageFile
 from bundle.errors import InputError, TooLargeError
 from bundle.values import Array
 
-# How a file of each format begins, and what reads it.
+# Format name, test of the first bytes, and reader.
 _FORMATS: Sequence[tuple[str, Callable[[bytes], bool], Callable[[io.BytesIO], ImageFile]]] = (
     ("PNG", lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), PngImagePlugin.PngImageFile),
     ("JPEG", lambda data: data.startswith(b"\xff\xd8\xff"), JpegImagePlugin.JpegImageFile),
@@ -39,13 +39,17 @@ _SWAPPED = (5, 6, 7, 8)  # rows become columns
 def decode_image(
     data: bytes, *, channels: int, max_pixels: int, field: str, target_size: tuple[int, int] | None = None
 ) -> tuple[Array, tuple[int, int]]:
-    """Decode an image file to uint8 [row, column, channel], on white, turned as its EXIF orientation says.
+    """Decode an image file to uint8 [row, column, channel], on white, with its EXIF orientation applied.
 
-    The size is read from the header, and an image over `max_pixels` is refused before it is decoded.
-    enough: (rows, columns) of which a JPEG may be decoded at a half, a quarter or an eighth of its size, as long as it
-    keeps twice as many.
-    Returns: the pixels, and the (rows, columns) of the whole image, turned.
-    Raises: InputError where it is no image; TooLargeError where it has too many pixels.
+    The size is read from the header, so an image over `max_pixels` is refused before it is decoded.
+
+    Args:
+        target_size: (rows, columns) to which the image will shrink: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its
+            size as long as it keeps twice as many.
+    Returns: the pixels, and the (rows, columns) of the whole image.
+    Raises:
+        InputError: the file is not an image.
+        TooLargeError: the image has too many pixels.
     """
     try:
         with _open(data, max_pixels, field) as image:
@@ -59,14 +63,14 @@ def decode_image(
             converted = converted.transpose(_TURNS[orientation])
     except (TooLargeError, MemoryError):
         raise
-    except Exception as error:  # Pillow's decoders raise whatever broken data makes them raise
+    except Exception as error:  # Pillow's decoders raise many types for invalid data
         names = ", ".join(name for name, _, _ in _FORMATS)
         raise InputError(field, f"is not an image in one of the formats {names}") from error
     return np.asarray(converted, dtype=np.uint8).reshape(converted.height, converted.width, channels), (rows, columns)
 
 
 def _open(data: bytes, max_pixels: int, field: str) -> ImageFile:
-    """Read the header. A WebP's own is read first, since its decoder sets up pixels as soon as it is made."""
+    """Read the header. A WebP header is parsed here, since Pillow's decoder allocates pixels on creation."""
     for name, begins, read in _FORMATS:
         if begins(data):
             if name == "WEBP":
@@ -84,7 +88,7 @@ def _check_size(size: tuple[int, int], max_pixels: int, field: str) -> None:
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height by the first chunk of a WebP file (RFC 9649, sections 2.5 to 2.7)."""
+    """Return width and height from the first chunk of a WebP file (RFC 9649, sections 2.5 to 2.7)."""
     kind, content = data[12:16], data[20:30]
     if len(content) < 10:
         raise ValueError("cut")
@@ -99,20 +103,20 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def _orientation(image: ImageFile) -> int:
-    """Give the EXIF orientation; 1, upright, where there is none that can be read."""
+    """Return the EXIF orientation; 1 (upright) if there is none or it is invalid."""
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # broken EXIF data make no difference to a picture
+    except Exception:  # invalid EXIF data are ignored
         return 1
 
 
 def _convert(image: ImageFile, mode: str) -> Pillow.Image:
-    if image.mode.startswith("I;16"):  # 16 bits of grey; Pillow would cut them off at 255
+    if image.mode.startswith("I;16"):  # 16-bit grey, which Pillow would clip at 255
         grey = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
         return grey.convert(mode)
     if not image.has_transparency_data:
         return image.convert(mode)
-    # On white, as a browser shows it: what is under transparent pixels, black as a rule, nobody has seen.
+    # On white, as browsers show it: the hidden colour of transparent pixels is usually black.
     whole = image.convert("RGBA")
     paper = Pillow.new(mode, whole.size, "white")
     paper.paste(whole.convert(mode), mask=whole.getchannel("A"))
@@ -120,7 +124,7 @@ def _convert(image: ImageFile, mode: str) -> Pillow.Image:
 
 
 def resize(pixels: Array, rows: int, columns: int, resampling: Pillow.Resampling) -> Array:
-    """Stretch uint8 [row, column, channel] to a size."""
+    """Resize uint8 [row, column, channel], without keeping the aspect ratio."""
     if pixels.shape[:2] == (rows, columns):
         return pixels
     grey = pixels.shape[2] == 1
@@ -129,7 +133,10 @@ def resize(pixels: Array, rows: int, columns: int, resampling: Pillow.Resampling
 
 
 def normalise_image(pixels: Array, *, scale: float, mean: Sequence[float], deviation: Sequence[float]) -> Array:
-    """Turn uint8 [row, column, channel] into float32 [channel, row, column]: (x * scale - mean) / deviation."""
+    """Normalise uint8 [row, column, channel] to float32 [channel, row, column].
+
+    Each value is (x * scale - mean) / deviation.
+    """
     values = (pixels.astype(np.float32) * np.float32(scale) - np.asarray(mean, np.float32)) / np.asarray(
         deviation, np.float32
     )

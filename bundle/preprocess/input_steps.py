@@ -1,4 +1,4 @@
-"""The steps declared for one input: every kind of step, their order checked, and run."""
+"""The steps of one input: construction, checks of their order, and execution."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from bundle.values import Array, Graph, Image, Pair, Sentences, TensorValue, Tex
 from bundle.wire import input_path
 from limelight.v1 import model_pb2
 
-# Every step, by its name in `PreprocessingStep`.
+# Steps by name in `PreprocessingStep`.
 STEPS: Mapping[str, type[Step]] = MappingProxyType(
     {
         "split_sentences": SplitSentences,
@@ -33,7 +33,7 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
         "read_graph": ReadGraph,
     }
 )
-# What each kind of input brings, and as which values.
+# Data kind and value types of each kind of input.
 _INPUTS: Mapping[int, tuple[DataKind, tuple[type, ...]]] = MappingProxyType(
     {
         model_pb2.INPUT_KIND_TEXT: (DataKind.TEXT, (Text,)),
@@ -47,9 +47,10 @@ _INPUTS: Mapping[int, tuple[DataKind, tuple[type, ...]]] = MappingProxyType(
 
 
 class InputSteps:
-    """Runs the steps of one input, or checks the tensors that were sent in their place.
+    """Runs the steps of one input, or checks tensors sent in its place.
 
-    Raises: BundleError naming the step that does not fit what comes to it.
+    Raises:
+        BundleError: names the step that does not fit its input.
     """
 
     def __init__(self, context: StepContext, messages: Sequence[bundle_pb2.PreprocessingStep]) -> None:
@@ -59,7 +60,7 @@ class InputSteps:
         made = {name for step in self._steps for name in step.tensors}
         missing = [] if self.is_tensor else [name for name in context.tensors if name not in made]
         if missing:
-            raise BundleError(f"no step of the input {context.input.name!r} puts out its tensor {missing[0]!r}")
+            raise BundleError(f"no step of the input {context.input.name!r} outputs its tensor {missing[0]!r}")
         _check_label_sets(context)
         indexed = {each.description.dimensions[0].name for each in context.tensors.values() if each.indexes}
         self._may_be_empty = {
@@ -70,16 +71,16 @@ class InputSteps:
 
     @property
     def is_tensor(self) -> bool:
-        """True where callers send the input as a tensor, and in no other way."""
+        """True if callers send the input as a tensor only."""
         return self.description.kind == model_pb2.INPUT_KIND_TENSOR
 
     @property
     def is_own_tensor(self) -> bool:
-        """True where one of its tensors has the name of the input."""
+        """True if one of its tensors has the name of the input."""
         return self.description.name in self.context.tensors
 
     def run(self, value: Value, *, field: str, truncate: bool) -> PreprocessedInput:
-        """Convert a value. Raises: InputError where it is of another kind, empty, or too large."""
+        """Convert a value. Raises InputError if it is of another kind, empty, or too large."""
         _, values = _INPUTS[self.description.kind]
         if not isinstance(value, values):
             raise InputError(field, self._wrong_kind(value))
@@ -96,9 +97,10 @@ class InputSteps:
         return replace(prepared, tensors=tensors)
 
     def check_sent_tensors(self, values: Mapping[str, Value], *, field: str) -> PreprocessedInput:
-        """Check the tensors of the input that a caller sent. field: the path of the instance.
+        """Check the tensors of the input that a caller sent. field: path of the instance.
 
-        Raises: InputError naming the tensor that is missing, or wrong.
+        Raises:
+            InputError: names the tensor that is missing or invalid.
         """
         tensors: dict[str, Array] = {}
         masks: dict[str, Array] = {}
@@ -108,7 +110,7 @@ class InputSteps:
             if value is None:
                 raise InputError(path, "is missing; send all tensors of an input or none")
             if not isinstance(value, TensorValue):
-                raise InputError(path, "is to be a tensor")
+                raise InputError(path, "must be a tensor")
             check_tensor(value.array, bound.description, f"{path}.tensor", may_be_empty=name in self._may_be_empty)
             tensors[name] = value.array
             for dimension, size in zip(bound.description.dimensions, value.array.shape, strict=True):
@@ -127,7 +129,7 @@ class InputSteps:
         return PreprocessedInput(self.description.name, {**tensors, **masks}, sizes, labels)
 
     def _count_labels(self, tensors: Mapping[str, Array]) -> dict[str, Labels]:
-        """Label sets of tensors that were sent, of which nothing is known but how many entries there are."""
+        """Label sent tensors, of which only the number of entries is known."""
         labels = {}
         for each in self.context.label_sets:
             if each.tensor and not each.HasField("grid"):
@@ -141,25 +143,25 @@ class InputSteps:
         kind = model_pb2.InputKind.Name(self.description.kind).removeprefix("INPUT_KIND_").lower()
         sent = "a tensor" if isinstance(value, TensorValue) else type(value).__name__.lower()
         names = ", ".join(repr(name) for name in self.context.tensors)
-        return f"is {sent}; {kind} is wanted (or tensors under the names {names})"
+        return f"is {sent}; expected {kind} (or tensors under the names {names})"
 
 
 def _build_steps(context: StepContext, messages: Sequence[bundle_pb2.PreprocessingStep]) -> list[Step]:
-    """Make the steps, each fitting what the one before it gives."""
+    """Build the steps, and check that each accepts the output of the previous one."""
     name = context.input.name
     if context.input.kind not in _INPUTS:
-        raise BundleError(f"the input {name!r} is of a kind that this release does not read")
+        raise BundleError(f"the input {name!r} is of a kind unknown to this release")
     output_format = DataFormat(_INPUTS[context.input.kind][0])
     steps: list[Step] = []
     for place, message in enumerate(messages):
         chosen = message.WhichOneof("step")
         if chosen is None:
-            raise BundleError(f"the input {name!r}: step {place + 1} is none that this release knows")
+            raise BundleError(f"the input {name!r}: step {place + 1} is unknown to this release")
         kind = STEPS[chosen]
         where = f"the input {name!r}: step {place + 1}, {chosen},"
         if output_format.kind not in kind.accepts:
             accepts = " or ".join(sorted(each.value for each in kind.accepts))
-            raise BundleError(f"{where} takes {accepts}; {output_format.kind.value} comes to it")
+            raise BundleError(f"{where} accepts {accepts}, but gets {output_format.kind.value}")
         next_step = messages[place + 1] if place + 1 < len(messages) else None
         try:
             steps.append(kind.make(getattr(message, chosen), context, output_format, next_step))
@@ -175,15 +177,19 @@ def _build_steps(context: StepContext, messages: Sequence[bundle_pb2.Preprocessi
 def _check_label_sets(context: StepContext) -> None:
     for each in context.label_sets:
         if each.tensor and each.tensor not in context.tensors:
-            raise BundleError(f"the label set {each.name!r} is of the tensor {each.tensor!r}, which its input lacks")
+            raise BundleError(
+                f"the label set {each.name!r} refers to the tensor {each.tensor!r}, which its input does not have"
+            )
         if each.tensor:
             axes = [axis.name for axis in context.tensors[each.tensor].description.dimensions]
             if each.dimension not in axes:
-                raise BundleError(f"the label set {each.name!r} is of the axis {each.dimension!r}, which is not there")
+                raise BundleError(
+                    f"the label set {each.name!r} refers to the axis {each.dimension!r}, which its tensor does not have"
+                )
 
 
 def _check_limits(value: Value, limits: model_pb2.Limits, field: str) -> None:
-    """Refuse texts that are empty or too long before any work is done on them; images are checked by their header."""
+    """Refuse texts that are empty or too long before any work; images are checked by their header."""
     match value:
         case Text(text):
             _check_text(text, limits, field)
@@ -205,4 +211,4 @@ def _check_text(text: str, limits: model_pb2.Limits, field: str) -> None:
 def _check_length(length: int, limits: model_pb2.Limits, field: str) -> None:
     most = limits.max_characters
     if most and length > most:
-        raise InputError(field, f"has {length} characters; at most {most} are allowed, truncated or not")
+        raise InputError(field, f"has {length} characters; at most {most} are allowed, even with truncate")

@@ -1,4 +1,4 @@
-"""From an instance, as a caller sends it, to a row of tensors."""
+"""Conversion of an instance, as callers send it, to a row of tensors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,16 +20,18 @@ from limelight.v1 import attention_pb2, model_pb2
 
 @dataclass(frozen=True)
 class Bounds:
-    """What no input may exceed, whatever a model takes; 0 for no bound.
+    """Upper limits of inputs for all models; 0 for no limit.
 
-    characters: of a text, or of all sentences of a document. pixels: of an image.
+    Attributes:
+        characters: characters of a text, or of all sentences of a document.
+        pixels: pixels of an image.
     """
 
     characters: int = 0
     pixels: int = 0
 
     def of(self, limits: model_pb2.Limits) -> model_pb2.Limits:
-        """Give the lower of a model's own limits and these."""
+        """Return the lower of a model's own limits and these."""
         return model_pb2.Limits(
             max_characters=_lower(limits.max_characters, self.characters),
             max_pixels=_lower(limits.max_pixels, self.pixels),
@@ -42,7 +44,8 @@ _NO_BOUNDS = Bounds()
 class Preprocessor:
     """Turns instances into rows as one bundle declares; safe to use from several threads.
 
-    Raises: BundleError where a tokenizer is broken or a step does not fit its input.
+    Raises:
+        BundleError: a tokenizer is invalid, or a step does not fit its input.
     """
 
     def __init__(self, folder: BundleFolder, bounds: Bounds = _NO_BOUNDS) -> None:
@@ -56,7 +59,7 @@ class Preprocessor:
 
     @classmethod
     def from_parts(cls, bundle: bundle_pb2.Bundle, tokenizers: Mapping[str, str]) -> "Preprocessor":
-        """Make one before there is a folder: `tokenizers` holds the text of each tokenizer file by name."""
+        """Build a preprocessor without a folder. tokenizers: text of each tokenizer file by name."""
         preprocessor = cls.__new__(cls)
         preprocessor._set_up(bundle, tokenizers, _NO_BOUNDS)
         return preprocessor
@@ -68,7 +71,7 @@ class Preprocessor:
         steps = {each.input: each.steps for each in bundle.preprocessing}
         for name in steps.keys() - {each.name for each in bundle.description.inputs}:
             raise BundleError(f"there is preprocessing of the input {name!r}, which the model does not have")
-        # Of input steps, the prompt is only a part: whoever runs the model knows the rest.
+        # Input steps include generated tokens, which are unknown here.
         grown = attention_pb2.LABEL_KIND_INPUT_STEPS
         known = [each for each in bundle.description.label_sets if each.kind != grown]
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
@@ -90,7 +93,8 @@ class Preprocessor:
     def row(self, instance: Instance, *, field: str = "", truncate: bool = False) -> Row:
         """Check and convert one instance; `field` is its path in the request, such as `instances[3]`.
 
-        Raises: InputError (or a kind of it) naming the input that is missing, unknown, of the wrong kind, or too large.
+        Raises:
+            InputError: names the input that is missing, unknown, of the wrong kind, or too large.
         """
         self._check_names(instance, field)
         prepared: list[PreprocessedInput] = []
@@ -112,12 +116,14 @@ class Preprocessor:
         }
         for name in instance:
             if name not in known:
-                raise InputError(input_path(field, name), f"is no input of the model, which takes {self._expected()}")
+                raise InputError(
+                    input_path(field, name), f"is not an input of the model; the model takes {self._expected()}"
+                )
         for name, steps in self._inputs.items():
             for tensor in steps.description.tensors:
                 if name in instance and tensor.name in instance and tensor.name != name:
                     raise InputError(
-                        input_path(field, tensor.name), f"is what {name!r} is turned into; send one of them"
+                        input_path(field, tensor.name), f"is a tensor of the input {name!r}; send one of the two"
                     )
 
     def _expected(self) -> str:
@@ -151,7 +157,7 @@ def _lower(own: int, bound: int) -> int:
 def _check_indices(
     tensors: Mapping[str, Array], bound: Iterable[BoundTensor], sizes: Mapping[str, int], field: str
 ) -> None:
-    """Check that what indexes another tensor's entries stays among those of its own instance."""
+    """Check that indices refer to entries of their own instance."""
     for each in bound:
         if each.indexes and each.name in tensors:
             array, count = tensors[each.name], sizes.get(each.indexes, 0)

@@ -1,4 +1,4 @@
-"""What goes from step to step, and what every step has in common."""
+"""Types that pass between preprocessing steps, and the base class of steps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from limelight.v1 import attention_pb2, model_pb2
 
 
 class DataKind(Enum):
-    """What a step takes or gives, as errors write it."""
+    """Kind of a step's input or output, as written in errors."""
 
     TEXT = "text"
     DOCUMENT = "a document"
@@ -28,9 +28,11 @@ class DataKind(Enum):
 
 @dataclass(frozen=True)
 class DataFormat:
-    """What comes to a step, as far as it is known before anything is sent.
+    """Static properties of a step's input.
 
-    channels, rows, columns: of a picture; exact: True where it has just so many pixels, False where at least.
+    Attributes:
+        channels, rows, columns: of a picture.
+        exact: whether a picture has exactly this size, or at least this size.
     """
 
     kind: DataKind
@@ -42,7 +44,11 @@ class DataFormat:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a document. span: where it stands, in the document's text where we split that, else in itself."""
+    """A sentence of a document.
+
+    Attributes:
+        span: position in the document if the server split the text, else in the sentence itself.
+    """
 
     text: str
     span: tuple[int, int]
@@ -50,9 +56,11 @@ class Sentence:
 
 @dataclass(frozen=True)
 class SentenceStream:
-    """The sentences of a document, found as they are asked for.
+    """The sentences of a document, split on demand.
 
-    field: the path of each that was sent, by its number; None where the splitting was ours. count: how many were sent.
+    Attributes:
+        field: path of a sent sentence, by number; None if the server splits the text.
+        count: number of sent sentences.
     """
 
     found: Iterator[Sentence]
@@ -62,7 +70,7 @@ class SentenceStream:
 
 @dataclass(frozen=True)
 class Picture:
-    """Pixels uint8 [row, column, channel], and the part of the image as it was sent that they show, evenly."""
+    """Pixels uint8 [row, column, channel], and the region of the sent image that they show."""
 
     pixels: Array
     region: attention_pb2.Region
@@ -70,7 +78,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class PreprocessedInput:
-    """What one input was turned into: its part of a row."""
+    """The part of a row that one input becomes."""
 
     input: str
     tensors: Mapping[str, Array]
@@ -81,7 +89,7 @@ class PreprocessedInput:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a step is told beside what comes to it. field: the input's path in the request."""
+    """Options of a run beside the data. field: the input's path in the request."""
 
     field: str
     truncate: bool
@@ -89,10 +97,12 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class StepContext:
-    """What steps are made from beside their own message.
+    """Context from which steps are built, beside their own message.
 
-    tensors: of this input, by name. label_sets: those that its tensors or pictures count. tokenizers: text of each
-    tokenizer file by name.
+    Attributes:
+        tensors: tensors of the input, by name.
+        label_sets: label sets that its tensors or pictures count.
+        tokenizers: text of each tokenizer file, by name.
     """
 
     input: model_pb2.InputDescription
@@ -102,21 +112,28 @@ class StepContext:
     tokenizers: Mapping[str, str]
 
     def tensor(self, name: str, axes: int, data_type: int | None = None) -> BoundTensor:
-        """Give a tensor of the input; BundleError where there is none, or it has other axes or another type."""
+        """Return a tensor of the input.
+
+        Raises:
+            BundleError: the tensor is missing, or has other axes or another type.
+        """
         if name not in self.tensors:
-            raise BundleError(f"puts out the tensor {name!r}, which the input does not have")
+            raise BundleError(f"outputs the tensor {name!r}, which the input does not have")
         found = self.tensors[name]
         if len(found.description.dimensions) != axes:
-            raise BundleError(f"puts out the tensor {name!r} with {axes} axes, which is described with others")
+            raise BundleError(f"outputs the tensor {name!r} with {axes} axes, which is described with another number")
         if data_type is not None and found.description.data_type != data_type:
-            raise BundleError(f"puts out the tensor {name!r}, which is described as of another type")
+            raise BundleError(f"outputs the tensor {name!r}, which is described with another type")
         return found
 
 
 class Step(ABC):
-    """One step of preprocessing. A step is safe to use from several threads.
+    """A preprocessing step; safe to use from several threads.
 
-    takes: what may come to it. gives: what it makes of that. tensors: names of those it puts out, for a last step.
+    Attributes:
+        accepts: kinds of input.
+        produces: kind of output.
+        tensors: names of the output tensors, for a last step.
     """
 
     accepts: ClassVar[frozenset[DataKind]]
@@ -125,7 +142,7 @@ class Step(ABC):
 
     @property
     def output_format(self) -> DataFormat:
-        """What it gives, as far as it is known before anything is sent."""
+        """Static properties of the output."""
         return DataFormat(self.produces)
 
     @classmethod
@@ -137,18 +154,23 @@ class Step(ABC):
         input_format: DataFormat,
         next_step: bundle_pb2.PreprocessingStep | None,
     ) -> Self:
-        """Make it from its message. given: what comes to it. following: the step after it.
+        """Build a step from its message.
 
-        Raises: BundleError saying what is wrong with it, as the rest of a sentence that begins with its name.
+        Args:
+            input_format: format of the step's input.
+            next_step: the following step.
+        Raises:
+            BundleError: the rest of a sentence that starts with the step's name.
         """
 
     @abstractmethod
     def run(self, value: Any, options: RunOptions) -> Any:
-        """Do it. Raises: InputError and its kinds, naming the field of the input."""
+        """Run the step. Raises InputError or a subclass, with the path of the input."""
 
     def check_sent_tensors(self, tensors: Mapping[str, Array], options: RunOptions) -> dict[str, Labels]:
-        """Check tensors that a caller sent in place of what this step puts out, and label what can be labelled.
+        """Check tensors that a caller sent in place of the step's output, and return their labels.
 
-        Raises: InputError naming the tensor.
+        Raises:
+            InputError: names the tensor.
         """
         return {}

@@ -1,4 +1,4 @@
-"""Checks of tensors, whether a caller sent them or preprocessing made them."""
+"""Checks of tensors from callers or from preprocessing."""
 
 import numpy as np
 
@@ -11,24 +11,26 @@ from limelight.v1 import model_pb2
 def check_tensor(
     array: Array, description: model_pb2.TensorDescription, field: str, *, may_be_empty: bool = False
 ) -> None:
-    """Check a caller's tensor against what the model takes.
+    """Check a tensor against the model's description.
 
-    may_be_empty: whether its first axis may have nothing.
-    Raises: InputError for type, rank, a fixed or too large axis, an empty axis, or a value that is no finite number;
-    OutOfRangeError for an integer outside its range.
+    Args:
+        may_be_empty: whether the first axis may have size 0.
+    Raises:
+        InputError: wrong type or rank, a wrong, too large or empty axis, NaN or infinity.
+        OutOfRangeError: an integer outside its range.
     """
     if array.dtype != DTYPES[description.data_type]:
         wanted = data_type_name(description.data_type)
-        raise InputError(f"{field}.data_type", f"is {data_type_name(data_type_of(array))}; {wanted} is wanted")
+        raise InputError(f"{field}.data_type", f"is {data_type_name(data_type_of(array))}; expected {wanted}")
     dimensions = description.dimensions
     if array.ndim != len(dimensions):
         names = ", ".join(dimension.name for dimension in dimensions)
-        raise InputError(f"{field}.shape", f"has {array.ndim} axes; [{names}] is wanted, without a batch axis")
+        raise InputError(f"{field}.shape", f"has {array.ndim} axes; expected [{names}], without a batch axis")
     for axis, (dimension, size) in enumerate(zip(dimensions, array.shape, strict=True)):
         if dimension.size and size != dimension.size:
             raise InputError(f"{field}.shape", f"has {size} for {dimension.name}, which is always {dimension.size}")
         if size == 0 and not (may_be_empty and axis == 0):
-            raise InputError(f"{field}.shape", f"has nothing along {dimension.name}")
+            raise InputError(f"{field}.shape", f"has size 0 along {dimension.name}")
         if dimension.maximum and size > dimension.maximum:
             raise InputError(
                 f"{field}.shape", f"has {size} for {dimension.name}; at most {dimension.maximum} are allowed"
@@ -58,9 +60,10 @@ def _check_range(array: Array, description: model_pb2.TensorDescription, field: 
 
 
 def real_places(array: Array, description: model_pb2.TensorDescription, field: str) -> Array:
-    """Tell the real places of a caller's tensor: all, or where rows can differ in length, those before the fill.
+    """Return the mask of real values: all, or where rows may differ in length, those before the fill.
 
-    Raises: InputError where the fill stands before something real, or a row holds nothing else.
+    Raises:
+        InputError: the fill precedes a real value, or a row has no real value.
     """
     if not description.HasField("fill"):
         return np.ones(array.shape, dtype=np.bool_)

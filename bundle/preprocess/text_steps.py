@@ -1,4 +1,4 @@
-"""Steps that end in token ids."""
+"""Steps that turn texts into token ids."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,21 +28,21 @@ from bundle.values import Array, Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 _INT64 = values_pb2.DATA_TYPE_INT64
-_SENTENCES_PER_BATCH = 32  # sentences that are encoded at the same time
+_SENTENCES_PER_BATCH = 32  # sentences encoded at once
 
 
 class Split(Step):
-    """A text becomes its parts; parts that were sent stay as they are."""
+    """Splits a text; parts that were sent stay as they are."""
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.TEXT, DataKind.DOCUMENT})
     produces: ClassVar[DataKind] = DataKind.SENTENCES
 
     @abstractmethod
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Find the parts of a text: (begin, end) in code points."""
+        """Yield the parts of a text: (begin, end) in code points."""
 
     def run(self, value: Text | Sentences, options: RunOptions) -> SentenceStream:
-        """Split, or pass on what was sent. Raises: InputError for a part that is empty."""
+        """Split a text, or pass on sent parts. Raises InputError for an empty part."""
         if isinstance(value, Sentences):
             field = partial("{}.sentences.texts[{}]".format, options.field)
             empty = next((number for number, text in enumerate(value.texts) if not text or text.isspace()), None)
@@ -54,7 +54,7 @@ class Split(Step):
 
 @dataclass(frozen=True)
 class SplitSentences(Split):
-    """A text becomes its sentences."""
+    """Splits a text into sentences."""
 
     max_characters: int
 
@@ -78,7 +78,7 @@ class SplitSentences(Split):
 
 @dataclass(frozen=True)
 class SplitLines(SplitSentences):
-    """A text becomes its lines."""
+    """Splits a text into lines."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """See `Split.spans`."""
@@ -87,7 +87,7 @@ class SplitLines(SplitSentences):
 
 @dataclass(frozen=True)
 class SplitWords(Split):
-    """A text becomes its words."""
+    """Splits a text into words."""
 
     @classmethod
     def make(
@@ -107,9 +107,12 @@ class SplitWords(Split):
 
 @dataclass(frozen=True)
 class Tokenize(Step):
-    """A text becomes ids [token]; sentences become ids [sentence, token]; a pair becomes two tensors of ids, or one.
+    """Turns a text into ids [token], sentences into ids [sentence, token], a pair into one or two tensors of ids.
 
-    given: which of these comes to it. bound: the tensors of ids. segments: the tensor of segment ids, empty for none.
+    Attributes:
+        input_format: kind of input.
+        bound: the tensors of ids.
+        segments: the tensor of segment ids; empty for none.
     """
 
     accepts: ClassVar[frozenset[DataKind]] = frozenset({DataKind.TEXT, DataKind.SENTENCES, DataKind.PAIR})
@@ -132,22 +135,22 @@ class Tokenize(Step):
         """See `Step.make`."""
         axes = 2 if input_format.kind is DataKind.SENTENCES else 1
         if message.second_tensor and input_format.kind is not DataKind.PAIR:
-            raise BundleError(f"has a second tensor, but {input_format.kind.value} comes to it and no pair")
+            raise BundleError(f"has a second tensor, but gets {input_format.kind.value}, not a pair")
         if message.segment_tensor and (message.second_tensor or input_format.kind is DataKind.SENTENCES):
-            raise BundleError("has a tensor of segments, but puts out no single sequence")
+            raise BundleError("has a tensor of segments, but does not output a single sequence")
         names = list(filter(None, (message.tensor, message.second_tensor)))
         bound = tuple(context.tensor(name, axes, _INT64) for name in names)
         if axes == 2 and not bound[0].description.HasField("fill"):
             raise BundleError(f"makes rows of different lengths, but the tensor {names[0]!r} has no fill")
         maxima = {each.description.dimensions[-1].maximum for each in bound}
         if len(maxima) > 1:
-            raise BundleError(f"puts out {names[0]!r} and {names[1]!r}, which have different limits")
+            raise BundleError(f"outputs {names[0]!r} and {names[1]!r}, which have different limits")
         if message.segment_tensor:
             segments = context.tensor(message.segment_tensor, 1, _INT64)
             if segments.description.dimensions[0] != bound[0].description.dimensions[0]:
-                raise BundleError(f"puts out the segments {segments.name!r}, which have another axis than the tokens")
+                raise BundleError(f"outputs the segments {segments.name!r}, which have another axis than the tokens")
         if message.tokenizer not in context.tokenizers:
-            raise BundleError(f"takes the tokenizer {message.tokenizer!r}, which is not there")
+            raise BundleError(f"uses the tokenizer {message.tokenizer!r}, which does not exist")
         encoder = Encoder(
             context.tokenizers[message.tokenizer], special_tokens=message.special_tokens, maximum=maxima.pop()
         )
@@ -155,7 +158,7 @@ class Tokenize(Step):
         return cls(context, input_format.kind, encoder, bound, message.segment_tensor, tensors)
 
     def run(self, value: Text | Pair | SentenceStream, options: RunOptions) -> PreprocessedInput:
-        """Encode. Raises: InputError for more tokens than the tensor takes, or none."""
+        """Encode. Raises InputError for no tokens, or more than the tensor allows."""
         name = self.context.input.name
         inputs: list[tuple[str, ...]]
         match value:
@@ -179,7 +182,7 @@ class Tokenize(Step):
         for bound, each, path, parts in zip(self.bound, encoded, paths, inputs, strict=True):
             _check(each, path, options.truncate)
             if not each.ids:
-                raise InputError(path, "has no token that the model could read")
+                raise InputError(path, "has no tokens")
             tensors[bound.name] = np.array(each.ids, dtype=np.int64)
             if self.segments:
                 tensors[self.segments] = np.array(each.segments or [0] * len(each.ids), dtype=np.int64)
@@ -189,7 +192,7 @@ class Tokenize(Step):
         return PreprocessedInput(name, tensors, sizes, labels, any(each.truncated for each in encoded))
 
     def _sentences(self, sentences: SentenceStream, options: RunOptions) -> PreprocessedInput:
-        """Encode as many sentences as the model takes, and tell whether there are more."""
+        """Encode as many sentences as the model takes, and report whether there are more."""
         bound = self.bound[0]
         dimensions = bound.description.dimensions
         most = dimensions[0].maximum
@@ -212,16 +215,18 @@ class Tokenize(Step):
             place[: len(each.ids)] = each.ids
         sizes = {dimension.name: size for dimension, size in zip(dimensions, ids.shape, strict=True)}
         tensors: dict[str, Array] = {bound.name: ids}
-        real = np.arange(ids.shape[1]) < lengths[:, None]  # by length: a text may well hold the token that fills
+        real = np.arange(ids.shape[1]) < lengths[:, None]  # by length, since a text may contain the fill token
         if bound.mask:
             tensors[bound.mask] = real
         return PreprocessedInput(self.context.input.name, tensors, sizes, self._document_labels(kept, ids, real), cut)
 
     def _encoded(self, sentences: SentenceStream, options: RunOptions) -> Iterator[tuple[Encoded, tuple[int, int]]]:
-        """Encode sentences as they are asked for, some at a time; give the tokens and the place of each.
+        """Encode sentences in batches on demand; yield the tokens and the position of each sentence.
 
-        One without a token is left out where the splitting was ours. Raises: InputError for such a one that was sent,
-        and for one of too many tokens.
+        Sentences without tokens are skipped if the server split the text.
+
+        Raises:
+            InputError: a sent sentence has no tokens, or a sentence has too many.
         """
         numbers = count()
         while together := list(islice(sentences.found, _SENTENCES_PER_BATCH)):
@@ -233,12 +238,14 @@ class Tokenize(Step):
                 if each.ids:
                     yield each, sentence.span
                 elif sentences.field is not None:
-                    raise InputError(path, "has no token that the model could read")
+                    raise InputError(path, "has no tokens")
 
     def _document_labels(
         self, kept: Sequence[tuple[Encoded, tuple[int, int]]], ids: Array, real: Array
     ) -> dict[str, Labels]:
-        """Words of a text that we split are placed in the text; words of a sentence that was sent, in that sentence.
+        """Label sentences and words.
+
+        Positions are in the document if the server split it, else in the sentence.
 
         Shapes: ids int64 [sentence, word], real bool of the same.
         """
@@ -302,7 +309,7 @@ class Tokenize(Step):
         )
 
     def check_sent_tensors(self, tensors: Mapping[str, Array], options: RunOptions) -> dict[str, Labels]:
-        """Label token ids that were sent: by the vocabulary, without places in a text."""
+        """Label sent token ids by the vocabulary, without positions in a text."""
         labels = {}
         for number, bound in enumerate(self.bound):
             array = tensors[bound.name]
@@ -327,7 +334,7 @@ class Tokenize(Step):
         return labels
 
     def _sent_parts(self, tensors: Mapping[str, Array], number: int) -> tuple[tuple[str, ...], Sequence[int]]:
-        """What the entries of a tensor that was sent come from: without segments, nobody knows where a text ends."""
+        """Return the inputs of a sent tensor's entries; without segments, both texts of a pair are one input."""
         name = self.context.input.name
         if self.input_format is not DataKind.PAIR or (len(self.bound) == 1 and not self.segments):
             return (name,), ()

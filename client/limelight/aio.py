@@ -146,7 +146,7 @@ class AsyncClient:
         """Send a protocol message to a unary RPC, and return the response message."""
         try:
             return await getattr(self._stub(), method)(
-                request, timeout=self._timeout(timeout), metadata=self._settings.sent or None
+                request, timeout=self._timeout(timeout), metadata=self._settings.call_metadata or None
             )
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
@@ -156,7 +156,7 @@ class AsyncClient:
 
     async def _stream(self, call: Call[Answer], timeout: float | None) -> AsyncIterator[Answer]:
         stream = getattr(self._stub(), call.method)(
-            call.request, timeout=self._timeout(timeout), metadata=self._settings.sent or None
+            call.request, timeout=self._timeout(timeout), metadata=self._settings.call_metadata or None
         )
         try:
             async for response in stream:

@@ -165,7 +165,7 @@ class Client:
         Needs no token.
         """
         try:
-            return bool(health.check(self._channel)(None, timeout=self._begun(timeout)))
+            return bool(health.check(self._channel)(None, timeout=self._start_call(timeout)))
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
 
@@ -188,14 +188,14 @@ class Client:
     def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
         method = getattr(self._stub, call.method)
         try:
-            response = method(call.request, timeout=self._begun(timeout), metadata=self._settings.sent)
+            response = method(call.request, timeout=self._start_call(timeout), metadata=self._settings.call_metadata)
         except grpc.RpcError as error:
             raise errors.from_rpc(error) from None
         return calls.read(call, response)
 
     def _stream(self, call: Call[Answer], timeout: float | None) -> Iterator[Answer]:
         method = getattr(self._stub, call.method)
-        stream = method(call.request, timeout=self._begun(timeout), metadata=self._settings.sent)
+        stream = method(call.request, timeout=self._start_call(timeout), metadata=self._settings.call_metadata)
         try:
             for response in stream:
                 yield calls.read(call, response)
@@ -204,7 +204,7 @@ class Client:
         finally:
             stream.cancel()
 
-    def _begun(self, timeout: float | None) -> float | None:
+    def _start_call(self, timeout: float | None) -> float | None:
         """Register the start of a call, and return its time limit."""
         transport.register_channel(self._channel)
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)

@@ -23,7 +23,7 @@ class Error(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        """What the server, or gRPC itself, says."""
+        """Message of the server, or of gRPC."""
         self.code: grpc.StatusCode = code or self.status or grpc.StatusCode.UNKNOWN
         """The status code."""
         self.violations = violations

@@ -35,8 +35,8 @@ class GeneratedToken(Record):
     text: str
     """The token as the vocabulary writes it; empty for a special token."""
     delta: str
-    """What it adds to the text of the sequence: empty for a special token or part of a character. It can hold a stop
-    text, which the whole sequence leaves out."""
+    """Text that the token adds; empty for a special token or part of a character. It may contain a stop text, which the
+    final text omits."""
     log_probability: float
     maps: tuple[AttentionMap, ...]
     """One row a map: the query axis has size 1 and is this token."""
@@ -91,7 +91,7 @@ class EventReader:
             maps = tuple(self._token_map(each, token) for each in token.maps)
             put_out = plain("", "output_steps", [token.text], ids=[token.id], special=[not token.text])
             self._told = True
-            self._put_in(put_out)
+            self._extend_input_steps(put_out)
             return GeneratedToken(token.index, token.id, token.text, token.delta, token.log_probability, maps)
         if kind == "end":
             return self._end(message.end)
@@ -102,7 +102,7 @@ class EventReader:
         query = LabelSet(message.query_labels, "output_steps", (token.text,), indices=(token.index,))
         return read_map(message, self._label_sets, query=query)
 
-    def _put_in(self, labels: LabelSet) -> None:
+    def _extend_input_steps(self, labels: LabelSet) -> None:
         """Append the generated tokens so far to the input steps; labels: output steps from the first new one."""
         for name, each in self._label_sets.items():
             if each.kind == "input_steps":
@@ -111,7 +111,7 @@ class EventReader:
     def _end(self, message: service_pb2.GenerationEnd) -> GenerationEnd:
         steps = read_label_set(message.label_set) if message.HasField("label_set") else None
         if steps is not None and not self._told:  # beam search sends no tokens
-            self._put_in(steps.take(range(len(steps) - 1)))
+            self._extend_input_steps(steps.take(range(len(steps) - 1)))
         label_sets = self._label_sets | ({} if steps is None else {steps.name: steps})
         return GenerationEnd(
             sequences=tuple(read_sequence(sequence) for sequence in message.sequences),

@@ -132,6 +132,6 @@ def _add(group: attention_pb2.Group, member: object, field: str) -> None:
             group.ranges.add(start=member.start or 0, end=member.stop or 0)
         case _:
             try:
-                group.indices.append(operator.index(member))  # type: ignore[arg-type]  # refuses what is no integer
+                group.indices.append(operator.index(member))  # type: ignore[arg-type]  # refuses other types
             except TypeError:
                 raise TypeError(f"a {type(member).__name__} cannot be a member of a group") from None

@@ -213,7 +213,7 @@ def _read(message: attention_pb2.LabelSet) -> LabelSet:
     labels = LabelSet(
         name=message.name,
         kind=kind,
-        labels=tuple(message.texts) or _counted(message.name, kind, size, grid),
+        labels=tuple(message.texts) or _numbered_labels(message.name, kind, size, grid),
         starts=np.array(message.starts, np.int32),
         ends=np.array(message.ends, np.int32),
         ids=np.array(message.ids, np.int32),
@@ -251,7 +251,7 @@ def _grid(message: attention_pb2.Grid) -> Grid:
     return Grid(message.rows, message.columns, tuple(message.leading), region)
 
 
-def _counted(name: str, kind: str, size: int, grid: Grid | None) -> tuple[str, ...]:
+def _numbered_labels(name: str, kind: str, size: int, grid: Grid | None) -> tuple[str, ...]:
     """Return numbered labels for entries without names."""
     if grid is not None:
         cells = (f"r{row}c{column}" for row in range(grid.rows) for column in range(grid.columns))

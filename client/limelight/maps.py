@@ -49,8 +49,8 @@ class AttentionMap(Record):
     kind: str
     """"self", "cross", "pool", "co", "memory" or "graph"."""
     quantity: str = "weights"
-    """What the numbers are: "weights", "scores" (before alignment; the lowest float32 where no attention is possible)
-    or "norms" of the weighted, transformed values."""
+    """"weights", "scores" (before alignment; the lowest float32 where attention is not possible) or "norms" of the
+    weighted, transformed values."""
     normalised: bool = False
     """True if the values of a query are known to sum to 1 over all its keys, omitted keys included."""
     signed: bool = False
@@ -64,8 +64,8 @@ class AttentionMap(Record):
     key: LabelSet
     edges: Edges | None = None
     key_index: NDArray[np.int64] | None = None
-    """[head, query, place], for a map cut by `top_k`: the position along `key` of each weight, ascending; -1 where a
-    query has no further one. None for other maps."""
+    """[head, query, place], for a map cut by `top_k`: position along `key` of each weight, ascending; -1 where a
+    query has no more weights. None for other maps."""
     left_out: NDArray[np.float32] | None = None
     """[head, query], for a map cut by `top_k`: sum of the omitted weights of each row; None for other maps."""
     head_labels: LabelSet | None = None

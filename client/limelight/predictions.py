@@ -202,8 +202,8 @@ class Prediction(Record):
     truncated: bool
     """True if the input was truncated to the model's limits."""
     seed: int | None
-    """The seed that was drawn from; sent with the same instance it brings this answer again. None where nothing was
-    drawn."""
+    """The seed used; the same instance with this seed gets the same answer. None if nothing
+    was sampled."""
     provenance: Provenance
 
     @property

@@ -49,23 +49,23 @@ class Attention(Selection):
     selections: Sequence[Selection] = ()
     """Union of several selections, in place of the fields of one."""
     quantity: Literal["weights", "scores", "norms"] = "weights"
-    """What the numbers are: weights, scores before alignment, or norms of the weighted, transformed values. A model's
-    description says which maps offer more than weights (`MapInfo.quantities`)."""
+    """Weights, scores before alignment, or norms of the weighted, transformed values. `MapInfo.quantities` of a model's
+    description lists what a map has beside weights."""
     reduce: Literal["mean", "max"] | None = None
     """Reduction over heads."""
     rollout: bool = False
     """Replaces the self maps of each stack by one map `<stack>.rollout`."""
     key_groups: Groupings = ()
-    """Sums of weights over named keys (see `limelight.groups`): `{"subject": TextSpan(0, 12), "rest": slice(5, None)}`,
+    """Groups of keys, summed (see `limelight.groups`): `{"subject": TextSpan(0, 12), "rest": slice(5, None)}`,
     or a `Grouping` for each of several label sets. The new label set is `<label set>.key_groups`."""
     query_groups: Groupings = ()
     """Groups of queries, averaged. The new label set is `<label set>.query_groups`."""
     pool: int | Pool | None = None
-    """Shrinks maps to at most so many queries and keys each, for a picture; the largest weight of a cell is kept unless
-    a `Pool` says otherwise. Not together with groups, nor with selected queries or keys."""
+    """Pools maps for display to at most this many queries and keys; a cell holds the largest weight, or as the `Pool`
+    states. Excludes groups and selected queries or keys."""
     top_k: int = 0
-    """Keeps the k largest weights of each row, of each head its own; 0 for all. `AttentionMap.left_out` is the sum of
-    the rest."""
+    """Keeps the k largest weights of each row, for each head separately; 0 for all. `AttentionMap.left_out` is the sum
+    of the others."""
     encoding: Literal["float32", "float16", "uint8"] = "float32"
     """Encoding of the message; the client's arrays are float32 in any case."""
     sequences: int = 0
@@ -107,7 +107,7 @@ class Generation:
     top_k: int = 0
     """Samples from the k most probable tokens; 0 for all."""
     top_p: float | None = None
-    """Samples among the fewest most probable tokens that together have at least this probability: None means 1, 0 takes
+    """Samples from the fewest most probable tokens whose probabilities sum to at least this: None means 1, 0 takes
     the most probable token."""
     max_new_tokens: int = 0
     """Without the end token; 0 for the model's limit, which always applies."""
@@ -116,7 +116,7 @@ class Generation:
     beams: int = 0
     """Number of beams; 0 means 4."""
     length_penalty: float | None = None
-    """Beam search orders hypotheses by their log-probability divided by their length to this power: None means 1, 0
+    """Beam search ranks hypotheses by log-probability divided by length to this power: None means 1, 0
     leaves the log-probability as it is."""
     hypotheses: int = 0
     """Number of hypotheses that beam search returns; 0 means 1."""

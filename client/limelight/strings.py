@@ -26,7 +26,7 @@ def check_string(text: Text, field: str) -> Text:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise invalid_string(field, _half(text, error.start)) from None
+            raise invalid_string(field, _surrogate_position(text, error.start)) from None
     return text
 
 
@@ -59,7 +59,7 @@ def quote(name: str) -> str:
     return json.dumps(name, ensure_ascii=not name.isprintable())
 
 
-def _half(text: str, place: int) -> str:
+def _surrogate_position(text: str, place: int) -> str:
     code = ord(text[place])
     origin = f", which stands for the byte 0x{code - 0xDC00:02x}: it is not UTF-8" if 0xDC80 <= code <= 0xDCFF else ""
     return f"character {place} is half of a surrogate pair (U+{code:04X}){origin}; no text that is sent may hold one"

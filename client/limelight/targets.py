@@ -48,7 +48,7 @@ def is_direct(target: str, environment: Mapping[str, str] = os.environ) -> bool:
     places = list(_places(target))
     exceptions = [each.strip() for name in _EXCEPTIONS for each in environment.get(name, "").split(",")]
     # gRPC asks a proxy for a list of addresses as if it were one name.
-    return any(_is_here(host) for host, _ in places) or all(
+    return any(_means_this_machine(host) for host, _ in places) or all(
         any(_matches(each, host, port) for each in exceptions) for host, port in places
     )
 
@@ -86,7 +86,7 @@ def _is_loopback(host: str) -> bool:
     return host.removesuffix(".") == "localhost" if address is None else address.is_loopback
 
 
-def _is_here(host: str) -> bool:
+def _means_this_machine(host: str) -> bool:
     """Return whether a host is this machine, or a name that should mean it and gets no unencrypted token."""
     address = _address(host)
     if address is not None:

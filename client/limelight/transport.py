@@ -55,7 +55,7 @@ class Settings:
             raise ValueError(f"max_response_bytes is at least 1, not {self.max_response_bytes}")
         if self.credentials is not None and self.security.encrypted:
             raise ValueError("give either credentials, or ca, cert, key and tls")
-        _ = self.sent  # report errors here, and not at the first call
+        _ = self.call_metadata  # report errors here, and not at the first call
 
     @property
     def address(self) -> str:
@@ -68,7 +68,7 @@ class Settings:
         return self.credentials or self.security.credentials()
 
     @cached_property
-    def sent(self) -> tuple[tuple[str, str | bytes], ...]:
+    def call_metadata(self) -> tuple[tuple[str, str | bytes], ...]:
         """Return the metadata of every call."""
         encrypted = self.channel_credentials is not None
         return (*self.metadata, *self.security.metadata(self.target, encrypted=encrypted))

@@ -61,7 +61,7 @@ class GenerationTrace:
 
 
 def run_generation(
-    parts: GenerationRunner, card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int], choose: TokenChooser
+    runner: GenerationRunner, card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int], choose: TokenChooser
 ) -> GenerationTrace:
     """Encode a batch, then step until `choose` ends it.
 
@@ -70,13 +70,13 @@ def run_generation(
     """
     generation = card.generation
     assert generation is not None
-    encoded = parts.encode(tensors) if generation.encoder else {}
+    encoded = runner.encode(tensors) if generation.encoder else {}
     constant = {**tensors, **encoded}
     prompt, entries, token = _prompt(card, tensors, sizes)
     prefilled: dict[str, Array] = {}
     if prompt.size:
         places = np.broadcast_to(np.arange(prompt.shape[1]), prompt.shape)
-        prefilled = parts.prefill({generation.token_input: prompt, generation.positions_input: places})
+        prefilled = runner.prefill({generation.token_input: prompt, generation.positions_input: places})
     capacity = prompt.shape[1] + generation.max_new_tokens + _UNUSED_ENTRIES
     states = {each.input: initial_state(each, encoded, {**sizes, ENTRIES: capacity}) for each in generation.states}
     for each in generation.states:
@@ -87,7 +87,7 @@ def run_generation(
     answers: list[dict[str, Array]] = []
     for step in range(generation.max_new_tokens + 1):
         counters = dict.fromkeys({generation.positions_input, generation.lengths_input} - {""}, entries)
-        answers.append(parts.step({**constant, **states, **counters, generation.token_input: token}))
+        answers.append(runner.step({**constant, **states, **counters, generation.token_input: token}))
         states = {
             each.input: next_state(each, states[each.input], answers[-1][each.output], entries)
             for each in generation.states

@@ -38,23 +38,23 @@ class GenerationGraphNetwork(PromptedNetwork):
     def __init__(self, graphs: Sequence[ExportedGraph], card: Card) -> None:
         super().__init__()
         assert card.generation is not None and card.written is not None
-        self._parts = GraphGenerationRunner(graphs, card)
+        self._runner = GraphGenerationRunner(graphs, card)
         self._generation, self._written = card.generation, card.written
         # `Stepping` takes the type of states from the network's parameters.
         self.state_type = nn.Parameter(torch.zeros(0))
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """Run the encoder graph, where there is one."""
-        return _tensors(self._parts.encode(_arrays(tensors)))
+        return _tensors(self._runner.encode(_arrays(tensors)))
 
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
         """Run the prefill graph."""
         names = (self._generation.token_input, self._generation.positions_input)
-        return _tensors(self._parts.prefill(dict(zip(names, (token.numpy(), position.numpy()), strict=True))))
+        return _tensors(self._runner.prefill(dict(zip(names, (token.numpy(), position.numpy()), strict=True))))
 
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         """Run the step graph."""
-        found = _tensors(self._parts.step({**_arrays(tensors), self._generation.token_input: token.numpy()}))
+        found = _tensors(self._runner.step({**_arrays(tensors), self._generation.token_input: token.numpy()}))
         states = {each.output: found[each.output] for each in self._generation.states}
         return StepAnswer(found[self._generation.scores_output], states, {})
 

@@ -38,10 +38,10 @@ def build_generation_graphs(model: Network, card: Card) -> list[ExportedGraph]:
     Raises:
         ExportError: a part cannot be exported or cut out, or an output differs from the card.
     """
-    parts = PyTorchGenerationRunner(model, card)
-    generation = parts.generation
-    example = _ExampleRuns(parts)
-    read = accepted_arguments(parts.model.step, [spec.name for spec in example.step_inputs[1:]])
+    runner = PyTorchGenerationRunner(model, card)
+    generation = runner.generation
+    example = _ExampleRuns(runner)
+    read = accepted_arguments(runner.model.step, [spec.name for spec in example.step_inputs[1:]])
     step_inputs = [example.step_inputs[0], *(spec for spec in example.step_inputs[1:] if spec.name in read)]
     specs = [*example.encode_inputs, *_add_prefix(step_inputs, _STEP_PREFIX)]
     arguments = [*(example.tensors[0][spec.name] for spec in example.encode_inputs)]
@@ -56,7 +56,7 @@ def build_generation_graphs(model: Network, card: Card) -> list[ExportedGraph]:
         modules.append(_prefill_part(example))
     largest = max_sizes(card)
     traced = trace(
-        CombinedParts(parts.model, modules),
+        CombinedParts(runner.model, modules),
         [torch.from_numpy(np.array(array)) for array in arguments],
         specs,
         outputs,
@@ -77,7 +77,7 @@ def build_generation_graphs(model: Network, card: Card) -> list[ExportedGraph]:
 
 def _encode_part(example: "_ExampleRuns") -> ModelPart:
     names = [spec.name for spec in example.encoded]
-    model = example.parts.model
+    model = example.runner.model
     return ModelPart(
         lambda tensors: select_tensors(model.encode(**tensors), names, "result of encode") if names else [],
         tuple(spec.name for spec in example.encode_inputs),
@@ -85,7 +85,7 @@ def _encode_part(example: "_ExampleRuns") -> ModelPart:
 
 
 def _step_part(example: "_ExampleRuns", inputs: Sequence[TensorSpec]) -> ModelPart:
-    model, generation = example.parts.model, example.parts.generation
+    model, generation = example.runner.model, example.runner.generation
     states = [each.output for each in generation.states]
     maps = [spec.name for spec in example.step_outputs if spec.name in example.maps]
 
@@ -102,7 +102,7 @@ def _step_part(example: "_ExampleRuns", inputs: Sequence[TensorSpec]) -> ModelPa
 
 
 def _prefill_part(example: "_ExampleRuns") -> ModelPart:
-    model, generation = example.parts.model, example.parts.generation
+    model, generation = example.runner.model, example.runner.generation
     assert isinstance(model, PromptedNetwork)
     states = [each.output for each in generation.states]
 
@@ -116,16 +116,16 @@ def _prefill_part(example: "_ExampleRuns") -> ModelPart:
 class _ExampleRuns:
     """Runs of the parts in PyTorch at two sizes, which show the axes of the tensors that pass between them."""
 
-    def __init__(self, parts: PyTorchGenerationRunner) -> None:
-        self.parts = parts
-        generation = parts.generation
+    def __init__(self, runner: PyTorchGenerationRunner) -> None:
+        self.runner = runner
+        generation = runner.generation
         sizes = self._sizes()
-        cases = RandomInputs(parts.card)
-        self.tensors = [collate_rows(parts.card, cases.rows(each)) for each in sizes]
-        inputs = {spec.name: spec for spec in input_specs(parts.card)}
-        taken = accepted_arguments(parts.model.encode, list(inputs)) if generation.encoder else []
+        random_inputs = RandomInputs(runner.card)
+        self.tensors = [collate_rows(runner.card, random_inputs.rows(each)) for each in sizes]
+        inputs = {spec.name: spec for spec in input_specs(runner.card)}
+        taken = accepted_arguments(runner.model.encode, list(inputs)) if generation.encoder else []
         self.encode_inputs = [inputs[name] for name in taken]
-        results = [parts.encode(each) if generation.encoder else {} for each in self.tensors]
+        results = [runner.encode(each) if generation.encoder else {} for each in self.tensors]
         encoded = _specs(results, sizes)
         self.encoded = list(encoded.values())
         token = TensorSpec(generation.token_input, np.dtype(np.int64), (BATCH,))
@@ -149,17 +149,17 @@ class _ExampleRuns:
             }
             for tensors, result, size in zip(self.tensors, results, sizes, strict=True)
         ]
-        self.maps = {each.name for each in parts.card.description.maps} - set(encoded)
-        outputs = _specs([parts.step(each, maps=self.maps) for each in self.stepped], sizes)
+        self.maps = {each.name for each in runner.card.description.maps} - set(encoded)
+        outputs = _specs([runner.step(each, maps=self.maps) for each in self.stepped], sizes)
         self.step_outputs = list(outputs.values())
-        _check_outputs(parts.card, encoded | outputs, states)
+        _check_outputs(runner.card, encoded | outputs, states)
         if generation.prefill:
             self._prefill(sizes)
 
     def _prefill(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Prefill a prompt at both sizes. The begin token replaces the last token."""
-        generation = self.parts.generation
-        (axis,) = self.parts.card.bound()[generation.prompt_tensor].description.dimensions
+        generation = self.runner.generation
+        (axis,) = self.runner.card.bound()[generation.prompt_tensor].description.dimensions
         names = (generation.token_input, generation.positions_input)
         self.prefill_inputs = [TensorSpec(name, np.dtype(np.int64), (BATCH, axis.name)) for name in names]
         self.prefilled = []
@@ -167,10 +167,10 @@ class _ExampleRuns:
             tokens = np.full((size[BATCH], size[axis.name]), generation.begin_token, np.int64)
             places = np.broadcast_to(np.arange(size[axis.name]), tokens.shape)
             self.prefilled.append(dict(zip(names, (tokens, places), strict=True)))
-        self.prefill_outputs = list(_specs([self.parts.prefill(each) for each in self.prefilled], sizes).values())
+        self.prefill_outputs = list(_specs([self.runner.prefill(each) for each in self.prefilled], sizes).values())
 
     def _sizes(self) -> list[dict[str, int]]:
-        largest = max_sizes(self.parts.card)
+        largest = max_sizes(self.runner.card)
         first = example_sizes(largest)
         sizes = [first, example_sizes(largest, avoid=first)]
         return [each | {ENTRIES: length} for each, length in zip(sizes, _CACHE_SIZES, strict=True)]
@@ -185,7 +185,7 @@ class _ExampleRuns:
         else:
             axes: list[str | int] = [each.size or each.name for each in state.zeros.dimensions]
             axes.insert(state.batch_axis, BATCH)
-            known = {BATCH: 1, ENTRIES: 1, **max_sizes(self.parts.card)}
+            known = {BATCH: 1, ENTRIES: 1, **max_sizes(self.runner.card)}
             dtype = initial_state(state, {}, known).dtype
             spec = TensorSpec(state.input, dtype, tuple(axes))
         if state.HasField("growing_axis"):

@@ -135,7 +135,7 @@ class _SinglePassCheck:
             check_maps(self._card, expected)
             self._comparison.compare_padding(expected_batched[place], expected, case)
             self._comparison.compare_answers(exported_rows[place], expected, case)
-            self._comparison.compare_answers(without_maps[place], expected, f"{case}, maps not asked for")
+            self._comparison.compare_answers(without_maps[place], expected, f"{case}, maps not requested")
             self._comparison.compare_answers(from_projections[place], expected, f"{case}, maps from projections")
 
     def _without_maps(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -54,8 +54,8 @@ def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
         return single_pass_answers(card, pytorch_runner.run_model(trained.model, card, collate_rows(card, rows)), rows)[
             0
         ]
-    parts = pytorch_runner.PyTorchGenerationRunner(trained.model, card)
+    runner = pytorch_runner.PyTorchGenerationRunner(trained.model, card)
     choose = greedy_chooser(card.generation.end_token)
     return generation_answer(
-        card, run_generation(parts, card, collate_rows(card, rows), batch_sizes(rows), choose), row, 0
+        card, run_generation(runner, card, collate_rows(card, rows), batch_sizes(rows), choose), row, 0
     )

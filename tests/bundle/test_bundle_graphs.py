@@ -118,22 +118,22 @@ I64 = np.int64
 @pytest.mark.parametrize(
     ("value", "path", "reason", "kind"),
     [
-        (graph(nodes=NODES.astype(np.float64)), ".nodes.data_type", "is FLOAT64; FLOAT32 is wanted", InputError),
-        (graph(nodes=NODES[0]), ".nodes.shape", r"has 1 axes; \[node, feature\] is wanted", InputError),
+        (graph(nodes=NODES.astype(np.float64)), ".nodes.data_type", "is FLOAT64; expected FLOAT32", InputError),
+        (graph(nodes=NODES[0]), ".nodes.shape", r"has 1 axes; expected \[node, feature\]", InputError),
         (graph(nodes=NODES[:, :1]), ".nodes.shape", "has 1 for feature, which is always 2", InputError),
-        (graph(nodes=NODES[:0]), ".nodes.shape", "has nothing along node", InputError),
+        (graph(nodes=NODES[:0]), ".nodes.shape", "has size 0 along node", InputError),
         (graph(nodes=np.ones((6, 2), np.float32)), ".nodes.shape", "has 6 for node; at most 5", InputError),
         (graph(nodes=NODES * np.nan), ".nodes.data", "has NaN or infinity", InputError),
         (graph(edges=EDGES.astype(np.int32)), ".edges.data_type", "is not INT64", InputError),
-        (graph(edges=EDGES.T.copy()[:, :1]), ".edges.shape", r"is \[3, 1\]; \[2, edge\] is wanted", InputError),
-        (graph(edges=EDGES[0]), ".edges.shape", r"is \[3\]; \[2, edge\] is wanted", InputError),
+        (graph(edges=EDGES.T.copy()[:, :1]), ".edges.shape", r"is \[3, 1\]; expected \[2, edge\]", InputError),
+        (graph(edges=EDGES[0]), ".edges.shape", r"is \[3\]; expected \[2, edge\]", InputError),
         (graph(edges=np.array([[0, 3], [1, 0]])), ".edges.data", r"3 at \[0, 1\]; nodes are 0 to 2", OutOfRangeError),
         (graph(edges=np.array([[0], [-1]])), ".edges.data", r"has -1 at \[1, 0\]", OutOfRangeError),
         (graph(edges=np.array([[2**62], [0]])), ".edges.data", "has 4611686018427387904", OutOfRangeError),
         (graph(edges=np.array([[0, 1, 0], [2, 0, 2]])), ".edges.data", "has the edge from 0 to 2 twice", InputError),
-        (graph(edge_features=np.ones((3, 1), np.float32)), ".edge_features", "of no use to the model", InputError),
+        (graph(edge_features=np.ones((3, 1), np.float32)), ".edge_features", "not used by the model", InputError),
         (graph(names=("x",)), ".node_names", "has 1 names; the graph has 3 nodes", InputError),
-        (Text("a"), "", "is text; graph is wanted", InputError),
+        (Text("a"), "", "is text; expected graph", InputError),
     ],
 )  # fmt: skip
 def test_a_graph_that_is_wrong(value: Graph, path: str, reason: str, kind: type[InputError]) -> None:
@@ -145,7 +145,7 @@ def test_a_graph_that_is_wrong(value: Graph, path: str, reason: str, kind: type[
 @pytest.mark.parametrize(
     ("features", "path", "reason"),
     [
-        (None, "", "are missing; the model takes features of edges"),
+        (None, "", "are missing; the model needs edge features"),
         (np.ones((2, 4), np.float32), ".shape", "has 2 rows; the graph has 3 edges"),
         (np.ones((3, 3), np.float32), ".shape", "has 3 for edge_feature, which is always 4"),
         (np.full((3, 4), np.inf, np.float32), ".data", "has NaN or infinity"),
@@ -185,7 +185,7 @@ def test_tensors_in_place_of_a_graph() -> None:
         ({"targets": np.array([0, -1, 2])}, 'inputs["targets"].tensor.data', r"has -1 at \[1\]"),
         ({"targets": np.array([0, 1])}, 'inputs["targets"].tensor.shape', "has 2 for edge where another tensor has 3"),
         ({"sources": np.array([1, 1, 1]), "targets": np.array([2, 2, 2])}, 'inputs["targets"].tensor.data', "twice"),
-        ({"nodes": NODES[:0]}, 'inputs["nodes"].tensor.shape', "has nothing along node"),
+        ({"nodes": NODES[:0]}, 'inputs["nodes"].tensor.shape', "has size 0 along node"),
     ],
 )
 def test_tensors_of_a_graph_that_are_wrong(changes: dict[str, np.ndarray], path: str, reason: str) -> None:
@@ -231,10 +231,10 @@ def other_axis(made: bundle_pb2.Bundle) -> None:
     [
         (bundle(features=2, self_loops=True), None, "step 1, read_graph, adds edges, which would have no features"),
         (bundle(features=2, both_ways=True), None, "adds edges, which would have no features"),
-        (bundle(sources_tensor="ends"), None, "puts out the tensor 'ends', which the input does not have"),
-        (bundle(nodes_tensor="sources"), None, "puts out the tensor 'sources' with 2 axes"),
-        (bundle(), no_index, "puts out 'sources', which is joined but does not index the nodes"),
-        (bundle(), other_axis, "puts out edges along different axes"),
+        (bundle(sources_tensor="ends"), None, "outputs the tensor 'ends', which the input does not have"),
+        (bundle(nodes_tensor="sources"), None, "outputs the tensor 'sources' with 2 axes"),
+        (bundle(), no_index, "outputs 'sources', which is joined but does not index the nodes"),
+        (bundle(), other_axis, "outputs edges along different axes"),
     ],
 )
 def test_a_step_that_does_not_fit(made: bundle_pb2.Bundle, change: Any, reason: str) -> None:

@@ -157,9 +157,9 @@ def test_no_damage_raises_anything_but_an_input_error(data: bytes, changes: list
     [
         ({"mean": [0.5, 0.5]}, "needs a mean and a deviation for each channel"),
         ({"deviation": []}, "needs a mean and a deviation for each channel"),
-        ({"tensor": "image"}, "step 3, normalise_image, puts out the tensor 'image', which the input does not have"),
-        ({"deviation": [0]}, "by which no number can be divided"),
-        ({"scale": float("inf")}, "by which no number can be divided"),
+        ({"tensor": "image"}, "step 3, normalise_image, outputs the tensor 'image', which the input does not have"),
+        ({"deviation": [0]}, "that is not finite, or a deviation of 0"),
+        ({"scale": float("inf")}, "that is not finite, or a deviation of 0"),
     ],
 )
 def test_steps_that_do_not_fit_the_tensor(change: dict[str, object], reason: str) -> None:
@@ -170,5 +170,5 @@ def test_steps_that_do_not_fit_the_tensor(change: dict[str, object], reason: str
 def test_an_image_of_another_shape_than_the_tensor() -> None:
     wrong = bundle()
     wrong.description.inputs[0].tensors[0].dimensions[1].size = 8
-    with pytest.raises(BundleError, match=r"puts out \[1, 4, 6\], which is not the shape \[1, 8, 6\] of the tensor"):
+    with pytest.raises(BundleError, match=r"outputs \[1, 4, 6\], which is not the shape \[1, 8, 6\] of the tensor"):
         Preprocessor.from_parts(wrong, {})

@@ -211,7 +211,7 @@ def test_no_warning_of_large_images_is_needed() -> None:
 
 
 def test_pictures_that_are_too_small_or_too_narrow() -> None:
-    with pytest.raises(InputError, match="has 3 rows and 9 columns; at least 4 and 4 are wanted") as caught:
+    with pytest.raises(InputError, match="has 3 rows and 9 columns; at least 4 and 4 are needed") as caught:
         row(bundle(cropped(4, 4)), np.zeros((3, 9), np.uint8))
     assert caught.value.field == 'instances[0].inputs["image"]'
     with pytest.raises(InputError, match="is 10000 x 1 pixels, which is too narrow"):
@@ -231,17 +231,20 @@ def test_pictures_of_any_size_for_a_tensor_of_any_size() -> None:
     [
         (
             bundle(),
-            r"step 2, normalise_image, gets pictures of any size, but the tensor 'pixels' is always \[1, 4, 4\]",
+            r"normalise_image, gets pictures of any size, but the tensor 'pixels' has the fixed shape \[1, 4, 4\]",
         ),
         (bundle(resized(4, 4, COVER)), "step 3, normalise_image, gets pictures of any size"),
-        (bundle(resized(4, 6)), r"step 3, normalise_image, puts out \[1, 4, 6\]"),
+        (bundle(resized(4, 6)), r"step 3, normalise_image, outputs \[1, 4, 6\]"),
         (bundle(resized(3, 9), cropped(4, 4)), "step 3, crop_image, keeps 4 x 4 pixels of a picture of 3 x 9"),
         (bundle(resized(0, 4)), "step 2, resize_image, makes a picture of 0 x 4 pixels"),
         (bundle(cropped(4, -1)), "step 2, crop_image, makes a picture of 4 x -1 pixels"),
-        (bundle(resized(4, 4, 9)), "has a fit or a resampling that this release does not know"),
-        (bundle({"decode_image": {"channels": 1}}), "step 2, decode_image, takes an image file; a picture comes to it"),
-        (bundle({"decode_image": {"channels": 2}}), "takes an image file"),
-        (bundle({"tokenize": {"tensor": "pixels"}}), "step 2, tokenize, takes a pair or sentences or text; a picture"),
+        (bundle(resized(4, 4, 9)), "has a fit or a resampling unknown to this release"),
+        (bundle({"decode_image": {"channels": 1}}), "decode_image, accepts an image file, but gets a picture"),
+        (bundle({"decode_image": {"channels": 2}}), "accepts an image file"),
+        (
+            bundle({"tokenize": {"tensor": "pixels"}}),
+            "accepts a pair or sentences or text, but gets a picture",
+        ),
     ],
 )
 def test_steps_in_an_order_that_makes_no_sense(made: bundle_pb2.Bundle, reason: str) -> None:
@@ -253,7 +256,7 @@ def test_a_step_that_is_out_of_order_is_named() -> None:
     made = bundle(resized(4, 4))
     made.description.inputs[0].kind = model_pb2.INPUT_KIND_TEXT
     del made.preprocessing[0].steps[0]
-    with pytest.raises(BundleError, match="step 1, resize_image, takes a picture; text comes to it"):
+    with pytest.raises(BundleError, match="step 1, resize_image, accepts a picture, but gets text"):
         Preprocessor.from_parts(made, {})
 
 

@@ -242,18 +242,20 @@ def test_sentences_are_counted_and_texts_measured_before_they_are_tokenised(monk
 
 @pytest.mark.parametrize("value", [Image(b""), Pair("a", "b"), Sentences(("a",)), TensorValue(np.zeros(2, np.int64))])
 def test_a_value_of_another_kind(value: Image) -> None:
-    refused(small.bundle(), {"text": value}, 'inputs["text"]', r"; text is wanted \(or tensors under the names 'ids'\)")
+    refused(small.bundle(), {"text": value}, 'inputs["text"]', r"; expected text \(or tensors under the names 'ids'\)")
 
 
 def test_names() -> None:
     refused(small.bundle(), {}, 'inputs["text"]', r"is missing; the model takes 'text' \(text\)")
-    refused(small.bundle(), {"txt": Text("a")}, 'inputs["txt"]', r"is no input of the model, which takes 'text'")
+    refused(
+        small.bundle(), {"txt": Text("a")}, 'inputs["txt"]', r"is not an input of the model; the model takes 'text'"
+    )
     both: Instance = {"text": Text("a"), "image": Image(b"")}
-    refused(small.bundle(), both, 'inputs["image"]', "is no input")
+    refused(small.bundle(), both, 'inputs["image"]', "is not an input")
     both = {"text": Text("a"), "ids": TensorValue(np.array([2]))}
-    refused(small.bundle(), both, 'inputs["ids"]', "is what 'text' is turned into; send one of them")
+    refused(small.bundle(), both, 'inputs["ids"]', "is a tensor of the input 'text'; send one of the two")
     mask: Instance = {"ids": TensorValue(np.array([2])), "ids_mask": TensorValue(np.array([True]))}
-    refused(small.bundle(), mask, 'inputs["ids_mask"]', "is no input")
+    refused(small.bundle(), mask, 'inputs["ids_mask"]', "is not an input")
 
 
 def test_tensors_in_place_of_a_text_get_their_mask_and_labels() -> None:
@@ -280,11 +282,11 @@ I64 = np.int64
 @pytest.mark.parametrize(
     ("ids", "path", "reason", "kind"),
     [
-        (np.array([2], np.int32), "data_type", "is INT32; INT64 is wanted", InputError),
-        (np.array([2], np.float32), "data_type", "is FLOAT32; INT64 is wanted", InputError),
-        (np.array([[2]]), "shape", r"has 2 axes; \[word\] is wanted, without a batch axis", InputError),
+        (np.array([2], np.int32), "data_type", "is INT32; expected INT64", InputError),
+        (np.array([2], np.float32), "data_type", "is FLOAT32; expected INT64", InputError),
+        (np.array([[2]]), "shape", r"has 2 axes; expected \[word\], without a batch axis", InputError),
         (np.array(2), "shape", "has 0 axes", InputError),
-        (np.zeros(0, I64), "shape", "has nothing along word", InputError),
+        (np.zeros(0, I64), "shape", "has size 0 along word", InputError),
         (np.full(7, 2), "shape", "has 7 for word; at most 6", InputError),
         (np.array([2, 12]), "data", r"has 12 at \[1\]; values are from 1 to 11", OutOfRangeError),
         (np.array([-1, 2]), "data", r"has -1 at \[0\]", OutOfRangeError),
@@ -312,7 +314,7 @@ def test_a_ragged_tensor_that_is_wrong(ids: list[list[int]], reason: str) -> Non
 
 
 def test_something_else_under_the_name_of_a_tensor() -> None:
-    refused(small.bundle(), {"ids": Text("a")}, 'inputs["ids"]', "is to be a tensor")
+    refused(small.bundle(), {"ids": Text("a")}, 'inputs["ids"]', "must be a tensor")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -425,17 +427,17 @@ def split_and_no_more(bundle: bundle_pb2.Bundle) -> None:
     [
         (no_steps, "the input 'text': text has no step, but the model takes tensors"),
         (lines_of_no_size, "step 1, split_lines, splits at a negative number of characters"),
-        (another_kind, "step 1, tokenize, takes a pair or sentences or text; an image file comes to it"),
-        (another_tensor, "step 1, tokenize, puts out the tensor 'words', which the input does not have"),
-        (another_tokenizer, "step 1, tokenize, takes the tokenizer '../words.json', which is not there"),
+        (another_kind, "step 1, tokenize, accepts a pair or sentences or text, but gets an image file"),
+        (another_tensor, "step 1, tokenize, outputs the tensor 'words', which the input does not have"),
+        (another_tokenizer, "step 1, tokenize, uses the tokenizer '../words.json', which does not exist"),
         (another_input, "there is preprocessing of the input 'txt', which the model does not have"),
-        (another_axis, "the label set 'words' is of the axis 'letter', which is not there"),
-        (other_labels, "the label set 'words' is of the tensor 'other', which its input lacks"),
-        (one_more_tensor, "no step of the input 'text' puts out its tensor 'more'"),
-        (another_type, "puts out the tensor 'ids', which is described as of another type"),
-        (one_more_axis, "puts out the tensor 'ids' with 1 axes, which is described with others"),
-        (a_second_tensor, "has a second tensor, but text comes to it and no pair"),
-        (no_step_at_all, "the input 'text': step 2 is none that this release knows"),
+        (another_axis, "the label set 'words' refers to the axis 'letter', which its tensor does not have"),
+        (other_labels, "the label set 'words' refers to the tensor 'other', which its input does not have"),
+        (one_more_tensor, "no step of the input 'text' outputs its tensor 'more'"),
+        (another_type, "outputs the tensor 'ids', which is described with another type"),
+        (one_more_axis, "outputs the tensor 'ids' with 1 axes, which is described with another number"),
+        (a_second_tensor, "has a second tensor, but gets text, not a pair"),
+        (no_step_at_all, "the input 'text': step 2 is unknown to this release"),
         (split_first, "'ids' with 2 axes"),
         (split_and_no_more, "its steps end with sentences, but the model takes tensors"),
     ],

@@ -54,7 +54,7 @@ def test_a_changed_file(folder: Path, name: str) -> None:
     data = bytearray((folder / name).read_bytes())
     data[-1] ^= 1
     (folder / name).write_bytes(data)
-    refused(folder, f"{name} is not the file that was exported: its SHA-256 differs")
+    refused(folder, f"{name} is not the exported file: its SHA-256 differs")
 
 
 @pytest.mark.parametrize("name", ["bundle.json", "model.onnx", "words.json", "samples.npz"])
@@ -83,7 +83,7 @@ def test_a_path_that_leaves_the_folder(folder: Path, path: str) -> None:
         next(each for each in bundle.files if each.path == "words.json").path = path
 
     small.change(folder, leave)
-    refused(folder, "is no plain file name inside the bundle")
+    refused(folder, "is not a plain file name inside the bundle")
 
 
 @pytest.mark.parametrize("name", ["bundle.json", "model.onnx", "words.json"])
@@ -108,10 +108,10 @@ def test_a_symbolic_link_in_place_of_a_folder(folder: Path, tmp_path: Path) -> N
 def test_a_symbolic_link_in_place_of_the_version_or_the_model(folder: Path) -> None:
     version, model = folder.parent / "2", folder.parent.parent / "other"
     version.symlink_to(folder)
-    refused(version, "not a plain folder")
+    refused(version, "not a regular folder")
     model.symlink_to(folder.parent)
-    refused(model / "1", "not a plain folder")
-    refused(folder.parent / "3", "not a plain folder")
+    refused(model / "1", "not a regular folder")
+    refused(folder.parent / "3", "not a regular folder")
 
 
 def test_a_bundle_goes_by_the_name_and_version_of_its_folder(folder: Path) -> None:
@@ -126,13 +126,13 @@ def test_a_bundle_goes_by_the_name_and_version_of_its_folder(folder: Path) -> No
 
 @pytest.mark.parametrize("version", ["0", "01", "-1", "latest"])
 def test_a_version_that_is_none(folder: Path, version: str) -> None:
-    refused(folder.rename(folder.parent / version), "its folder is not called <model>/<version>")
+    refused(folder.rename(folder.parent / version), "its folder is not <model>/<version>")
 
 
 @pytest.mark.parametrize("model", ["Echo", "echo.old", ".echo"])
 def test_a_name_that_no_model_may_have(folder: Path, model: str) -> None:
     renamed = folder.parent.rename(folder.parent.parent / model)
-    refused(renamed / "1", "its folder is not called <model>/<version>")
+    refused(renamed / "1", "its folder is not <model>/<version>")
 
 
 def in_a_branch(node: NodeProto) -> NodeProto:
@@ -204,7 +204,7 @@ def test_weights_outside_the_bundle(folder: Path, location: str, place: str) -> 
         node = model.graph.node.add(op_type="Constant", output=["w"])
         node.attribute.add(name="value", type=4, t=tensor)
     small.change(folder, model=model.SerializeToString())
-    refused(folder, "takes weights from a file that the bundle does not list")
+    refused(folder, "reads weights from a file that the bundle does not list")
 
 
 def test_a_graph_that_is_none(folder: Path) -> None:
@@ -255,7 +255,7 @@ def edit_unbound(bundle: bundle_pb2.Bundle) -> None:
         (edit_no_samples, "has no samples.npz"),
         (edit_graph_file, "'other.onnx', which the bundle does not list"),
         (edit_labels, "the map pool refers to the label set 'nodes'"),
-        (edit_binding, "the map pool is bound to 'word', which main does not put out"),
+        (edit_binding, "the map pool is bound to 'word', which main does not output"),
         (edit_generation, "generation refers to the graph 'step'"),
     ],
 )

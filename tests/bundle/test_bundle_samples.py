@@ -78,7 +78,7 @@ class Harmful:
 def test_broken_samples(tmp_path: Path, content: bytes) -> None:
     folder = small.write(tmp_path)
     small.change(folder.path, samples=content)
-    with pytest.raises(BundleError, match=r"samples\.npz is broken"):
+    with pytest.raises(BundleError, match=r"samples\.npz is invalid"):
         read_samples(read_bundle(folder.path))
 
 

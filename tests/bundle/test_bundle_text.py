@@ -89,8 +89,8 @@ def test_offsets_are_code_points_whatever_the_planes_of_the_characters() -> None
 
 def test_truncation_keeps_the_first_tokens_and_says_so() -> None:
     short, long = Encoder(small.tokenizer(), maximum=3).encode(["the cat sat", "the cat sat ."])
-    assert (short.ids, short.cut) == ([5, 3, 4], False)
-    assert (long.ids, long.cut) == ([5, 3, 4], True)
+    assert (short.ids, short.truncated) == ([5, 3, 4], False)
+    assert (long.ids, long.truncated) == ([5, 3, 4], True)
     assert len(long.texts) == len(long.starts) == len(long.ends) == 3
 
 
@@ -116,12 +116,12 @@ def with_regex() -> str:
 @pytest.mark.parametrize(
     ("tokenizer", "reason"),
     [
-        (with_regex(), "holds a regular expression that is not of a well-known"),
-        ("", "is broken"),
-        ("[]", "is broken"),
-        ("{}", "is broken"),
-        ("[" * 100_000, "is broken"),
-        (small.tokenizer()[:-5], "is broken"),
+        (with_regex(), "has a regular expression of no well-known"),
+        ("", "is invalid"),
+        ("[]", "is invalid"),
+        ("{}", "is invalid"),
+        ("[" * 100_000, "is invalid"),
+        (small.tokenizer()[:-5], "is invalid"),
     ],
 )
 def test_a_tokenizer_that_is_refused(tokenizer: str, reason: str) -> None:

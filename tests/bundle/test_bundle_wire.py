@@ -55,14 +55,14 @@ FLOAT, BOOL = values_pb2.DATA_TYPE_FLOAT32, values_pb2.DATA_TYPE_BOOL
 @pytest.mark.parametrize(
     ("kind", "shape", "data", "path", "reason"),
     [
-        (values_pb2.DATA_TYPE_UNSPECIFIED, [1], b"", "t.data_type", "has no known data type"),
-        (99, [1], b"", "t.data_type", "has no known data type"),
-        (FLOAT, [2], b"1234", "t.data", r"has 4 bytes; FLOAT32 of shape \[2\] takes 8"),
-        (FLOAT, [], b"", "t.data", r"has 0 bytes; FLOAT32 of shape \[\] takes 4"),
+        (values_pb2.DATA_TYPE_UNSPECIFIED, [1], b"", "t.data_type", "is not a known data type"),
+        (99, [1], b"", "t.data_type", "is not a known data type"),
+        (FLOAT, [2], b"1234", "t.data", r"has 4 bytes; FLOAT32 of shape \[2\] needs 8"),
+        (FLOAT, [], b"", "t.data", r"has 0 bytes; FLOAT32 of shape \[\] needs 4"),
         (FLOAT, [2, -1], b"", "t.shape", "negative"),
         (FLOAT, [-1, -1], b"1234", "t.shape", "negative"),
-        (FLOAT, [2**32, 2**32], b"", "t.data", "takes 73786976294838206464"),
-        (FLOAT, [2**62, 4], b"", "t.data", "takes"),
+        (FLOAT, [2**32, 2**32], b"", "t.data", "needs 73786976294838206464"),
+        (FLOAT, [2**62, 4], b"", "t.data", "needs"),
         (FLOAT, [2**62, 0], b"", "t.shape", "too large"),
         (FLOAT, [1] * 9, b"1234", "t.shape", "has 9 axes; at most 8"),
         (FLOAT, [0] * 40, b"", "t.shape", "has 40 axes"),
@@ -135,7 +135,11 @@ def test_a_document_is_text_or_sentences() -> None:
     ("value", "path", "reason"),
     [
         (values_pb2.Value(), 'instances[3].inputs["x"]', "has no value; set one of text"),
-        (values_pb2.Value(graph=values_pb2.Graph()), 'instances[3].inputs["x"].graph.nodes.data_type', "no known"),
+        (
+            values_pb2.Value(graph=values_pb2.Graph()),
+            'instances[3].inputs["x"].graph.nodes.data_type',
+            "not a known data type",
+        ),
         (values_pb2.Value(audio=values_pb2.Audio()), 'instances[3].inputs["x"]', "of kind audio"),
         (
             values_pb2.Value(tensor=values_pb2.Tensor(data_type=FLOAT, shape=[3])),

@@ -38,7 +38,7 @@ def test_a_version_is_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Echo", "../echo", "a b", ".hidden", "x" * 65, "echo/1", "écho"])
 def test_a_name_that_is_not_allowed(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BundleError, match="is no model name"):
+    with pytest.raises(BundleError, match="is not a model name"):
         write_bundle(tmp_path / "repository", small.bundle(name), small.files())
     assert not (tmp_path / "repository").exists()
 
@@ -48,7 +48,7 @@ def test_nothing_is_left_of_a_bundle_that_a_reader_would_refuse(tmp_path: Path) 
     del files["samples.npz"]
     with pytest.raises(BundleError, match=r"has no samples\.npz"):
         write_bundle(tmp_path, small.bundle(), files)
-    with pytest.raises(BundleError, match="is no plain file name"):
+    with pytest.raises(BundleError, match="is not a plain file name"):
         write_bundle(tmp_path, small.bundle(), {**small.files(), "../escaped": b""})
     with pytest.raises(FileNotFoundError):
         write_bundle(tmp_path, small.bundle(), {**small.files(), "weights": tmp_path / "missing"})

@@ -352,7 +352,7 @@ def test_ranges_are_named_by_their_first_and_last_entry():
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"texts": ["a"]}, "3 entries and lists 1"),
+        ({"texts": ["a"]}, "size 3 but 1 entries"),
         ({"ids": [1, 2]}, "3 entries and 2 ids"),
         ({"starts": [0, 0, 0]}, "starts without ends"),
         ({"inputs": ["text"], "input_indices": [0, 0, 1]}, "does not name"),

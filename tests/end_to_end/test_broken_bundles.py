@@ -58,11 +58,11 @@ def samples_that_disagree(folder: Path) -> None:
 
 
 BROKEN = {
-    wrong_hash: "model.onnx is not the file that was exported: its SHA-256 differs",
+    wrong_hash: "model.onnx is not the exported file: its SHA-256 differs",
     missing_file: "model.onnx is missing",
     broken_json: "bundle.json is not a bundle in JSON",
     newer_schema: "schema version 2",
-    path_that_leaves: "is no plain file name inside the bundle",
+    path_that_leaves: "is not a plain file name inside the bundle",
     symlink_that_leaves: "symbolic link",
     forbidden_operator: "com.example.ReadFile, which is not allowed",
     samples_that_disagree: "is not answered as in PyTorch: logits differs by up to",

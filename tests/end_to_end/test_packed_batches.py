@@ -94,5 +94,5 @@ def test_a_bundle_that_says_it_packs_by_what_is_no_mask_is_refused(folder: Bundl
     bundle = bundle_pb2.Bundle()
     bundle.CopyFrom(folder.bundle)
     bundle.graphs[0].packed[:] = ["ids"]
-    with pytest.raises(BundleError, match="packs by 'ids', which is no mask that it takes"):
+    with pytest.raises(BundleError, match="packs tokens by 'ids', which is not a mask among its inputs"):
         write_bundle(tmp_path, bundle, {each.path: folder.file(each.path) for each in folder.bundle.files})

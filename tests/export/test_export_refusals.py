@@ -114,7 +114,7 @@ def test_an_example_that_the_model_cannot_read(tmp_path: Path) -> None:
 def test_a_name_that_no_repository_may_hold(tmp_path: Path) -> None:
     card = tiny.reader_card()
     card.description.name = "../reader"
-    with pytest.raises(BundleError, match="is no model name"):
+    with pytest.raises(BundleError, match="is not a model name"):
         export(tiny.Reader(), tmp_path, card)
     assert left(tmp_path) == []
 

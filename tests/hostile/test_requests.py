@@ -192,7 +192,7 @@ ATTACKS = {
     "a name of an input": Attack(
         "Predict",
         lambda: predict("tiny", values_pb2.Instance(inputs={"é" * 7_000_000: values_pb2.Value(text="a")})),
-        says="is no input of the model",
+        says="is not an input of the model",
     ),
     "axes": Attack(
         "Predict",

@@ -228,7 +228,7 @@ def test_a_version_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -
     shutil.copytree(folder.path, inside / "tiny" / "2")
     repository = load(inside)
     assert repository.status("tiny", 1).state is State.FAILED
-    assert "not a plain folder" in repository.status("tiny", 1).reason
+    assert "not a regular folder" in repository.status("tiny", 1).reason
     assert repository.resolve("tiny").version == 2
 
 

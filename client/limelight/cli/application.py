@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
         streams.discard_output()  # the reader closed the pipe
         return 1
     except ModuleNotFoundError as error:
-        return _fail(str(commands.missing(name or "", error)), 1)
+        return _fail(str(commands.missing_package_error(name or "", error)), 1)
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(
             error, "exit_code"

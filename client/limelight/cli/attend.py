@@ -10,13 +10,13 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import CommandError, as_json, options
-from limelight.cli.connection import Connection, connected
+from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
 from limelight.cli.predict import headline
 from limelight.cli.render_terminal import print_figures
-from limelight.cli.views import Figure, Shape, above, figures
+from limelight.cli.views import Figure, Shape, figures, parent_maps
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, Generation
 from limelight.saving import save_maps
@@ -36,7 +36,7 @@ Out = Annotated[
 ]
 
 
-@connected
+@with_connection_options
 def attend(
     connection: Connection,
     model: options.ModelName,
@@ -93,7 +93,7 @@ def attend(
         texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps
-        levels = () if one_by_one else above(description, maps or ())
+        levels = () if one_by_one else parent_maps(description, maps or ())
         asked: AttendOptions = {
             "version": version,
             "truncate": truncate,
@@ -122,7 +122,7 @@ def attend(
     pictures = _pictures(answer, instance, maps if levels and maps else (), shape)
     if png is not None:
         render_png = importlib.import_module("limelight.cli.render_png")  # imports Pillow only when needed
-        render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answered(answer.prediction)})
+        render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answer_heading(answer.prediction)})
     if as_document:
         as_json.write(as_json.attended(answer))
     elif png is None:
@@ -171,7 +171,7 @@ def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: 
         console.print(f"(sampled; --seed {prediction.seed} reproduces it)", highlight=False)
 
 
-def _answered(prediction: Prediction) -> dict[str, str]:
+def _answer_heading(prediction: Prediction) -> dict[str, str]:
     """Return the answer as a heading: classes whose probability does not round to 0.00."""
     shown = [f"{each.label} ({each.probability:.2f})" for each in prediction.classes[:3] if each.probability >= 0.005]
     said = ", ".join(shown)

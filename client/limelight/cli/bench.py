@@ -13,7 +13,7 @@ import typer
 from limelight import requests
 from limelight.aio import AsyncClient
 from limelight.cli import CommandError, as_json, options
-from limelight.cli.connection import Connection, connected
+from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance
 from limelight.errors import Error, Unavailable
 from limelight.v1 import service_pb2
@@ -69,7 +69,7 @@ class Measurement:
     """Size of an answer."""
 
 
-@connected
+@with_connection_options
 def bench(
     connection: Connection,
     model: options.ModelName,

@@ -21,7 +21,7 @@ def colour(strength: float) -> Colour:
     return round(red), round(green), round(blue)
 
 
-def ink(background: Colour) -> Colour:
+def text_colour(background: Colour) -> Colour:
     """Return black or white, whichever is more legible on a background."""
     red, green, blue = background
     return (0, 0, 0) if 0.299 * red + 0.587 * green + 0.114 * blue > 110 else (255, 255, 255)

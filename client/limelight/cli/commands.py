@@ -38,7 +38,7 @@ KNOWN = {
 }
 
 
-def added() -> dict[str, metadata.EntryPoint]:
+def installed_commands() -> dict[str, metadata.EntryPoint]:
     """Return the commands that installed packages add, by name."""
     return {entry.name: entry for entry in metadata.entry_points(group=GROUP)}
 
@@ -46,7 +46,7 @@ def added() -> dict[str, metadata.EntryPoint]:
 def summaries() -> dict[str, str]:
     """Return the summary of every command, known commands first."""
     known = {name: command.summary for name, command in KNOWN.items()}
-    others = {name: f"From {entry.value.partition('.')[0]}." for name, entry in sorted(added().items())}
+    others = {name: f"From {entry.value.partition('.')[0]}." for name, entry in sorted(installed_commands().items())}
     return known | {name: summary for name, summary in others.items() if name not in known}
 
 
@@ -61,7 +61,7 @@ def load(name: str) -> Callable[..., Any] | None:
         module, _, function = command.function.partition(":")
         own: Callable[..., Any] = getattr(import_module(module), function)
         return own
-    entry = added().get(name)
+    entry = installed_commands().get(name)
     if entry is None:
         if not command.extra:
             return None
@@ -69,11 +69,11 @@ def load(name: str) -> Callable[..., Any] | None:
     try:
         loaded: Callable[..., Any] = entry.load()
     except ModuleNotFoundError as error:
-        raise missing(name, error) from error
+        raise missing_package_error(name, error) from error
     return loaded
 
 
-def missing(name: str, error: ModuleNotFoundError) -> CommandError:
+def missing_package_error(name: str, error: ModuleNotFoundError) -> CommandError:
     """Return the error for a command whose package is not installed."""
     command = KNOWN.get(name)
     if command is None:

@@ -97,7 +97,7 @@ class Connection:
         return CommandError(f"no server answers at {self.target} ({error.message})")
 
 
-def connected(command: Callable[..., None]) -> Callable[..., None]:
+def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the connection options in place of its parameter `connection`."""
     own, ours = inspect.signature(command).parameters, inspect.signature(_connection).parameters
 

@@ -11,7 +11,7 @@ Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 PAPER, INK, QUIET = (255, 255, 255), (24, 28, 26), (120, 126, 122)
 
 
-def font_of(size: int, *, even: bool = False) -> Font:
+def load_font(size: int, *, even: bool = False) -> Font:
     """Return a font of a size in pixels; even: a monospaced font, for program code."""
     try:
         # Pillow's font has Latin letters only; prefer this one if it is installed.
@@ -20,7 +20,7 @@ def font_of(size: int, *, even: bool = False) -> Font:
         return ImageFont.load_default(size)
 
 
-def fitted(text: str, face: Font, width: int, *, most: int) -> list[str]:
+def wrap_text(text: str, face: Font, width: int, *, most: int) -> list[str]:
     """Break a text between words into at most `most` lines of a width in pixels.
 
     An ellipsis marks omitted text, and words wider than a line.

@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from limelight.cli import CommandError, as_json, options
-from limelight.cli.connection import Connection, connected
+from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
 from limelight.requests import Attention
@@ -36,7 +36,7 @@ Stop = Annotated[list[str] | None, typer.Option("--stop", help="End the text bef
 TargetText = Annotated[str | None, typer.Option("--target-text", help="Force this output.")]
 
 
-@connected
+@with_connection_options
 def generate(
     connection: Connection,
     model: options.ModelName,

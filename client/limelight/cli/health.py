@@ -1,10 +1,10 @@
 """`limelight health`, for container health checks, orchestrators and scripts."""
 
 from limelight.cli import CommandError
-from limelight.cli.connection import Connection, connected
+from limelight.cli.connection import Connection, with_connection_options
 
 
-@connected
+@with_connection_options
 def health(connection: Connection) -> None:
     """Check whether a server is ready, and report it by the exit status. Needs no token."""
     with connection.client() as client:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from limelight.cli.views import shown
+from limelight.cli.views import one_line
 from limelight.descriptions import Model
 from limelight.v1 import values_pb2
 
@@ -36,5 +36,5 @@ def _texts(name: str, value: values_pb2.Value) -> Iterator[tuple[str, str]]:
 
 
 def _line(text: str) -> str:
-    line = shown(" ".join(text.split()))
+    line = one_line(" ".join(text.split()))
     return line if len(line) <= _MOST else f"{line[: _MOST - 1]}…"

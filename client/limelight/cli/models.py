@@ -8,13 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from limelight.cli import as_json, options
-from limelight.cli.connection import Connection, connected
+from limelight.cli.connection import Connection, with_connection_options
 from limelight.descriptions import Model, ModelStatus
 
 Name = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Describe this model instead of listing all.")]
 
 
-@connected
+@with_connection_options
 def models(
     connection: Connection,
     name: Name = None,

@@ -1,7 +1,7 @@
 """`limelight predict`."""
 
 from limelight.cli import as_json, options
-from limelight.cli.connection import Connection, connected
+from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
 from limelight.predictions import (
@@ -20,7 +20,7 @@ from limelight.predictions import (
 _FEW = 8
 
 
-@connected
+@with_connection_options
 def predict(
     connection: Connection,
     model: options.ModelName,
@@ -57,7 +57,7 @@ def lines(answer: Prediction) -> list[str]:
     if answer.truncated:
         shown.append("(the input was truncated to the model's limits)")
     if answer.seed is not None:
-        shown.append(f"(drawn at random: --seed {answer.seed} brings it again)")
+        shown.append(f"(sampled; --seed {answer.seed} reproduces it)")
     return shown
 
 

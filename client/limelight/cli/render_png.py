@@ -9,8 +9,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageOps, UnidentifiedImageError
 
 from limelight.cli import CommandError
-from limelight.cli.colours import FAINT, colour, ink
-from limelight.cli.drawing import INK, PAPER, QUIET, Font, fitted, font_of
+from limelight.cli.colours import FAINT, colour, text_colour
+from limelight.cli.drawing import INK, PAPER, QUIET, Font, load_font, wrap_text
 from limelight.cli.render_terminal import caption
 from limelight.cli.views import Figure, GridHeatmap, Weights, lines_of, relative
 from limelight.labels import Region
@@ -45,7 +45,7 @@ def save(
         is_there = is_there or figure.heat is not None
     if not pictures:
         raise CommandError("the answer has no maps to draw")
-    sheet = _headed(_arrange(pictures), heading or {})
+    sheet = _with_heading(_arrange(pictures), heading or {})
     # Write the file atomically.
     buffer = io.BytesIO()
     sheet.save(buffer, format="PNG", optimize=True)
@@ -61,7 +61,7 @@ def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
     else:
         body = _shaded(figure)
     scale = _scale(figure)
-    font, small = font_of(15), font_of(12)
+    font, small = load_font(15), load_font(12)
     width = max(
         body.width,
         scale.width,
@@ -84,7 +84,7 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], large
     cell = max(1, min(_LARGEST_CELL, 1000 // max(rows, columns)))
     _check_size(rows * cell, columns * cell)
     labelled = cell >= _LABELLED_CELL
-    font = font_of(min(13, cell - 1)) if labelled else font_of(12)
+    font = load_font(min(13, cell - 1)) if labelled else load_font(12)
     left = 8 + _widest(queries, font) if labelled else 0
     top = 8 + _widest(keys, font) if labelled else 0
     picture = Image.new("RGB", (left + columns * cell, top + rows * cell), PAPER)
@@ -111,7 +111,7 @@ def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool
         _check_size(rows * cell, columns * cell)
         drawn = [_cells(heat.cells, cell, figure.largest)]
     else:
-        drawn = _laid_over(heat, photograph, figure.largest)
+        drawn = _overlaid(heat, photograph, figure.largest)
         drawn = drawn if alone or len(drawn) < 3 else drawn[1:]
     note = caption(heat)
     width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
@@ -120,11 +120,11 @@ def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool
     for each in drawn:
         picture.paste(each, (x, 0))
         x += each.width + 8
-    ImageDraw.Draw(picture).text((0, height + 4), note, QUIET, font_of(12))
+    ImageDraw.Draw(picture).text((0, height + 4), note, QUIET, load_font(12))
     return picture
 
 
-def _laid_over(heat: GridHeatmap, photograph: Image.Image, largest: float) -> list[Image.Image]:
+def _overlaid(heat: GridHeatmap, photograph: Image.Image, largest: float) -> list[Image.Image]:
     """Draw the image, the image overlaid with the cells, and the cells, at one scale."""
     region = heat.region or Region(0, 0, photograph.width, photograph.height)
     # Padding makes the cells larger than the image, cropping makes them smaller.
@@ -153,7 +153,7 @@ def _shaded(figure: Figure) -> Image.Image:
     """Draw words with shades, wrapped, as they were sent."""
     rows, largest = figure.rows, figure.largest
     as_code = any(len(row.gaps) and row.gaps[0].strip("\n") for row in rows)
-    font, bold = font_of(14, even=as_code), font_of(14)
+    font, bold = load_font(14, even=as_code), load_font(14)
     gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
     gutter = gutter if gutter > 10 else 0
     boxes, y = list[tuple[float, int, float, str, float]](), 0
@@ -184,13 +184,13 @@ def _shaded(figure: Figure) -> Image.Image:
         background = colour(strength) if shaded else PAPER
         if shaded:
             draw.rectangle((x, top, x + wide - 1, top + _LINE - 3), background)
-        draw.text((x, top + (_LINE - 2) / 2), text, ink(background) if shaded else INK, font, anchor="lm")
+        draw.text((x, top + (_LINE - 2) / 2), text, text_colour(background) if shaded else INK, font, anchor="lm")
     return picture
 
 
 def _scale(figure: Figure) -> Image.Image:
     """Draw the colour scale with the values at its ends."""
-    largest, font = figure.largest, font_of(12)
+    largest, font = figure.largest, load_font(12)
     low, high = (f"{-largest:.3g}" if figure.signed else "0"), f"{largest:.3g}"
     left = round(font.getlength(low)) + 6
     picture = Image.new("RGB", (left + _RAMP + 6 + round(font.getlength(high)), _LINE), PAPER)
@@ -219,14 +219,14 @@ def _arrange(pictures: Sequence[Image.Image], width: int = 1600) -> Image.Image:
     return sheet
 
 
-def _headed(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image:
+def _with_heading(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image:
     """Draw the sheet below its heading: one paragraph for each text, with its name."""
     if not heading:
         return sheet
-    face, small = font_of(18), font_of(13)
+    face, small = load_font(18), load_font(13)
     left = _MARGIN + 12 + _widest(tuple(heading), small)
     width = max(sheet.width, _HEADING) - left - _MARGIN
-    paragraphs = {name: fitted(text, face, width, most=_HEADING_LINES) for name, text in heading.items()}
+    paragraphs = {name: wrap_text(text, face, width, most=_HEADING_LINES) for name, text in heading.items()}
     lines = [(name if line is some[0] else "", line) for name, some in paragraphs.items() for line in some]
     used = max(round(face.getlength(line)) for _, line in lines)
     top = _MARGIN + _HEADING_LINE * len(lines)

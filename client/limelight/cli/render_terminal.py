@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from limelight.cli.colours import FAINT, colour, ink
+from limelight.cli.colours import FAINT, colour, text_colour
 from limelight.cli.views import Figure, GridHeatmap, lines_of, relative
 
 NEWLINE = "\n"
@@ -113,4 +113,4 @@ def _style(strength: float) -> Style:
     if abs(strength) < FAINT:
         return Style.null()
     background = colour(strength)
-    return Style(color=Color.from_rgb(*ink(background)), bgcolor=Color.from_rgb(*background))
+    return Style(color=Color.from_rgb(*text_colour(background)), bgcolor=Color.from_rgb(*background))

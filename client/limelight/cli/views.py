@@ -34,7 +34,7 @@ class Row:
     """Weight of the row among the rows, such as a sentence's; None without weights."""
     left_out: float | None = None
     """Sum of the weights that `top_k` omitted from the row; None for none."""
-    above: float = 1.0
+    scale: float = 1.0
     """Weight by which the words' shades are multiplied: a sentence's, or 1."""
 
 
@@ -77,7 +77,7 @@ class Figure:
             return [self.heat.cells]
         if self.matrix is not None:
             return [self.matrix.weights]
-        return [row.weights * np.float32(row.above) for row in self.rows]
+        return [row.weights * np.float32(row.scale) for row in self.rows]
 
     @property
     def largest(self) -> float:
@@ -135,10 +135,10 @@ def figures(
     weights_of_rows = {one.map.key.name: one.weights[0] for one in seen if len(one.map.query) == 1}
     for one in seen:
         if not names or any(fnmatchcase(one.map.name, name) for name in names):
-            yield _block(one, each_query, matrices, weights_of_rows, of, sent)
+            yield _figure(one, each_query, matrices, weights_of_rows, of, sent)
 
 
-def above(model: Model, names: Sequence[str]) -> tuple[str, ...]:
+def parent_maps(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     """Return the maps that weight the rows of the named maps, such as lines for the words of lines."""
     parents = {each.name: each.parent for each in model.label_sets if each.parent}
     asked = [each for each in model.maps if any(fnmatchcase(each.name, name) for name in names)]
@@ -179,7 +179,7 @@ def _head(each: AttentionMap, index: int) -> str:
     return each.head_labels.labels[index] if each.head_labels else f"head {index}"
 
 
-def _block(
+def _figure(
     one: DisplayedMap,
     each_query: bool,
     matrices: bool,
@@ -199,11 +199,11 @@ def _block(
         note = f"shaded: the weight of a word in its {of_rows}, times that of the {of_rows}"
         if own is None or len(own) != len(query):
             note = f"shaded: the weight of a word in its {of_rows}, whose own weight is not here"
-        return Figure(_title(*title), rows=_nested(one, own, sent), notes=(note,))
+        return Figure(_title(*title), rows=_sentence_rows(one, own, sent), notes=(note,))
     if len(query) == 1:
         if key.kind == "sentences":
             rows = tuple(
-                _sentence(label, float(weight), _lead(key, place, sent))
+                _sentence(label, float(weight), _indentation(key, place, sent))
                 for place, (label, weight) in enumerate(zip(key.labels, weights[0], strict=True))
             )
             return Figure(_title(*title), rows=rows, notes=_left_out(one))
@@ -211,7 +211,7 @@ def _block(
             _title(*title), rows=_each_row(one, sent, labelled=query.indices is not None or query.kind == "groups")
         )
     if matrices:
-        queries, keys = (tuple(shown(label) for label in labels.labels) for labels in (query, key))
+        queries, keys = (tuple(one_line(label) for label in labels.labels) for labels in (query, key))
         return Figure(_title(*title), matrix=WeightMatrix(weights, queries, keys), notes=_left_out(one))
     if each_query or query.name != key.name or query.indices is not None:
         return Figure(_title(*title), rows=_each_row(one, sent))
@@ -268,7 +268,7 @@ def _heat(key: LabelSet, row: Weights) -> GridHeatmap:
     return GridHeatmap(row[before:].reshape(key.grid.rows, key.grid.columns), leading, key.grid.region)
 
 
-def _nested(one: DisplayedMap, own: Weights | None, sent: values_pb2.Instance | None) -> tuple[Row, ...]:
+def _sentence_rows(one: DisplayedMap, own: Weights | None, sent: values_pb2.Instance | None) -> tuple[Row, ...]:
     """Return a row for each sentence, with the words of the sentence."""
     query, key = one.map.query, one.map.key
     # Parents refer to the whole set of sentences, not to the selected ones.
@@ -281,14 +281,14 @@ def _nested(one: DisplayedMap, own: Weights | None, sent: values_pb2.Instance | 
         row = _words(key.take(inside), one.weights[position, inside], sent, weight=weight, left_out=left_out)
         # Rows that `top_k` left out have no weight for their words.
         counts = 1.0 if weight is None else float(np.nan_to_num(weight))
-        first = (_lead(query, position, sent),) if row.gaps else ()
-        rows.append(replace(row, above=counts, gaps=(*first, *row.gaps[1:])))
+        first = (_indentation(query, position, sent),) if row.gaps else ()
+        rows.append(replace(row, scale=counts, gaps=(*first, *row.gaps[1:])))
     return tuple(rows)
 
 
 def _sentence(label: str, weight: float, lead: str) -> Row:
     # All words on one line.
-    word = shown(" ".join(label.split()))
+    word = one_line(" ".join(label.split()))
     return Row((word,), np.array([weight], np.float32), (lead,), (as_sent(label),), weight=weight)
 
 
@@ -301,7 +301,7 @@ def _words(
     weight: float | None = None,
     left_out: float | None = None,
 ) -> Row:
-    words = tuple(shown(word) for word in key.labels)
+    words = tuple(one_line(word) for word in key.labels)
     follows, texts = _follows(key).tolist(), _texts(sent)
     gaps, pieces, text = [], [], key.kind == "tokens" and len(key.starts) > 0
     for place, word in enumerate(key.labels):
@@ -313,7 +313,7 @@ def _words(
                 gap = as_sent(source[int(key.ends[place - 1]) : int(key.starts[place])])
         gaps.append(gap)
         pieces.append(piece)
-    return Row(words, weights, tuple(gaps), tuple(pieces), shown(label), weight, left_out)
+    return Row(words, weights, tuple(gaps), tuple(pieces), one_line(label), weight, left_out)
 
 
 def _is_next(key: LabelSet, place: int) -> bool:
@@ -323,7 +323,7 @@ def _is_next(key: LabelSet, place: int) -> bool:
     return bool(key.starts[place] >= key.ends[place - 1])
 
 
-def _lead(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -> str:
+def _indentation(rows: LabelSet, place: int, sent: values_pb2.Instance | None) -> str:
     """Return the text before a sentence at the start of a line: empty lines and indentation."""
     if not len(rows.starts):
         return ""
@@ -391,7 +391,7 @@ def _follows(key: LabelSet) -> NDArray[np.bool_]:
     return joined
 
 
-def shown(word: str) -> str:
+def one_line(word: str) -> str:
     """Format a token on one line."""
     if word.isspace():
         return "␣" * len(word)
@@ -405,7 +405,7 @@ def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) 
     for place in np.argsort(-scores, axis=None, kind="stable")[:most].tolist():
         row, column = divmod(place, len(key))
         if scores[row, column] > 0:
-            yield f"{shown(query.labels[row])} → {shown(key.labels[column])} {weights[row, column]:.2f}"
+            yield f"{one_line(query.labels[row])} → {one_line(key.labels[column])} {weights[row, column]:.2f}"
 
 
 def relative(weights: Weights, largest: float) -> Weights:

@@ -135,8 +135,8 @@ def test_a_heading_that_is_wider_than_its_maps_widens_the_picture(tmp_path: Path
 
 @pytest.mark.parametrize("text", ["ab " * 100, "ab" * 400, "", "ab"])
 def test_lines_fit_and_say_where_something_is_left_out(text: str):
-    face = drawing.font_of(18)
-    lines = drawing.fitted(text, face, 200, most=3)
+    face = drawing.load_font(18)
+    lines = drawing.wrap_text(text, face, 200, most=3)
     assert len(lines) == (3 if text.count(" ") > 9 else 1)
     assert all(face.getlength(line) <= 200 for line in lines)
     assert lines[-1].endswith("…") == (len(text) > 9)

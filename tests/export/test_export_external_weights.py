@@ -82,7 +82,7 @@ def test_a_name_means_the_file_beside_the_graph_and_no_other(folders: dict[int, 
     bundle.graphs[0].file = "graphs/model.onnx"
     files: dict[str, bytes | Path] = {each.path: folder.file(each.path) for each in folder.bundle.files}
     files["graphs/model.onnx"] = files.pop("model.onnx")
-    with pytest.raises(BundleError, match="takes weights from a file that the bundle does not list"):
+    with pytest.raises(BundleError, match="reads weights from a file that the bundle does not list"):
         write_bundle(tmp_path, bundle, files, version=1)
     files["graphs/model.data"] = files.pop("model.data")
     assert write_bundle(tmp_path, bundle, files, version=1).graph_bytes == folder.graph_bytes

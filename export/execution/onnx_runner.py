@@ -24,7 +24,7 @@ def onnx_runtime() -> ModuleType:
         import onnxruntime
     except ImportError as error:
         raise ExportError(
-            f"an export needs ONNX Runtime for verification, which is not installed: {installing.extra('train,serve')}"
+            f"an export is verified with ONNX Runtime, which is not installed: {installing.extra('train,serve')}"
         ) from error
     return onnxruntime  # type: ignore[no-any-return]
 

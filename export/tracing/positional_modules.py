@@ -67,7 +67,7 @@ def select_tensors(tensors: Mapping[str, Tensor], names: Sequence[str], kind: st
     """Return tensors in order. Raises ExportError for a name that the model does not return."""
     for name in names:
         if name not in tensors:
-            raise ExportError(f"the card states {kind} {name!r}, which the model does not return")
+            raise ExportError(f"the card states the {kind} {name!r}, which the model does not return")
     return [tensors[name] for name in names]
 
 

@@ -51,7 +51,7 @@ def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("command", "missing", "what", "extra"),
     [
-        (["export", "run", "--repository", "repository"], "onnxscript", "an export", "train,serve"),
+        (["export", "run", "--repository", "repository"], "onnxscript", "`limelight export`", "train,serve"),
         (["train", "han", "--data", "data.tsv", "--out", "run"], "torch", "training", "train"),
     ],
 )

@@ -104,7 +104,9 @@ def test_a_model_that_does_not_tell_its_edges_is_refused(tmp_path: Path) -> None
     trained = a_gat()
     forward = trained.model.forward
     trained.model.forward = lambda **tensors: replace(forward(**tensors), edges={})  # type: ignore[method-assign]
-    with pytest.raises(ExportError, match="returns no index of edges 'edge_targets'"):
+    with pytest.raises(
+        ExportError, match="the card states the index of edges 'edge_targets', which the model does not return"
+    ):
         export_model(trained, tmp_path)
 
 
@@ -113,7 +115,7 @@ def test_a_name_for_two_tensors_is_refused(tmp_path: Path) -> None:
     forward = trained.model.forward
     trained.model.forward = lambda **tensors: replace(forward(**tensors), edges=tensors)  # type: ignore[method-assign]
     ends = dict.fromkeys(trained.card.edges, ("targets", "sources"))
-    with pytest.raises(ExportError, match=r"\['sources', 'targets'\] are names of two tensors"):
+    with pytest.raises(ExportError, match=r"\['sources', 'targets'\]: each is the name of two tensors"):
         export_model(replace(trained, card=replace(trained.card, edges=ends)), tmp_path)
 
 

@@ -61,7 +61,7 @@ def test_the_answer_is_pytorchs_whatever_is_asked_for(
         np.testing.assert_allclose(found, expected.outputs["logits"], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(whole, expected.maps[MAPS[0]], atol=1e-5)
     np.testing.assert_allclose(rows, expected.maps[MAPS[1]].numpy()[:, heads][:, :, queries], atol=1e-5)
-    assert nothing.head_size == no_rows.head_size == 0
+    assert nothing.size == no_rows.size == 0
 
 
 def test_what_is_not_asked_for_need_not_be_fed(exported: Exported, session: onnxruntime.InferenceSession) -> None:

@@ -195,7 +195,7 @@ class Counted(Comparison):
         self.stated = Tolerances(folder.bundle.tolerances, "CPUExecutionProvider")
         self.seen, self.outside = 0, list[str]()
 
-    def arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
+    def compare_arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
         self.seen += 1
         if said := self.stated.difference(name, actual, expected, is_map=is_map):
             self.outside.append(f"{said} ({case})")
@@ -296,7 +296,7 @@ def test_float16_with_gates_is_served_where_the_runtime_cannot_read_what_it_save
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "SMALLEST_WIDE", 0)
-    monkeypatch.setattr(sessions, "MIN_MATRIX_VALUES", 0)
+    monkeypatch.setattr(sessions, "SMALLEST", 0)
     torch.manual_seed(0)
     folder = export_model(replace(MODELS["long_reader"](), metrics=()), tmp_path, precision="float16")
     provider = Provider("CPUExecutionProvider", 2, 2, cores=2)

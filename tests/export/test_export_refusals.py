@@ -83,7 +83,9 @@ def test_negative_weights_that_the_card_does_not_announce(tmp_path: Path) -> Non
 def test_an_output_that_the_model_does_not_return(tmp_path: Path) -> None:
     card = tiny.reader_card()
     card.description.outputs[0].name = "probabilities"
-    with pytest.raises(ExportError, match="returns no output 'probabilities'"):
+    with pytest.raises(
+        ExportError, match="the card states the output 'probabilities', which the model does not return"
+    ):
         export(tiny.Reader(), tmp_path, card)
 
 

@@ -89,7 +89,7 @@ def test_a_file_that_is_not_there_is_named_at_once(kind: Any, tmp_path: Path):
 
 def test_no_representation_shows_a_secret():
     settings = transport.Settings(security=Security(token=TOKEN), metadata=(("authorization", TOKEN),))
-    assert settings.sent and TOKEN not in repr(settings) and TOKEN not in str(settings)
+    assert settings.call_metadata and TOKEN not in repr(settings) and TOKEN not in str(settings)
 
 
 def test_the_command_line_takes_a_token_from_a_file_a_variable_or_a_flag(

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def entry_points(monkeypatch: pytest.MonkeyPatch) -> dict[str, metadata.EntryPoint]:
     """Replaces the installed commands."""
     added: dict[str, metadata.EntryPoint] = {}
-    monkeypatch.setattr(commands, "added", lambda: added)
+    monkeypatch.setattr(commands, "installed_commands", lambda: added)
     return added
 
 

@@ -71,7 +71,7 @@ def test_changed_weights_are_refused(folders: dict[int, BundleFolder], tmp_path:
     data = bytearray(written.file("model.data").read_bytes())
     data[-1] ^= 1
     written.file("model.data").write_bytes(data)
-    with pytest.raises(BundleError, match=r"model\.data is not the file that was exported"):
+    with pytest.raises(BundleError, match=r"model\.data is not the exported file"):
         read_bundle(written.path)
 
 

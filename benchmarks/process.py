@@ -15,8 +15,8 @@ from typing import Self
 import grpc
 
 from benchmarks.load.processor import family
+from benchmarks.records import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _CHECKS_SECONDS = 30.0

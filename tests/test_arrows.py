@@ -16,7 +16,7 @@ FOLDERS = {
     "export": ROOT / "export",
     "service": ROOT / "service",
 }
-OURS = set(FOLDERS) | {"tests", "benchmarks"}
+OURS = set(FOLDERS) | {"tests", "benchmarks", "studies"}
 ALLOWED = {
     "limelight": {"limelight"},
     "bundle": {"limelight", "bundle"},

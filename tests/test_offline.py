@@ -115,7 +115,7 @@ def test_onnx_runtime_is_imported_only_where_its_telemetry_is_off() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["service.engine.providers", "export.execution.onnx_runner", "export", "tests", "benchmarks"]
+    "module", ["service.engine.providers", "export.execution.onnx_runner", "export", "tests", "benchmarks", "studies"]
 )
 def test_what_imports_onnx_runtime_has_turned_its_telemetry_off(module: str) -> None:
     calls = {"service.engine.providers": "module.runtime()", "export.execution.onnx_runner": "module.onnx_runtime()"}

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from benchmarks.results_page.papers import CLAIMS, Claim
 from models.zoo.index import MODELS, PUBLISHED, published, recipe
+from studies.replication.papers import CLAIMS, Claim
 from tests.models import small
 from tests.models.zoo_page import NAMES, PAGE, made_here, page, row, train
 

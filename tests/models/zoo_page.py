@@ -4,19 +4,19 @@ Names and ids are those of the index, papers and maps those of the cards, data t
 docs/results.md.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.results import RECORD, ROOT, TABLE
-from benchmarks.results_page.papers import CLAIMS
-from benchmarks.results_page.tables import written
+from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from models.data.generated import SETS
 from models.zoo.index import CONTROLS, MODELS, PUBLISHED, published, recipe
+from studies.replication.papers import CLAIMS
+from studies.replication.runs import RECORD, TABLE
+from studies.replication.tables import written
 from tests.models import small
 
 PAGE = ROOT / "docs" / "models.md"
@@ -90,7 +90,7 @@ def real_data(name: str) -> Iterator[str]:
 
 def sets(name: str, *, builtin: bool) -> list[str]:
     """What the measured runs of a model and its variants were given."""
-    measured = json.loads(RECORD.read_text(encoding="utf-8"))
+    measured = read(RECORD)
     given = dict.fromkeys(each.data for each in TABLE if each.name in measured and published(each.model) == name)
     return [each.removeprefix("builtin:") for each in given if each and each.startswith("builtin:") == builtin]
 
@@ -102,7 +102,7 @@ def unwrapped(make: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, A
 
 def results(name: str) -> str:
     """Where its figures are; empty where none were measured."""
-    measured = json.loads(RECORD.read_text(encoding="utf-8"))
+    measured = read(RECORD)
     if any(published(each.better) == name for each in CLAIMS):
         return "[results](results.md#what-the-papers-claim)"
     return "[results](results.md)" if any(published(run["model"]) == name for run in measured.values()) else ""

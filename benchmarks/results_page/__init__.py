@@ -1,1 +1,0 @@
-"""The page of results: what models reach, beside their controls, and beside what their papers claim."""

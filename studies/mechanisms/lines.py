@@ -1,0 +1,35 @@
+"""Every line of the study, task by task, each task with the controls of its plain mechanism."""
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+
+from models.network import Network
+from models.zoo.controls import frozen, uniform
+from studies.mechanisms.data import TaskData
+from studies.mechanisms.entries import FORMS
+from studies.mechanisms.line import FROZEN, UNIFORM, Line
+from studies.mechanisms.subject import Subject
+from studies.mechanisms.tasks import TASKS
+
+
+@cache
+def lines() -> tuple[Line, ...]:
+    """Every line, task by task: the controls, then the mechanisms."""
+    return tuple(line for task in TASKS for line in of_task(task))
+
+
+def of_task(task: str) -> Iterator[Line]:
+    """The lines of one task: the plain mechanism's controls first, then that mechanism, then the others."""
+    found = list(FORMS[TASKS[task].form](task))
+    (plain,) = (each for each in found if each.name == TASKS[task].plain)
+    for name, control in ((UNIFORM, uniform), (FROZEN, frozen)):
+        yield Line(task=task, name=name, make=partial(controlled, plain.make, control))
+    yield plain
+    yield from (each for each in found if each is not plain)
+
+
+def controlled(make: Callable[[TaskData], Subject], control: Callable[[Network], Network], data: TaskData) -> Subject:
+    """The plain mechanism's model with a control in the place of its attention."""
+    subject = make(data)
+    control(subject.model)
+    return subject

@@ -1,0 +1,1 @@
+"""Models beside their controls and beside the claims of their papers: docs/results.md."""

@@ -1,0 +1,96 @@
+"""Trains the models of docs/results.md, collects what was measured, and writes that page.
+
+    python -m studies.replication train --data ../shared/data    one run after another; Ctrl-C and again goes on
+    python -m studies.replication beams ROW ...                  of rows that write texts, what several beams add
+    python -m studies.replication collect                        runs/results/*/*.json -> records/training.json.xz
+    python -m studies.replication write                          records/training.json.xz -> docs/results.md
+
+Only figures are kept, never a row of the data.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.records import ROOT, read, write
+from studies.replication.beams import served
+from studies.replication.page import page
+from studies.replication.runs import PAGE, RECORD, RUNS, TABLE
+
+_EPOCHS_KEPT = 10
+_BEAMS = "beams.json"
+_PLACES = ("path", "gold", "columns")  # of files: the command says them
+
+
+def train(data: Path, names: list[str], minutes: float) -> None:
+    """Train what is not finished, one run after another."""
+    for run in (run for run in TABLE if not names or run.name in names):
+        folder = RUNS / run.name
+        if (folder / "metrics.json").exists() and json.loads((folder / "metrics.json").read_text())["finished"]:
+            continue
+        begun = (folder / "resume.safetensors").exists()
+        arguments = ["train", run.model, "--resume"] if begun else [*run.command(data), "--overwrite"]
+        arguments += ["--out", str(folder), *(["--time-limit", str(minutes)] if minutes else [])]
+        print(f"== {run.name}", flush=True)
+        subprocess.run(
+            [sys.executable, "-m", "limelight.cli", *arguments],
+            cwd=ROOT,
+            check=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+
+def thinned(history: list[dict[str, Any]], best: int) -> list[dict[str, Any]]:
+    """Ten epochs or so, and the best one, to four digits."""
+    step = -(-len(history) // _EPOCHS_KEPT)
+    kept = (each for each in history if each["epoch"] % step == 0 or each["epoch"] in (1, best))
+    return [{name: round(value, 4) for name, value in each.items()} for each in kept]
+
+
+def collect() -> None:
+    """Keep the figures of every run that there is; those of others stay as they are."""
+    record: dict[str, Any] = read(RECORD) if RECORD.exists() else {}
+    for run in TABLE:
+        folder = RUNS / run.name
+        if (folder / "metrics.json").exists():
+            config = json.loads((folder / "config.json").read_text())
+            for place in _PLACES:
+                config["data"].pop(place, None)
+            metrics = json.loads((folder / "metrics.json").read_text())
+            record[run.name] = {
+                "command": shlex.join(["limelight", *run.command(Path("../shared/data"))]),
+                **metrics,
+                "history": thinned(metrics["history"], metrics["best_epoch"]),
+                **{key: config[key] for key in ("model", "config", "settings", "data", "versions")},
+            }
+            if (folder / _BEAMS).exists():
+                record[run.name]["beams"] = json.loads((folder / _BEAMS).read_text())
+    write(RECORD, {run.name: record[run.name] for run in TABLE if run.name in record})
+
+
+def main() -> None:
+    """Do one of the four."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=("train", "beams", "collect", "write"))
+    parser.add_argument("names", nargs="*", help="rows, all where none is named")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--minutes", type=float, default=0.0, help="time limit of a run")
+    options = parser.parse_args()
+    if options.task == "train":
+        train(options.data.resolve(), options.names, options.minutes)
+    elif options.task == "beams":
+        for name in options.names:
+            (RUNS / name / _BEAMS).write_text(json.dumps(served(RUNS / name), indent=1) + "\n")
+    elif options.task == "collect":
+        collect()
+    else:
+        PAGE.write_text(page(read(RECORD)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The demo models on examples that they never saw."""

@@ -71,10 +71,10 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the 
 	$(BIN)/python -m tests.service.settings_table
 	$(BIN)/python -m tests.models.zoo_page
 
-performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md, in an hour and a half; wants a quiet machine.
-	for each in serving idle breakdown map_parts held attend_stream generation precision loop refusing; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
-	for each in overload shed workers; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
-	if command -v perf >/dev/null; then $(BIN)/python -m benchmarks.waits --keep; fi
+performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its annex, in an hour; wants a quiet machine.
+	for each in serving attend_stream generation precision; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done
+	for each in overload frontends; do $(BIN)/python -m benchmarks.$$each --keep || exit 1; done
+	$(BIN)/python -m benchmarks.performance_page
 
 # Triton's python backend is built for NumPy 1. A server that cannot be installed here is left out, visibly, by the benchmarks.
 peers:  ## Installs the servers that Limelight is measured beside, in virtual environments of their own below build/.

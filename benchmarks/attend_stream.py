@@ -2,7 +2,7 @@
 
 12 layers of 12 heads; each length on a server of its own, whose memory at most is read from the kernel. Beside streams
 of the same a caller asks for health, and then for predictions of 32 tokens, one call after the other. The runtime alone
-computes the same maps where they fit into memory, on every core. Two minutes. --keep writes docs/performance.md.
+computes the same maps where they fit into memory, on every core. Two minutes.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,13 +20,14 @@ import grpc
 import numpy as np
 
 from benchmarks.encoder import VOCABULARY, EncoderConfig, export_encoder
-from benchmarks.kept import save
 from benchmarks.load.generator import run_load
 from benchmarks.load.plan import Plan, percentile
 from benchmarks.load.processor import cpu_seconds, machine_seconds
-from benchmarks.process import HEALTH, ROOT, ServerProcess, cores
+from benchmarks.process import HEALTH, ServerProcess, cores
+from benchmarks.records import ROOT, save
 from benchmarks.serving.inputs import PREDICT
-from benchmarks.tables import Bar, bar_table, number, ratio, table
+from benchmarks.serving.raw import gates, run_rows, session
+from benchmarks.tables import of_rows
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 
 NAME = "long_encoder"
@@ -188,79 +189,20 @@ def _runtime(repository: Path, tokens: int) -> tuple[float, float]:
 
 def run_runtime(repository: Path, tokens: int) -> None:
     """Print the seconds and processor seconds of a run that fetches every map, after one that warms up."""
-    from benchmarks.gates import open_graph, switched
-    from benchmarks.gates import tokens as inputs
-
-    session = open_graph(repository / NAME / "1", cores())
-    outputs, feeds = switched(session, whole=True)
-    session.run(["logits"], inputs(_SHORT))
+    graph = session(repository / NAME / "1" / "model.onnx", cores(), False)
+    maps = [f"encoder.{layer}.self" for layer in range(CONFIG.layers)]
+    rows = {size: np.random.default_rng(0).integers(1, VOCABULARY, size, dtype=np.int64) for size in (_SHORT, tokens)}
+    run_rows(graph, [rows[_SHORT]], ["logits"], {})
     used = time.process_time()
-    seconds = _seconds(lambda: session.run(["logits", *outputs], inputs(tokens) | feeds))
+    seconds = _seconds(lambda: run_rows(graph, [rows[tokens]], ["logits", *maps], gates(graph)))
     print(seconds, time.process_time() - used)
-
-
-def tables(rows: Sequence[Streamed]) -> list[str]:
-    """The tables of a run."""
-    head = ["tokens", "maps, MB", "prediction, s", "its processor time", "all maps streamed, s", "processor time"]
-    head += ["runtime alone, s", "processor time", "memory ready, MiB", "after predictions", "after streams"]
-    lines = table(
-        head,
-        (
-            [
-                str(each.tokens),
-                f"{each.maps / 1e6:.0f}",
-                f"{each.predicted:.2f}",
-                f"{each.predicted_cpu:.2f}",
-                f"{each.streamed:.2f}",
-                f"{each.streamed_cpu:.2f}",
-                number(each.runtime, ".2f"),
-                number(each.runtime_cpu, ".2f"),
-                f"{each.ready_memory:.0f}",
-                f"{each.predicted_memory:.0f}",
-                f"{each.streamed_memory:.0f}",
-            ]
-            for each in rows
-        ),
-    )
-    head = ["tokens of the stream", "health p99, ms", "worst", f"prediction of {_SHORT} tokens alone p50, ms"]
-    beside = (
-        [
-            str(each.tokens),
-            f"{each.health_p99:.1f}",
-            f"{each.health_worst:.1f}",
-            f"{each.alone_p50:.1f}",
-            f"{each.predict_p50:.1f}",
-            f"{each.predict_worst:.1f}",
-        ]
-        for each in rows
-    )
-    return [*lines, "", *table([*head, "beside the stream p50", "worst"], beside)]
-
-
-def bars(rows: Sequence[Streamed]) -> list[str]:
-    """What the run is held to."""
-
-    def found() -> Iterator[Bar]:
-        for each in rows:
-            if each.runtime is not None:
-                value, used = ratio(each.streamed, each.runtime), ratio(each.streamed_cpu, each.runtime_cpu)
-                name = f"stream of {each.tokens} tokens ÷ the runtime alone"
-                yield Bar(name, value, 1.5, at_most=True, by_cpu=used, disturbed=each.others)
-        last = rows[-1]
-        held = ratio(last.streamed_memory - last.predicted_memory, last.maps / 2**20)
-        yield Bar(f"memory over the prediction's ÷ maps, {last.tokens} tokens", held, 0.05, at_most=True)
-        worst = max(each.health_worst for each in rows)
-        others = max(each.others for each in rows)
-        yield Bar("health beside a stream, worst", worst, 50, at_most=True, unit="ms", disturbed=others)
-
-    return bar_table(found())
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="tokens")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     parser.add_argument("--runtime", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.runtime:
@@ -269,7 +211,7 @@ def main() -> None:
     repository = ROOT / "build" / "benchmarks-long"
     export_encoder(repository, NAME, CONFIG)
     rows = [measure(repository, tokens) for tokens in options.lengths]
-    print("\n".join([*tables(rows), "", *bars(rows)]))
+    print("\n".join(of_rows(rows)))
     save("attend_stream", rows, keep=options.keep)
 
 

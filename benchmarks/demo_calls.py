@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-from benchmarks.process import ROOT
+from benchmarks.records import ROOT
 from limelight.v1 import service_pb2, values_pb2
 from models.data.numerals import LANGUAGES
 

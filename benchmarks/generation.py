@@ -1,17 +1,17 @@
-"""Generations at the same time against one after another, and the first token of one while others run.
+"""Tokens a second of generations one after another and all at once, and the time to the first token beside others.
 
     python -m benchmarks.generation                  # a model of the demo and those of benchmarks/decoders.py, a minute
     python -m benchmarks.generation --repository DIR --model NAME --text TEXT TEXT
 
-By turns: `--callers` sequences one after another, the same all at once, one alone and one in the midst of the others;
-and as many messages of one token, all at once, from a server that computes nothing. --keep writes docs/performance.md.
+By turns: `--callers` sequences one after another, the same all at once, one alone and one beside the others; and as
+many messages of one token from a server that computes nothing.
 """
 
 import argparse
 import asyncio
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +19,10 @@ import grpc
 
 from benchmarks import decoders
 from benchmarks.demo_calls import DEMO, GENERATE, date_instance
-from benchmarks.kept import save
 from benchmarks.peers.echo import AGAIN, Echo
-from benchmarks.process import ROOT, ServerProcess
-from benchmarks.tables import Bar, bar_table, table
+from benchmarks.process import ServerProcess
+from benchmarks.records import ROOT, save
+from benchmarks.tables import of_rows
 from limelight.v1 import service_pb2, values_pb2
 
 _TOKEN = service_pb2.GenerateResponse(
@@ -110,49 +110,6 @@ def measure(target: str, bare: str, model: str, requests: Sequence[bytes], round
     return Generated(model, len(requests), one_by_one, together, alone * 1e3, among * 1e3, empty)
 
 
-def tables(rows: Sequence[Generated]) -> list[str]:
-    """The table of a run."""
-    head = [
-        "model",
-        "at a time",
-        "tokens/s one by one",
-        "together",
-        "÷",
-        "from a bare server",
-        "first token alone, ms",
-        "among the others, ms",
-        "÷",
-    ]
-    return table(
-        head,
-        (
-            [
-                each.model,
-                str(each.callers),
-                f"{each.one_by_one:.0f}",
-                f"{each.together:.0f}",
-                f"{each.together / each.one_by_one:.2f}",
-                f"{each.bare:.0f}",
-                f"{each.first_alone:.1f}",
-                f"{each.first_among:.1f}",
-                f"{each.first_among / each.first_alone:.2f}",
-            ]
-            for each in rows
-        ),
-    )
-
-
-def bars(rows: Sequence[Generated]) -> list[str]:
-    """What the run is held to."""
-
-    def found() -> Iterator[Bar]:
-        for each in rows:
-            yield Bar(f"{each.model}: together ÷ one by one", each.together / each.one_by_one, 3.0)
-            yield Bar(f"{each.model}: first token among others ÷ alone", each.first_among / each.first_alone, 2.0, True)
-
-    return bar_table(found())
-
-
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -161,7 +118,7 @@ def main() -> None:
     parser.add_argument("--repository", type=Path, default=DEMO, help="where --model is")
     parser.add_argument("--model", help="this one alone")
     parser.add_argument("--text", nargs="+", help="what is sent, in turn, as the input `text`; dates if not said")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     options = parser.parse_args()
     instances = [date_instance(number) for number in range(options.callers)]
     if options.text:
@@ -177,7 +134,7 @@ def main() -> None:
         requests = [service_pb2.GenerateRequest(model=model, instance=each).SerializeToString() for each in instances]
         with ServerProcess(repository) as server, Echo() as bare:
             rows.append(measure(server.target, bare.target, name, requests, options.rounds))
-    print("\n".join([*tables(rows), "", *bars(rows)]))
+    print("\n".join(of_rows(rows)))
     save("generation", rows, keep=options.keep)
 
 

@@ -1,30 +1,28 @@
-"""What is left of a server's work when more is asked than it can do.
+"""Goodput, refusals, health and memory of a server under more load than its capacity.
 
     python -m benchmarks.overload                        # a minute at each of 2, 3 and 10 times capacity: 13 minutes
     python -m benchmarks.overload --seconds 6 --after 5  # for trying: 2 minutes
-    python -m benchmarks.overload --keep                 # writes benchmarks/results/overload.json, docs/performance.md
+    python -m benchmarks.overload --keep                 # writes benchmarks/results/overload.json.xz
 
-Documents, pictures and generations of the demo models, each on a fresh server: capacity in closed loops, then an open
-loop with a deadline of 1 s a call, given up by the caller when it has passed, then capacity again: the machine's speed
-changes within a minute where it is shared, and the mean of both counts. Goodput is answers in time. Beside it a caller
-asks for health 20 times a second. A run that was cut short goes on where it stopped with --resume.
+Documents, pictures and generations of the demo models, each on a fresh server: capacity in closed loops, an open loop
+with a deadline of 1 s a call, and capacity again. The mean of both capacities counts, since the speed of a shared
+machine changes within a minute. Goodput is answers before their deadline. Another caller asks for health 20 times a
+second. --resume goes on with a run that was cut short.
 """
 
 import argparse
-import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from benchmarks.demo_calls import DEMO, KINDS
-from benchmarks.kept import machine, place, write
 from benchmarks.load.generator import run_clean, run_load
-from benchmarks.load.plan import DEADLINE_EXCEEDED, OK, RESOURCE_EXHAUSTED, Outcome, Plan, percentile
+from benchmarks.load.plan import OK, RESOURCE_EXHAUSTED, Outcome, Plan, percentile
 from benchmarks.load.processor import resident_bytes
 from benchmarks.process import HEALTH, ServerProcess, cores
-from benchmarks.tables import Bar, bar_table, number, table
+from benchmarks.records import place, read, save
+from benchmarks.tables import of_rows
 
 FACTORS = (2.0, 3.0, 10.0)
 DEADLINE = 1.0
@@ -35,7 +33,7 @@ _REQUESTS = 64
 
 @dataclass(frozen=True)
 class Overloaded:
-    """What came of one kind of call at one load. Rates a second, times in ms, memory in MiB.
+    """One kind of call at one load. Rates a second, times in ms, memory in MiB.
 
     capacity and goodput are both with the generator's processor time given back. statuses: share of the calls by gRPC
     status. answered, refused: times until then; refused is RESOURCE_EXHAUSTED. generator: its share of the machine.
@@ -63,23 +61,6 @@ class Overloaded:
     held: float
     others: float
     memory_after: float | None = None
-
-
-@dataclass
-class Results:
-    """Everything of one run."""
-
-    machine: str
-    settings: dict[str, float]
-    rows: list[Overloaded] = field(default_factory=list)
-
-    def save(self, file: Path) -> None:
-        write(file, asdict(self))
-
-    @classmethod
-    def load(cls, file: Path) -> "Results":
-        content = json.loads(file.read_text())
-        return cls(content["machine"], content["settings"], [Overloaded(**each) for each in content["rows"]])
 
 
 class _Memory:
@@ -154,12 +135,18 @@ def overload(server: ServerProcess, plan: Plan, kind: str, factor: float, most: 
     )
 
 
-def measure(results: Results, file: Path, kinds: Sequence[str], seconds: float, after: float, processes: int) -> None:
-    """Run what is not in the results yet, kind by kind, each on a fresh server."""
+def measure(
+    rows: list[Overloaded],
+    keep: Callable[[], None],
+    kinds: Sequence[str],
+    *,
+    seconds: float,
+    after: float,
+    processes: int,
+) -> None:
+    """Append the missing rows, kind by kind, each on a fresh server. keep: called after each row."""
     for kind in kinds:
-        todo = [
-            factor for factor in FACTORS if (kind, factor) not in {(each.kind, each.factor) for each in results.rows}
-        ]
+        todo = [factor for factor in FACTORS if (kind, factor) not in {(each.kind, each.factor) for each in rows}]
         if not todo:
             continue
         method, request = KINDS[kind]
@@ -170,78 +157,12 @@ def measure(results: Results, file: Path, kinds: Sequence[str], seconds: float, 
             for factor in todo:
                 before = capacity(closed)
                 row = overload(server, plan, kind, factor, before, processes)
-                results.rows.append(replace(row, capacity=(before + capacity(closed)) / 2))
-                results.save(file)
-                print(tables(Results("", {}, results.rows[-1:]))[-1], flush=True)
+                rows.append(replace(row, capacity=(before + capacity(closed)) / 2))
+                keep()
+                print(of_rows(rows[-1:])[-1], flush=True)
             time.sleep(after)
-            results.rows[-1] = replace(results.rows[-1], memory_after=resident_bytes(server.pids) / 2**20)
-            results.save(file)
-
-
-_STATUSES = {
-    str(OK): "OK",
-    str(DEADLINE_EXCEEDED): "DEADLINE_EXCEEDED",
-    str(RESOURCE_EXHAUSTED): "RESOURCE_EXHAUSTED",
-    "1": "CANCELLED",
-    "13": "reset",
-    "14": "UNAVAILABLE",
-    "none": "no end",
-}
-
-
-def tables(results: Results) -> list[str]:
-    """The table of a run."""
-    head = [
-        "calls",
-        "load",
-        "capacity/s",
-        "goodput/s",
-        "÷ capacity",
-        "statuses",
-        "answered p50 / p99 ms",
-        "refused p50 / p99 ms",
-        "with RetryInfo",
-    ]
-    head += ["health p50 / p99 / worst ms", "memory before / most / after MiB", "generator, others", "lag ms, held"]
-    rows = []
-    for each in results.rows:
-        statuses = ", ".join(f"{_STATUSES.get(name, name)} {share:.1%}" for name, share in each.statuses.items())
-        rows.append(
-            [
-                each.kind,
-                f"{each.factor:g} ×",
-                number(each.capacity),
-                number(each.goodput),
-                number(each.goodput / each.capacity, ".2f"),
-                statuses,
-                f"{number(each.answered_p50)} / {number(each.answered_p99)}",
-                f"{number(each.refused_p50, '.1f')} / {number(each.refused_p99, '.1f')}",
-                number(each.with_retry, ".0%"),
-                f"{each.health_p50:.1f} / {each.health_p99:.1f} / {each.health_worst:.1f}",
-                f"{each.memory_before:.0f} / {each.memory_most:.0f} / {number(each.memory_after)}",
-                f"{each.generator:.0%}, {each.others:.0%}",
-                f"{each.lag:.1f}, {each.held:.1%}",
-            ]
-        )
-    return table(head, rows)
-
-
-def bars(results: Results) -> list[str]:
-    """What the run is held to."""
-    return bar_table(_bars(results))
-
-
-def _bars(results: Results) -> Iterator[Bar]:
-    first: dict[str, float] = {}
-    for each in results.rows:
-        name = f"{each.kind} at {each.factor:g} × capacity"
-        before = first.setdefault(each.kind, each.memory_before)
-        yield Bar(f"{name}: goodput ÷ capacity", each.goodput / each.capacity, 0.9)
-        yield Bar(f"{name}: refused calls are answered (p99)", each.refused_p99, 50, at_most=True, unit="ms")
-        yield Bar(f"{name}: refused with RetryInfo", each.with_retry, 1.0)
-        yield Bar(f"{name}: health (p99)", each.health_p99, 50, at_most=True, unit="ms")
-        if each.memory_after is not None:
-            yield Bar(f"{each.kind}: memory afterwards ÷ before", each.memory_after / before, 1.1, at_most=True)
+            rows[-1] = replace(rows[-1], memory_after=resident_bytes(server.pids) / 2**20)
+            keep()
 
 
 def main() -> None:
@@ -251,19 +172,18 @@ def main() -> None:
     parser.add_argument("--after", type=float, default=30.0, help="seconds until memory is looked at again")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--processes", type=int, default=2, help="of the generator")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was cut short")
     options = parser.parse_args()
     file = place("overload", keep=options.keep)
-    results = Results(machine(), {"seconds": options.seconds, "after": options.after})
-    if options.resume and file.exists():
-        results = Results.load(file)
-    measure(results, file, options.kinds, options.seconds, options.after, options.processes)
-    print("\n".join(["", *tables(results), "", *bars(results)]))
-    if options.keep:
-        from benchmarks.performance_page import write_page
+    rows = [Overloaded(**each) for each in read(file)["rows"]] if options.resume and file.exists() else []
+    settings = {"seconds": options.seconds, "after": options.after}
 
-        write_page()
+    def keep() -> None:
+        save("overload", rows, keep=options.keep, settings=settings)
+
+    measure(rows, keep, options.kinds, seconds=options.seconds, after=options.after, processes=options.processes)
+    print("\n".join(["", *of_rows(rows)]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What int8 wins on a CPU, and what a row's answer owes to its batch: `python -m benchmarks.precision`.
+"""Speed of int8 on a CPU, and how far the answer of a row depends on its batch: `python -m benchmarks.precision`.
 
 The encoder in float32, in int8 as it is exported (a scale for each row of activations), and as ONNX Runtime's
 `quantize_dynamic` would make it (one for the whole batch), in the runtime alone: one thread, by turns, medians. Half a
-minute beside the exports. --keep writes docs/performance.md.
+minute beside the exports.
 """
 
 import argparse
@@ -17,9 +17,8 @@ import numpy as np
 import onnxruntime
 
 from benchmarks.encoder import MODELS, NAME, VOCABULARY, export_encoder
-from benchmarks.kept import save
-from benchmarks.process import ROOT
-from benchmarks.tables import table
+from benchmarks.records import ROOT, save
+from benchmarks.tables import of_rows
 
 FLOAT32, INT8, DYNAMIC = "float32", "int8", "quantize_dynamic"
 _VERSIONS = {FLOAT32: 1, INT8: 2}
@@ -90,22 +89,6 @@ def measure(files: Mapping[str, Path], turns: int) -> list[Measured]:
     ]
 
 
-def tables(rows: Sequence[Measured]) -> list[str]:
-    """Write the figures."""
-    (plain,) = (each for each in rows if each.name == FLOAT32)
-    head = ["", "MB"]
-    head += [f"{part}, {length} tokens" for length in map(str, _LENGTHS) for part in ("rows/s", "×", "× by processor")]
-    head += ["alone and batched", "from float32"]
-    lines = []
-    for each in rows:
-        cells = [each.name, f"{each.megabytes:.0f}"]
-        for length in map(str, _LENGTHS):
-            faster = (each.rates[length] / plain.rates[length], plain.cpu[length] / each.cpu[length])
-            cells += [f"{each.rates[length]:.0f}", *(f"{ratio:.2f}" for ratio in faster)]
-        lines.append([*cells, f"{each.alone:.1e}", f"{each.from_float32:.1e}"])
-    return table(head, lines)
-
-
 def _session(file: Path) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
@@ -129,10 +112,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=60)
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     arguments = parser.parse_args()
     rows = measure(graphs(ROOT / "build" / "benchmarks-precision"), arguments.turns)
-    print("\n".join(tables(rows)))
+    print("\n".join(of_rows(rows)))
     save("precision", rows, keep=arguments.keep)
 
 

@@ -19,7 +19,6 @@ from benchmarks.records import ROOT
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
-_CHECKS_SECONDS = 30.0
 
 
 def cores() -> int:
@@ -128,13 +127,6 @@ class ServerProcess(Process):
         command = [sys.executable, "-m", "limelight.cli", "serve", "--repository", str(repository)]
         command += ["--port", str(port), "--metrics-port", "0", "--log-level", "warning", *flags]
         super().__init__(command, f"127.0.0.1:{port}", healthy, log=log)
-
-
-def _checks(pid: int) -> bool:
-    try:
-        return b"service.checking" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return False
 
 
 def healthy(channel: grpc.Channel) -> bool:

@@ -1,11 +1,21 @@
-"""Records of measurements: JSON, compressed by xz."""
+"""Records of measurements: JSON, compressed by xz, each with the machine and the commit that it is from."""
 
 import json
 import lzma
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from benchmarks.awake import AWAKE
+
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+_TRIED = ROOT / "build" / "benchmarks-results"
 
 
 def read(file: Path) -> Any:
@@ -18,3 +28,27 @@ def write(file: Path, content: Any) -> None:
     """Write a record; the same content gives the same bytes."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(lzma.compress(json.dumps(content, ensure_ascii=False).encode(), preset=9 | lzma.PRESET_EXTREME))
+
+
+def place(name: str, *, keep: bool, folder: Path = RESULTS) -> Path:
+    """Give the file of a record: in `folder` with `keep`, else below build/."""
+    return (folder if keep else _TRIED) / f"{name}.json.xz"
+
+
+def origin() -> dict[str, Any]:
+    """Describe the machine and the commit of a measurement."""
+    cores = len(os.sched_getaffinity(0))
+    awake = " (kept awake)" if AWAKE in os.environ else ""
+    runtime = metadata.version("onnxruntime")
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return {
+        "machine": f"{cores} cores{awake}, Python {platform.python_version()}, ONNX Runtime {runtime}",
+        "commit": commit,
+    }
+
+
+def save(name: str, rows: Sequence[Any], *, keep: bool, settings: Mapping[str, float] | None = None) -> None:
+    """Write the rows of a benchmark, dataclasses, with their origin."""
+    record = {**origin(), "settings": dict(settings or {}), "rows": [asdict(each) for each in rows]}
+    write(place(name, keep=keep), record)

@@ -1,9 +1,14 @@
-"""The arrows between the packages: client <- bundle <- models <- export, client <- bundle <- service."""
+"""The arrows between the packages: client <- bundle <- models <- export, client <- bundle <- service; and no circles.
+
+benchmarks, studies and tests are no part of the product: only they may import each other, and benchmarks neither of the
+others.
+"""
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -23,6 +28,10 @@ ALLOWED = {
     "models": {"limelight", "bundle", "models"},
     "export": {"limelight", "bundle", "models", "export"},
     "service": {"limelight", "bundle", "service"},
+}
+TOOLS = {  # each with those that it may not import
+    "benchmarks": {"tests", "studies", "service"},
+    "studies": {"tests", "service"},
 }
 FOREIGN = {
     "limelight": {"torch", "onnx", "onnxruntime", "onnxscript", "tokenizers"},
@@ -51,6 +60,60 @@ def test_a_package_imports_only_what_its_arrow_allows(package: str) -> None:
         if name in (OURS - ALLOWED[package]) | FOREIGN[package]
     ]
     assert not wrong
+
+
+@pytest.mark.parametrize("folder", TOOLS)
+def test_tools_stand_on_the_product_and_on_each_other_in_one_direction(folder: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in imports(path)
+        if name in TOOLS[folder]
+    ]
+    assert not wrong
+
+
+def imported_modules(path: Path) -> set[Path]:
+    """Give the files of this repository that a file imports, wherever in the file, but for types alone."""
+    found = set[Path]()
+    for node in _imports_at_run_time(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            assert not node.level and node.module, f"{path}: relative imports are not followed"
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        found |= {file for name in names if (file := _file_of(name)) is not None}
+    return found - {path}
+
+
+def _imports_at_run_time(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):  # an expression holds no import
+            yield from _imports_at_run_time(node)
+
+
+def _file_of(module: str) -> Path | None:
+    """Give the file of a module of this repository; None for a package's folder, whose `__init__` imports its parts."""
+    root, *rest = module.split(".")
+    if root not in OURS:
+        return None
+    file = FOLDERS.get(root, ROOT / root).joinpath(*rest).with_suffix(".py") if rest else None
+    return file if file and file.is_file() else None
+
+
+def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
+    folders = [*FOLDERS.values(), *(ROOT / name for name in OURS - set(FOLDERS))]
+    files = {path for folder in folders for path in folder.rglob("*.py") if "_pb2" not in path.name}
+    edges = {path: imported_modules(path) & files for path in files}
+    sorter = TopologicalSorter(edges)
+    try:
+        sorter.prepare()
+    except CycleError as circle:
+        pytest.fail(" -> ".join(str(path.relative_to(ROOT)) for path in circle.args[1]))
 
 
 @pytest.mark.parametrize(

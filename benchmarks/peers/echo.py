@@ -1,6 +1,4 @@
-"""A bare asyncio gRPC server that answers what it got, once or often, or refuses it: `python -m benchmarks.peers.echo
-PORT`.
-"""
+"""A bare asyncio gRPC server that returns its requests, once or often: `python -m benchmarks.peers.echo PORT`."""
 
 import asyncio
 import sys
@@ -9,12 +7,9 @@ from typing import Any
 import grpc
 
 from benchmarks.process import HEALTH, SERVING, Process, free_port, healthy
-from service.errors import QueueFullError
-from service.rpc.status import status_of
 
 ECHO = "/echo.Echo/Echo"
-AGAIN = "/echo.Echo/Again"  # a byte says how often what stands behind it comes back
-REFUSE = "/echo.Echo/Refuse"  # unread, with the status of a full server
+AGAIN = "/echo.Echo/Again"  # the first byte is the number of answers, the rest the answer
 
 
 class Echo(Process):
@@ -30,8 +25,6 @@ class _Handlers(grpc.GenericRpcHandler):
     def service(self, details: Any) -> grpc.RpcMethodHandler:
         if details.method == AGAIN:
             return grpc.unary_stream_rpc_method_handler(_again)
-        if details.method == REFUSE:  # as a stream, so that nothing of the request is waited for
-            return grpc.stream_unary_rpc_method_handler(_refuse)
         return grpc.unary_unary_rpc_method_handler(_ready if details.method == HEALTH else _echo)
 
 
@@ -42,13 +35,6 @@ async def _echo(request: bytes, context: Any) -> bytes:
 async def _again(request: bytes, context: Any) -> None:
     for _ in range(request[0]):
         await context.write(request[1:])
-
-
-_FULL = status_of(QueueFullError("so much is waiting that nothing more is taken", retry_after=1.0), "request")
-
-
-async def _refuse(requests: Any, context: Any) -> None:
-    await context.abort(_FULL.code, _FULL.message, _FULL.trailing)
 
 
 async def _ready(request: bytes, context: Any) -> bytes:

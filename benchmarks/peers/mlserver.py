@@ -8,7 +8,8 @@ from pathlib import Path
 import grpc
 
 from benchmarks.peers.kserve import model_ready
-from benchmarks.process import ROOT, Process, free_port
+from benchmarks.process import Process, free_port
+from benchmarks.records import ROOT
 
 HOME = ROOT / "build" / "peers-mlserver"
 _MODEL = Path(__file__).with_name("mlserver_model.py")

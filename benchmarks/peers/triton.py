@@ -12,7 +12,8 @@ import grpc
 import onnx
 
 from benchmarks.peers.kserve import model_ready
-from benchmarks.process import ROOT, Process, cores, free_port
+from benchmarks.process import Process, cores, free_port
+from benchmarks.records import ROOT
 
 HOME = ROOT / "build" / "peers"
 _MODEL = Path(__file__).with_name("triton_model.py")

@@ -1,8 +1,8 @@
-"""Limelight beside ONNX Runtime alone, Triton and MLServer, in one run, by turns.
+"""Limelight, ONNX Runtime alone, Triton and MLServer, by turns in one run.
 
     make peers                                # once: the peers, in virtual environments of their own
-    python -m benchmarks.serving              # everything, about 12 minutes on two cores; prints tables and bars
-    python -m benchmarks.serving --keep       # and writes benchmarks/results/serving.json and docs/performance.md
+    python -m benchmarks.serving              # everything, about 12 minutes on two cores
+    python -m benchmarks.serving --keep       # and writes benchmarks/results/serving.json.xz
     python -m benchmarks.serving --seconds 0.7 --rounds 1 --sections predict attend
 
 A run that was cut short goes on where it stopped with --resume.
@@ -13,12 +13,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.kept import machine, place
-from benchmarks.performance_page import write_page
-from benchmarks.process import ROOT, set_aside
+from benchmarks.process import set_aside
+from benchmarks.records import ROOT, origin, place
 from benchmarks.serving.contest import Contest
-from benchmarks.serving.figures import Results
-from benchmarks.serving.tables import bars, tables
+from benchmarks.serving.figures import Medians, Results
+from benchmarks.tables import of_rows
 
 SECTIONS = ("predict", "attend", "open", "tiny", "connections")
 
@@ -32,7 +31,7 @@ def main() -> None:
     parser.add_argument("--load-cores", type=int, default=0, help="cores for the generator alone; 0: it shares them")
     parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
     parser.add_argument("--repository", type=Path, default=ROOT / "build" / "benchmarks")
-    parser.add_argument("--keep", action="store_true", help="keep the figures, and write the page of docs/")
+    parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     parser.add_argument("--resume", action="store_true", help="go on with a run that was cut short")
     options = parser.parse_args()
     from benchmarks.encoder import make_repository  # brings PyTorch, which nothing else here needs
@@ -41,8 +40,8 @@ def main() -> None:
     file = place("serving", keep=options.keep)
     load_cores = set_aside(options.load_cores)
     results = Results(
-        machine(),
-        {
+        **origin(),
+        settings={
             "seconds": options.seconds,
             "rounds": options.rounds,
             "again": options.again,
@@ -61,13 +60,11 @@ def main() -> None:
                 if part in results.done:
                     continue
                 begin = time.monotonic()
-                results.figures += contest.sections()[section]()
+                results.rows += contest.sections()[section]()
                 results.done.append(part)
                 results.save(file)
                 print(f"round {number + 1}, {section}: {time.monotonic() - begin:.0f} s", flush=True)
-    print("\n".join(["", *tables(results), "", *bars(results)]))
-    if options.keep:
-        write_page()
+    print("\n".join(["", *of_rows(Medians(results.rows).all)]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The measurements: all servers are up all the while and take turns, so that a busy machine slows every one."""
+"""The measurements: all servers run for the whole time and take turns, so that a busy machine slows each of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,7 +15,16 @@ from benchmarks.load.plan import Outcome, Plan
 from benchmarks.peers import kserve, mlserver, triton
 from benchmarks.peers.echo import ECHO, Echo
 from benchmarks.process import Process, ServerProcess, cores
-from benchmarks.serving.figures import Figure, Results, of_outcome
+from benchmarks.serving.figures import (
+    ECHO_SERVER,
+    LIMELIGHT,
+    MLSERVER,
+    RUNTIME,
+    TRITON,
+    Figure,
+    Results,
+    of_outcome,
+)
 from benchmarks.serving.inputs import (
     ALL_MAPS,
     ATTENDED,
@@ -30,16 +39,15 @@ from benchmarks.serving.inputs import (
     infer_requests,
 )
 from benchmarks.serving.raw import run_raw, run_rows, session, ways
-from benchmarks.tables import DISTURBED
 from limelight.v1 import service_pb2
 
-LIMELIGHT, TRITON, MLSERVER, RAW, BARE_ECHO = "Limelight", "Triton (python backend)", "MLServer", "runtime", "bare echo"
 AT_TRITONS = "Limelight, at Triton's rates"
 CALLERS = (1, 8, 32, 64)
 ATTEND_CALLERS = 16
 SHARES = (50, 70, 90)
 ONE_AND_SEVERAL, CONNECTED_CALLERS = (1, 8), (64, 128)
 _TRIAL_SECONDS = 0.8
+_DISTURBED = 0.15  # share of the machine that other programs may take
 
 
 _Found = TypeVar("_Found")
@@ -149,7 +157,7 @@ class Contest:
         for callers in (1, 32):
             yield self._ours("tiny", it, callers)
             plan = self._closed(self._echo, ECHO, messages, callers)
-            yield self._figure("tiny", TINY_LENGTH, it.question.name, BARE_ECHO, str(callers), self._measured(plan))
+            yield self._figure("tiny", TINY_LENGTH, it.question.name, ECHO_SERVER, str(callers), self._measured(plan))
 
     def _connections(self) -> Iterator[Figure]:
         """The same callers on one connection and on several; every call must be answered."""
@@ -174,7 +182,7 @@ class Contest:
                 section=section,
                 lengths=it.lengths,
                 what=it.question.name,
-                who=f"{RAW}, {way}",
+                who=f"{RUNTIME}, {way}",
                 load=str(way.callers),
                 rate=ran.rate,
                 spared=ran.rate,
@@ -220,7 +228,7 @@ class Contest:
         """The best rate that this server showed for this in a closed loop, in this round."""
         rates = [
             each.rate
-            for each in self._results.figures
+            for each in self._results.rows
             if (each.section, each.lengths, each.who) == ("predict", it.lengths, who) and each.load in ("8", "32")
         ]
         if rates:
@@ -249,7 +257,7 @@ class Contest:
     def _quiet(self, measure: Callable[[], _Found], others: Callable[[_Found], float]) -> _Found:
         """Measure again while other programs take too much of the machine; the least disturbed counts."""
         found = [measure()]
-        while others(found[-1]) > DISTURBED and len(found) <= self._again:
+        while others(found[-1]) > _DISTURBED and len(found) <= self._again:
             found.append(measure())
         return min(found, key=others)
 

@@ -1,14 +1,16 @@
-"""What was measured, a line a measurement, kept as JSON between runs; medians over the rounds."""
+"""The measurements of serving, a row each, and their medians over the rounds."""
 
-import json
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.kept import write
 from benchmarks.load.plan import OK, Outcome, percentile
 from benchmarks.process import cores
+from benchmarks.records import read, write
+
+LIMELIGHT, TRITON, MLSERVER = "Limelight", "Triton (python backend)", "MLServer"
+RUNTIME, ECHO_SERVER = "runtime", "bare echo"
 
 
 @dataclass(frozen=True)
@@ -68,48 +70,54 @@ def of_outcome(
 
 @dataclass
 class Results:
-    """Everything of one run; `done` are the parts that need not run again."""
+    """The record of one run. done: the parts that are complete; absent: the peers that are not installed, and why."""
 
     machine: str
+    commit: str
     settings: dict[str, float]
-    figures: list[Figure] = field(default_factory=list)
+    rows: list[Figure] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     tunings: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
 
     def save(self, file: Path) -> None:
-        """Keep them."""
+        """Write the record."""
         write(file, asdict(self))
 
     @classmethod
     def load(cls, file: Path) -> "Results":
-        """Read what was kept."""
-        content = json.loads(file.read_text(encoding="utf-8"))
-        content["figures"] = [Figure(**each) for each in content["figures"]]
+        """Read a record."""
+        content = read(file)
+        content["rows"] = [Figure(**each) for each in content["rows"]]
         return cls(**content)
 
 
 class Medians:
-    """The median figure of every measurement, looked up by what it is of."""
+    """The median of every measurement over the rounds, by its key."""
 
-    def __init__(self, figures: Iterable[Figure]) -> None:
+    def __init__(self, rows: Iterable[Figure]) -> None:
         by_key: dict[tuple[str, ...], list[Figure]] = {}
-        for each in figures:
+        for each in rows:
             by_key.setdefault(each.key, []).append(each)
         self.all = [_median(each) for each in by_key.values()]
         self._by_key = {each.key: each for each in self.all}
 
     def get(self, section: str, lengths: str, what: str, who: str, load: str) -> Figure | None:
-        """Find one, if it was measured."""
+        """Give one; None where it was not measured."""
         return self._by_key.get((section, lengths, what, who, load))
 
     def of(self, section: str, **wanted: str) -> list[Figure]:
-        """All of a section that are as wanted, in the order in which they were measured."""
+        """Give all of a section with the wanted fields, in the order of measurement."""
         return [
             each
             for each in self.all
             if each.section == section and all(getattr(each, name) == value for name, value in wanted.items())
         ]
+
+    def best_runtime(self, section: str, lengths: str, what: str, callers: int) -> Figure | None:
+        """Give the fastest way to run the runtime alone for at most so many callers."""
+        ways = [each for each in self.of(section, lengths=lengths, what=what) if each.who.startswith(RUNTIME)]
+        return max((each for each in ways if int(each.load) <= callers), key=lambda each: each.rate, default=None)
 
 
 def _median(figures: list[Figure]) -> Figure:

@@ -18,7 +18,7 @@ import numpy as np
 import limelight
 from benchmarks.demo_calls import DEMO
 from benchmarks.process import ServerProcess
-from benchmarks.tables import Bar, bar_table, number, table
+from benchmarks.tables import number, table
 from bundle.values import Array, Text
 from models.data import dates, numbers, slips
 from models.data.dataset import DataError, Example
@@ -40,8 +40,6 @@ from studies.unseen.examples import (
 )
 
 _TOGETHER = 100  # pictures a call
-_ACCURACY = 0.8
-_WEIGHT = 0.9
 
 
 def asked(client: limelight.Client, name: str, pictures: Array, labels: Sequence[str]) -> Asked:
@@ -154,20 +152,6 @@ def held_out(models: Sequence[limelight.Model]) -> list[str]:
     )
 
 
-def bars(found: Sequence[Asked], made: Sequence[Looked]) -> list[str]:
-    """What the run is held to."""
-    return bar_table(
-        [
-            *(Bar(f"digits, {each.name}: accuracy", each.accuracy, _ACCURACY) for each in found),
-            *(
-                Bar(f"{each.name}: weight on the right place", each.weight, _WEIGHT)
-                for each in made
-                if each.name == "dates"
-            ),
-        ]
-    )
-
-
 def main() -> None:
     """Ask and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -200,11 +184,9 @@ def main() -> None:
                 *slip_table(others),
                 "",
                 *held_out(models),
-                "",
             ]
         )
     )
-    print("\n".join(bars(found, made)))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-"""What the comparison of serving reckons with."""
+"""The comparison of servers: batches of the runtime alone, medians, the peers' protocol."""
 
 import numpy as np
 
 from benchmarks.peers import kserve
 from benchmarks.serving.figures import Figure, Medians
 from benchmarks.serving.raw import _Waiting
-from benchmarks.serving.tables import best_raw
-from benchmarks.tables import Bar
 
 
 def _figure(who: str, load: str, rate: float) -> Figure:
@@ -24,18 +22,13 @@ def test_a_batch_is_the_oldest_row_and_those_nearest_to_it_in_length() -> None:
 
 def test_the_best_way_takes_no_more_callers_than_there_are() -> None:
     medians = Medians([_figure("runtime, a", "1", 10), _figure("runtime, b", "8", 20), _figure("Limelight", "1", 99)])
-    found = [best_raw(medians, "predict", "32", "Predict", callers) for callers in (1, 7, 8, 64)]
+    found = [medians.best_runtime("predict", "32", "Predict", callers) for callers in (1, 7, 8, 64)]
     assert [each.rate if each else None for each in found] == [10, 10, 20, 20]
 
 
 def test_rounds_are_taken_together_by_their_median() -> None:
     medians = Medians([_figure("Limelight", "8", rate) for rate in (5, 100, 7)])
     assert [each.rate for each in medians.all] == [7]
-
-
-def test_a_bar_that_was_not_measured_is_neither_met_nor_missed() -> None:
-    assert [Bar("", value, 0.95).met for value in (0.95, 0.94, None, float("nan"))] == [True, False, None, None]
-    assert [Bar("", value, 50, at_most=True).met for value in (50, 51)] == [True, False]
 
 
 def test_a_request_of_the_inference_protocol_reads_back() -> None:

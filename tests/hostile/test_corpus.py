@@ -6,8 +6,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from benchmarks.fuzzing.findings import read, send
 from benchmarks.process import healthy
+from tests.hostile.fuzz.findings import read, send
 from tests.service import bundles
 from tests.service.serving import Running, predict, serving, text
 

@@ -11,8 +11,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from benchmarks.stops import Work, described, measure
 from limelight.v1 import service_pb2_grpc
+from tests.hostile.stops import Work, described, measure
 from tests.service import bundles
 from tests.service.processes import alive, children, process, started
 from tests.service.serving import Running, eventually, generate, predict, refusal, serving, text

@@ -23,7 +23,7 @@ from studies.mechanisms import tasks
 from studies.mechanisms.jobs import missing, plan, status
 from studies.mechanisms.latency import time_graphs
 from studies.mechanisms.page import page
-from studies.mechanisms.pictures import pictures
+from studies.mechanisms.pictures import pictures, save
 from studies.mechanisms.results import FILE, Results
 from studies.mechanisms.summary import standings
 
@@ -90,7 +90,7 @@ def write(results: Results) -> None:
     (DOCS / "mechanisms.md").write_text(page(results, found), encoding="utf-8")
     (DOCS / "pictures").mkdir(exist_ok=True)
     for name, picture in pictures(found).items():
-        (DOCS / "pictures" / f"mechanisms-{name}.svg").write_text(picture, encoding="utf-8")
+        save(picture, DOCS / "pictures" / f"mechanisms-{name}.svg")
 
 
 if __name__ == "__main__":

@@ -1,92 +1,121 @@
-"""The study's three pictures: who answers what, whether it looks where it should, and how it comes to be decided."""
+"""The study's three pictures: right answers, weight on the right place, and entropy over training."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import fill
+from typing import Any
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from studies.charts import COLOURS, Curve, Dot, Panel, Strip, panels, scatter, shade, strips
 from studies.mechanisms.line import FROZEN, UNIFORM
 from studies.mechanisms.prose import listed, wrapped
 from studies.mechanisms.summary import Row, Standings
 
+# Okabe and Ito (2008): told apart by people of any colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#a08a00")
 GREY, BLUE, RED = COLOURS[6], COLOURS[0], COLOURS[1]
 OF_CURVES = ("recall", "recall-1024", "babi2", "sort", "snli", "sentiment")
+MECHANISM: Mapping[str, Any] = {"color": BLUE, "alpha": 0.75, "s": 20}
+CONTROLS: Mapping[str, Mapping[str, Any]] = {
+    UNIFORM: {"facecolors": "white", "edgecolors": RED, "s": 28},
+    FROZEN: {"color": GREY, "marker": "x", "s": 28},
+}
+# Text stays text, and the same figures give the same file.
+STYLE = {"svg.fonttype": "none", "svg.hashsalt": "limelight", "font.size": 9, "grid.color": "#d0d0d0"}
+SHADES = matplotlib.colormaps["Blues"]
 Points = Sequence[tuple[float, float]]
 
 
-def pictures(found: Sequence[Standings]) -> Mapping[str, str]:
-    """SVG by the picture's name."""
-    return {"tasks": tasks(found), "places": places(found), "entropy": entropy(found)}
+def pictures(found: Sequence[Standings]) -> Mapping[str, Figure]:
+    """Draw the pictures, by name."""
+    with matplotlib.rc_context(STYLE):
+        return {"tasks": tasks(found), "places": places(found), "entropy": entropy(found)}
 
 
-def tasks(found: Sequence[Standings]) -> str:
-    """Every task a row, every mechanism a dot: how much of the test part it answers."""
-    rows = []
-    for each in found:
-        dots = [Dot(row.accuracy, 0, *style(row), said=said(row)) for row in each.rows if not row.idle]
-        rows.append(Strip(each.task.name, dots, f"best: {each.best.name}"))
-    legend = {
-        "mechanism": Dot(0),
-        "uniform weights": Dot(0, colour=RED, mark="hollow"),
-        "frozen random weights": Dot(0, colour=GREY, mark="cross"),
-    }
-    return strips(rows, title="Right answers by task", axis="share of the test part that is right", legend=legend)
+def save(figure: Figure, file: Path) -> None:
+    """Write a picture as SVG."""
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
 
 
-def style(row: Row) -> tuple[str, str]:
-    """Colour and mark."""
-    if not row.line.control:
-        return BLUE, "full"
-    return {UNIFORM: (RED, "hollow"), FROZEN: (GREY, "cross")}[row.name]
+def tasks(found: Sequence[Standings]) -> Figure:
+    """Draw a row for each task and a dot for each mechanism: the share of the test part that is right."""
+    figure = Figure(figsize=(9.6, 1.1 + 0.27 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    for place, each in enumerate(found):
+        rows = [row for row in each.rows if not row.idle]
+        for name, style in ((None, MECHANISM), *CONTROLS.items()):
+            values = [row.accuracy for row in rows if (row.name == name if name else not row.line.control)]
+            label = (name or "mechanism") if not place else None
+            axes.scatter(values, [place] * len(values), label=label, zorder=2, **style)
+    axes.set_yticks(range(len(found)), [each.task.name for each in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    right = axes.secondary_yaxis("right")
+    right.set_yticks(range(len(found)), [f"best: {each.best.name}" for each in found])
+    axes.set(xlim=(-0.02, 1.02), xlabel="share of the test part that is right")
+    axes.grid()
+    figure.legend(loc="outside upper center", ncols=1 + len(CONTROLS), frameon=False)
+    return figure
 
 
-def said(row: Row) -> str:
-    """What a dot is."""
-    return f"{row.name}: {100 * row.accuracy:.1f} %"
-
-
-def places(found: Sequence[Standings]) -> str:
-    """Every mechanism of every task with gold a dot: weight on the right place, right answers."""
+def places(found: Sequence[Standings]) -> Figure:
+    """Draw a dot for each mechanism of each task with evidence: weight on the right place, and right answers."""
+    figure = Figure(figsize=(8.0, 5.2), layout="constrained")
+    axes = figure.subplots()
     known = [each for each in found if any("share" in row.figures for row in each.rows)]
-    colours = {each.task.name: COLOURS[number % len(COLOURS)] for number, each in enumerate(known)}
-    marks = {each.task.name: "full" if number < len(COLOURS) else "hollow" for number, each in enumerate(known)}
-    dots = [
-        Dot(row.figures["share"], row.accuracy, colours[name], marks[name], f"{name}, {said(row)}")
-        for each in known
-        for row in each.rows
-        if "share" in row.figures and not row.line.control and (name := each.task.name)
-    ]
-    legend = {name: Dot(0, colour=colours[name], mark=marks[name]) for name in colours}
-    return scatter(
-        dots, title="Looking right and answering right", across="weight on the right place",
-        up="share of the test part that is right", legend=legend,
-    )  # fmt: skip
+    for number, each in enumerate(known):
+        rows = [row for row in each.rows if "share" in row.figures and not row.line.control]
+        colour = COLOURS[number % len(COLOURS)]
+        fill = colour if number < len(COLOURS) else "white"
+        points = [row.figures["share"] for row in rows], [row.accuracy for row in rows]
+        axes.scatter(*points, s=20, facecolors=fill, edgecolors=colour, label=each.task.name, zorder=2)
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    axes.set(xlabel="weight on the right place", ylabel="share of the test part that is right")
+    axes.grid()
+    figure.legend(loc="outside right upper", frameon=False)
+    return figure
 
 
-def entropy(found: Sequence[Standings]) -> str:
-    """How decided mechanisms become on some tasks, the darker the more they answer."""
-    shown = [panel(each) for each in found if each.task.name in OF_CURVES]
-    legend = {
-        "most right answers of the task": Curve((), shade(1)),
-        "fewest": Curve((), shade(0)),
-        "frozen random weights": Curve((), RED, dashed=True),
-    }
-    return panels(
-        shown, title="Entropy of the weights while learning", across="steps", up="entropy (1: equal weights)",
-        legend=legend,
-    )  # fmt: skip
+def entropy(found: Sequence[Standings]) -> Figure:
+    """Draw the entropy of the weights while some tasks are learned, darker for more right answers."""
+    shown = [each for each in found if each.task.name in OF_CURVES]
+    figure = Figure(figsize=(9.6, 0.8 + 2.3 * -(-len(shown) // 3)), layout="constrained")
+    for axes, each in zip(
+        figure.subplots(-(-len(shown) // 3), 3, sharey=True, squeeze=False).flat, shown, strict=False
+    ):
+        panel(axes, each)
+    for label, style in (
+        ("most right answers of the task", {"color": SHADES(1.0)}),
+        ("fewest", {"color": SHADES(0.25)}),
+        (FROZEN, {"color": RED, "linestyle": "--"}),
+    ):
+        figure.axes[0].plot([], [], label=label, **style)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    figure.supxlabel("steps", fontsize=9)
+    figure.supylabel("entropy (1: equal weights)", fontsize=9)
+    return figure
 
 
-def panel(found: Standings) -> Panel:
-    """A task: its mechanisms, the best one on top, and the frozen control."""
+def panel(axes: Axes, found: Standings) -> None:
+    """Draw a task: its mechanisms, the best one on top, and the frozen control."""
     least, most = min(row.accuracy for row in found.mechanisms), found.best.accuracy
-    drawn = []
     for row in sorted(found.mechanisms, key=lambda row: row.accuracy):
         part = (row.accuracy - least) / (most - least) if most > least else 1.0
-        drawn.append(Curve(mean_entropy(row), shade(part), said(row)))
+        axes.plot(*line(row), color=SHADES(0.25 + 0.75 * part), linewidth=1.3)
     if control := found.row(FROZEN):
-        drawn.append(Curve(mean_entropy(control), RED, said(control), dashed=True))
-    return Panel(found.task.name, f"best: {found.best.name}", drawn)
+        axes.plot(*line(control), color=RED, linestyle="--", linewidth=1.3)
+    axes.set_title(f"{found.task.name}\n{fill(f'best: {found.best.name}', width=36)}", loc="left", fontsize=9)
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid()
+
+
+def line(row: Row) -> tuple[list[float], list[float]]:
+    """Give the steps and the entropies of a line."""
+    points = mean_entropy(row)
+    return [step for step, _ in points], [value for _, value in points]
 
 
 def mean_entropy(row: Row) -> Points:

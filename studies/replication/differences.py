@@ -4,7 +4,10 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
+
+from scipy import stats
 
 from studies.replication.figures import ERRORS, POINTS, Record, is_made, is_share, wilson
 
@@ -20,8 +23,6 @@ _CLAIMED = {
     "sagan": "Fréchet distance",
 }
 _LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS)
-# Quantiles of Student's t at 97.5 % with 1, 2, … degrees of freedom.
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 # Verdicts: in one run nothing but the sign is known.
 SHOWN, SEEN = "**shown**", "seen in one run"
@@ -48,7 +49,7 @@ class Difference:
     @property
     def mean(self) -> float:
         """By how much the first has more."""
-        return _mean(self.ours) - _mean(self.theirs)
+        return fmean(self.ours) - fmean(self.theirs)
 
     @property
     def interval(self) -> Interval | None:
@@ -81,7 +82,7 @@ class Difference:
     @property
     def cells(self) -> tuple[str, ...]:
         """Both means, and the difference."""
-        return f"{_mean(self.ours):.1f}", f"{_mean(self.theirs):.1f}", str(self), str(self.seeds)
+        return f"{fmean(self.ours):.1f}", f"{fmean(self.theirs):.1f}", str(self), str(self.seeds)
 
     def _better(self, value: float) -> float:
         return -value if self.figure in _LESS_IS_BETTER else value
@@ -104,9 +105,8 @@ def differences(record: Record, base: str, other: str, figure: str = "") -> list
 
 def student(values: Sequence[float]) -> Interval:
     """The 95 % interval of a mean over seeds, of two or more."""
-    mean = _mean(values)
-    deviation = math.sqrt(sum((each - mean) ** 2 for each in values) / (len(values) - 1))
-    spread = _STUDENT[min(len(values), len(_STUDENT) + 1) - 2] * deviation / math.sqrt(len(values))
+    mean = fmean(values)
+    spread = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
     return mean - spread, mean + spread
 
 
@@ -140,7 +140,3 @@ def _wanted(metrics: Sequence[dict[str, Any]], base: str, figure: str) -> dict[s
     """The figure of that name; where none is named that of the claim, or the first."""
     named = {each["name"]: each for each in metrics}
     return named.get(figure) if figure else named.get(_CLAIMED.get(base, ""), metrics[0])
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

@@ -1,8 +1,9 @@
 """Figures of a run as words: shares with their intervals, and others."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from scipy.stats import binomtest
 
 Record = Mapping[str, Any]
 # Figures of where a model looks, which have a table of their own.
@@ -41,8 +42,7 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson 1927)."""
-    middle = share + z * z / (2 * count)
-    spread = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    return tuple((middle + sign * spread) / (1 + z * z / count) for sign in (-1, 1))  # type: ignore[return-value]
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Give the 95 % interval of a share of so many examples (Wilson 1927)."""
+    low, high = binomtest(round(share * count), count).proportion_ci(method="wilson")
+    return float(low), float(high)

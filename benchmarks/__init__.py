@@ -1,4 +1,4 @@
-"""Measurements that anybody can run again; the tables in docs/ come from here.
+"""Measurements of the server that anybody can repeat; docs/performance.md and its annex come from here.
 
 Several import ONNX Runtime at once, so its telemetry is turned off here.
 """

@@ -26,7 +26,7 @@ from benchmarks.load.processor import cpu_seconds, machine_seconds
 from benchmarks.process import HEALTH, ServerProcess, cores
 from benchmarks.records import ROOT, save
 from benchmarks.serving.inputs import PREDICT
-from benchmarks.serving.raw import gates, run_rows, session
+from benchmarks.serving.runtime_alone import gates, run_rows, session
 from benchmarks.tables import of_rows
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 

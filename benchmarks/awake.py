@@ -1,11 +1,10 @@
-"""Keeps the cores of a virtual machine awake while something is measured.
+"""Keeps the cores of a virtual machine awake during a measurement.
 
-    python -m benchmarks.awake serving --keep      # python -m benchmarks.serving --keep, so
+    python -m benchmarks.awake serving --keep      # runs python -m benchmarks.serving --keep
 
-A core with nothing to do is given back to the host, and to wake it takes tens of microseconds of the waker's time and
-of its own: a server whose threads often wait for each other pays that with every call. A process of the lowest priority
-on each core has nothing to do but not to sleep, and leaves for whoever has: what the kernel's `idle=poll` does, for
-those who cannot set that. Its time counts as niced, which is not counted as that of others.
+A virtual machine gives an idle core back to its host; waking the core takes tens of microseconds, which a server whose
+threads wait for each other pays with every call. A process of the lowest priority on each core keeps it busy and yields
+to every other process, as the kernel's `idle=poll` does. Its time counts as niced, and not as that of other programs.
 """
 
 import os
@@ -14,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-AWAKE = "LIMELIGHT_BENCHMARK_AWAKE"  # set for what runs meanwhile
+AWAKE = "LIMELIGHT_BENCHMARK_AWAKE"  # set in the environment of the measurement
 _SPIN = """
 import os
 from contextlib import suppress
@@ -32,7 +31,7 @@ while os.getppid() == parent:
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """Keep every core awake that this process may use."""
+    """Keep awake the cores that this process may use."""
     command = [sys.executable, "-c", _SPIN]
     running = [subprocess.Popen(command, start_new_session=True) for _ in os.sched_getaffinity(0)]
     try:

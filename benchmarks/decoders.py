@@ -1,5 +1,5 @@
-"""The models that generation is measured with beside the demo's: Transformers with caches, a decoder alone and one with
-an encoder, that put out as many tokens for every text.
+"""The models of the generation benchmark beside the demo's: Transformers with a KV cache, a decoder alone and one with
+an encoder, which generate the same number of tokens for every text.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _DATA = Dataset(
 
 
 def make_repository(folder: Path) -> Path:
-    """Export the models into `folder`, those that are not there; give the folder."""
+    """Export the missing models into `folder`; give the folder."""
     for name in MODELS:
         if not (folder / name / "1" / BUNDLE_FILE).is_file():
             export_model(untrained(name), folder, version=1)
@@ -39,7 +39,7 @@ def make_repository(folder: Path) -> Path:
 
 
 def untrained(name: str, sizes: Mapping[str, int] = SIZES) -> TrainedModel:
-    """One of them, with random weights, but for those of the end token: its score is 0, and never the highest."""
+    """Make a model with random weights; the score of its end token is always 0, and never the highest."""
     torch.manual_seed(0)
     made = recipe(name)
     blueprint = made.prepare(_DATA, Preset(settings=Settings(), sizes=sizes))

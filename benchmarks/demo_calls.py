@@ -1,4 +1,4 @@
-"""Calls to the demo models as people would make them: code of a page, pictures of a camera, dates and numbers."""
+"""Realistic calls to the demo models: a page of code, pictures of a camera, dates and numbers."""
 
 import io
 import random

@@ -1,5 +1,5 @@
-"""The models that serving is measured with: a Transformer encoder of MiniLM's size with random weights, the same
-without maps, and a tiny one whose computing is next to nothing.
+"""The models of the serving benchmark, with random weights: a Transformer encoder of MiniLM's size, the same without
+maps, and a tiny one that computes about 50 µs.
 """
 
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ def card(network: Encoder, name: str = NAME) -> Card:
 
 
 def make_repository(folder: Path) -> Path:
-    """Export the models into `folder`, those that are not there; give the folder of the encoder's first version."""
+    """Export the missing models into `folder`; give the folder of the encoder's first version."""
     for name, config in MODELS.items():
         export_encoder(folder, name, config)
     return folder / NAME / "1"
@@ -136,7 +136,7 @@ def make_repository(folder: Path) -> Path:
 def export_encoder(
     folder: Path, name: str, config: EncoderConfig, *, version: int = 1, precision: str = "float32"
 ) -> Path:
-    """Export one of them into `folder` unless it is there; give the folder of that version."""
+    """Export a model into `folder` unless it is there; give the folder of that version."""
     made = folder / name / str(version)
     if not (made / BUNDLE_FILE).is_file():
         torch.manual_seed(0)

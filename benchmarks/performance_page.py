@@ -65,7 +65,7 @@ def _others(medians: Medians, section: str, lengths: str, what: str, callers: in
 
 def _rate(figure: Figure | None) -> float | None:
     """Give answers a second with the processor time of the load generator given back."""
-    return figure.spared if figure else None
+    return figure.adjusted if figure else None
 
 
 def _cpu(figure: Figure | None) -> str:
@@ -160,7 +160,7 @@ def _callers(count: int) -> str:
 
 def _attend(medians: Medians) -> list[str]:
     columns = ("32", "128")
-    names = dict.fromkeys(each.what for each in medians.of("attend", who=LIMELIGHT))
+    names = dict.fromkeys(each.call for each in medians.of("attend", server=LIMELIGHT))
     rows = []
     for who, what in [*((LIMELIGHT, name) for name in names), (TRITON, ALL_MAPS)]:
         found = [medians.get("attend", lengths, what, who, "16") for lengths in columns]
@@ -187,7 +187,7 @@ def _open(medians: Medians) -> list[str]:
     shares = ("50 %", "70 %", "90 %")
     rows = []
     for lengths, title in _LENGTHS.items():
-        for who in dict.fromkeys(each.who for each in medians.of("open", lengths=lengths)):
+        for who in dict.fromkeys(each.server for each in medians.of("open", lengths=lengths)):
             found = [medians.get("open", lengths, PREDICT, who, share) for share in shares]
             cells = [f"{e.rate:.0f}/s: {e.p50:.0f} / {e.p99:.0f}" if e else "–" for e in found]
             rows.append([f"{title}, {who}", *cells])
@@ -198,7 +198,7 @@ def _tiny(medians: Medians) -> list[str]:
     rows = []
     for who in (LIMELIGHT, ECHO_SERVER):
         found = [medians.get("tiny", "40", "Predict, tiny", who, load) for load in ("1", "32")]
-        rows.append([who, *(f"{e.spared:.0f}/s, CPU {e.cpu:.2f} ms" if e else "–" for e in found)])
+        rows.append([who, *(f"{e.adjusted:.0f}/s, CPU {e.cpu:.2f} ms" if e else "–" for e in found)])
     return table(["a model of about 50 µs", "1 caller", "32 callers"], rows)
 
 

@@ -1,4 +1,4 @@
-"""A server in processes of its own, and what it costs."""
+"""A server in processes of its own, with their ids."""
 
 import os
 import signal
@@ -22,12 +22,12 @@ _STOP_SECONDS = 30.0
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def set_aside(count: int) -> list[int]:
-    """Keep this process, and the servers that it starts, off the last `count` cores, and give those."""
+    """Keep this process and its servers off the last `count` cores; give these cores."""
     every = sorted(os.sched_getaffinity(0))
     if not 0 <= count < len(every):
         raise ValueError(f"{count} of {len(every)} cores cannot be set aside")
@@ -36,14 +36,14 @@ def set_aside(count: int) -> list[int]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """Give a port that is free now."""
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         return int(trial.getsockname()[1])
 
 
 class Process:
-    """A server's processes, from entering to leaving; `ready` is asked with its target until it says so."""
+    """The processes of a server, within a block. ready: polled with a channel until it is true."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Process:
 
     @property
     def pids(self) -> list[int]:
-        """Every process of the server."""
+        """The ids of all processes of the server."""
         return family(self._process.pid)
 
     def signal(self, number: int) -> None:
@@ -87,7 +87,7 @@ class Process:
 
     @property
     def status(self) -> int | None:
-        """What the first process ended with; None while it runs."""
+        """The exit status of the first process; None while it runs."""
         return self._process.poll()
 
     def _stop(self) -> None:
@@ -114,7 +114,7 @@ class Process:
 
 
 def _unwind_when_told_to_end() -> None:
-    """Have the signal that ends this process end what it started first, as Ctrl-C does."""
+    """Make SIGTERM end the servers of this process first, as Ctrl-C does."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
@@ -130,7 +130,7 @@ class ServerProcess(Process):
 
 
 def healthy(channel: grpc.Channel) -> bool:
-    """Ask grpc.health.v1 whether the server as a whole is serving."""
+    """Tell whether grpc.health.v1 reports the server as serving."""
     return bool(channel.unary_unary(HEALTH)(b"", timeout=1) == SERVING)
 
 

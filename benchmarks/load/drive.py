@@ -1,4 +1,4 @@
-"""The loops of the generator: closed, where a caller sends again once it is answered, and open, where time decides."""
+"""The loops of the generator: closed, an answer before each further call, and open, with calls at given times."""
 
 import itertools
 import select
@@ -16,7 +16,7 @@ _DRAIN = 1.0  # seconds that calls under way may take once a closed loop has end
 
 
 class _Wires:
-    """All connections as one: calls go round, what ends is yielded with its connection."""
+    """All connections as one: calls go round, and ended calls are yielded with their connection."""
 
     def __init__(self, plan: Plan) -> None:
         count = min(plan.connections, plan.concurrency or plan.connections)
@@ -72,12 +72,12 @@ class _Clocks:
         return cls(cpu_seconds(plan.pids), time.process_time(), machine_seconds())
 
     def since(self, before: "_Clocks") -> "_Clocks":
-        """Give what went by."""
+        """Give the processor times since then."""
         return _Clocks(self.server - before.server, self.own - before.own, self.machine - before.machine)
 
     @property
     def others(self) -> float:
-        """What went by for nobody who is measured."""
+        """Give the processor time of all other programs since then."""
         return max(0.0, self.machine - self.server - self.own)
 
 

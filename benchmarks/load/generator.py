@@ -1,4 +1,4 @@
-"""The generator's process: `run_load` starts it, gives it a plan and takes what came of it."""
+"""The process of the load generator: `run_load` starts it with a plan and returns its outcome."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 class LoadError(RuntimeError):
-    """A load that did not measure what it was meant to."""
+    """A load whose calls were not all answered, or answered wrongly."""
 
 
 def run_load(plan: Plan, *, processes: int = 1) -> Outcome:

@@ -1,4 +1,4 @@
-"""What a load is, and what came of it."""
+"""The plan of a load, and its outcome."""
 
 import math
 import random
@@ -34,7 +34,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a load, in seconds.
+    """The outcome of a load, in seconds.
 
     latencies: by gRPC status; in an open loop from when a call was meant to be sent. lag: the 99th percentile of how
     late calls were sent. others: processor time of everything but server and generator. retry: calls that ended with
@@ -68,9 +68,9 @@ class Outcome:
         return sum(each <= deadline for each in self.latencies.get(OK, ())) / self.seconds
 
     def rate_without_generator(self, cores: int) -> float:
-        """Answers a second of the processor time that the generator left: what a load from elsewhere would have got.
+        """Answers a second with the generator's processor time given back, as if the load came from another machine.
 
-        Only where the generator shared the server's cores, and the server could have used all of them.
+        It holds where the generator shared the server's cores and the server can use all of them.
         """
         return self.done / (self.seconds - self.generator_cpu / cores)
 
@@ -83,7 +83,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
-    """Times of a Poisson process in [0, seconds): calls of people who do not know of each other."""
+    """Draw the times of a Poisson process in [0, seconds): independent callers."""
     chance, times, at = random.Random(seed), [], 0.0
     while (at := at + chance.expovariate(rate)) < seconds:
         times.append(at)
@@ -91,7 +91,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> list[float]:
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
-    """Take generators together that ran at the same time against the same server."""
+    """Merge the outcomes of generators that ran at the same time against one server."""
     latencies: dict[int, list[float]] = {}
     for outcome in outcomes:
         for status, values in outcome.latencies.items():

@@ -23,10 +23,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def machine_seconds() -> float:
-    """Processor time that the whole machine has been busy, or kept from us by its host.
-
-    Not counted is what is niced: it gives way to the rest.
-    """
+    """Processor time of the whole machine, stolen time included and niced time not."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     user, _, system, _, _, irq, softirq, steal = map(int, fields)
     return (user + system + irq + softirq + steal) / _TICK
@@ -44,12 +41,12 @@ def family(pid: int) -> list[int]:
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """Memory that processes hold, what they share counted to equal parts."""
+    """Sum the proportional set sizes of processes."""
     return _memory(pids, "Pss:")
 
 
 def own_bytes(pids: Iterable[int]) -> int:
-    """Memory that processes have written to themselves. Pages of files come and go with whoever else maps them."""
+    """Sum the anonymous memory of processes, shared pages in proportion; pages of files are not counted."""
     return _memory(pids, "Pss_Anon:")
 
 

@@ -117,7 +117,7 @@ class Connection:
         return call
 
     def taken(self, call: int) -> bytes:
-        """Give what came of a call whose answer was to be kept, gRPC's framing included, once."""
+        """Take the answer of a call that was sent with `keep`, gRPC's framing included."""
         return bytes(self._kept.pop(call, b""))
 
     def cancel(self, call: int) -> None:
@@ -133,7 +133,7 @@ class Connection:
                 self.flush()
 
     def flush(self) -> None:
-        """Hand to the socket what it takes."""
+        """Write as much as the socket takes."""
         while self._out:
             try:
                 taken = self.socket.send(self._out)
@@ -200,7 +200,7 @@ class Connection:
         self.socket.close()
 
     def _put_waiting(self) -> None:
-        """Put what waits into what is sent, as far as the server allows."""
+        """Start waiting calls, as far as the windows of the server allow."""
         while self._waiting and self._window > 0 and len(self._sent) < self._most:
             call, framed, headers = self._waiting.popleft()
             if call in self._open:
@@ -218,7 +218,7 @@ class Connection:
             self._put_rest(stream)
 
     def _put_rest(self, stream: int) -> None:
-        """Put as much of a message into what is sent as the windows of its stream and of the connection take."""
+        """Queue as much of a message as the windows of its stream and of the connection allow."""
         window, data = self._rest.pop(stream)
         size = max(0, min(window, self._window, len(data)))
         self._window -= size

@@ -1,1 +1,1 @@
-"""What Limelight is measured beside: other servers, each in a process of its own."""
+"""The other servers of the comparison, each in a process of its own."""

@@ -22,7 +22,7 @@ _TYPES = {onnx.TensorProto.FLOAT: "TYPE_FP32", onnx.TensorProto.INT64: "TYPE_INT
 
 @dataclass(frozen=True)
 class Tuning:
-    """What is tuned: instances, each with its share of the cores, and how long a batch is waited for, in ms."""
+    """A tuning: instances, each with its share of the cores, and the longest delay of a batch, in ms."""
 
     instances: int
     delay: int
@@ -37,7 +37,7 @@ def tunings() -> list[Tuning]:
 
 
 def missing() -> str:
-    """Why there is no Triton here; empty where there is."""
+    """Tell why Triton is not installed; empty where it is."""
     return "" if _server_folder() else "nvidia-pytriton is not in build/peers: run `make peers`"
 
 
@@ -80,7 +80,7 @@ def config(graph: Path, tuning: Tuning) -> str:
     model = onnx.load(graph, load_external_data=False).graph
     optional = {each.name for each in model.initializer}
     inputs = [each for each in model.input if each.name not in optional]
-    outputs = [each for each in model.output if ":" not in each.name]  # what a colon is in is the exporter's own
+    outputs = [each for each in model.output if ":" not in each.name]  # the others are optional
     lines = ['backend: "python"', "max_batch_size: 32"]
     for kind, values in (("input", inputs), ("output", outputs)):
         tensors = []

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.process import set_aside
 from benchmarks.records import ROOT, origin, place
-from benchmarks.serving.contest import Contest
+from benchmarks.serving.comparison import Comparison
 from benchmarks.serving.figures import Medians, Results
 from benchmarks.tables import of_rows
 
@@ -51,7 +51,7 @@ def main() -> None:
     if options.resume and file.exists():
         results = Results.load(file)
     with ExitStack() as stack:
-        contest = Contest(stack, options.repository, graph, results, load_cores)
+        contest = Comparison(stack, options.repository, graph, results, load_cores)
         for name, why in results.absent.items():
             print(f"{name} is absent: {why}")
         for number in range(options.rounds):

@@ -17,18 +17,18 @@ RUNTIME, ECHO_SERVER = "runtime", "bare echo"
 class Figure:
     """One measurement, or the median of several. Times in milliseconds, rates a second.
 
-    load: callers of a closed loop, or the share of capacity of an open one ("70 %"). rate: of an open loop what was
-    sent. spared: the rate with the generator's processor time given back. cpu: the server's, or the runtime's, of a
-    row. generator, others: shares of the machine that the generator, and programs that are not measured, took.
+    load: callers of a closed loop, or the share of capacity of an open one ("70 %"). rate: sent, in an open loop.
+    adjusted: the rate with the processor time of the load generator given back. cpu: of the server, or of the runtime,
+    a row. generator, others: shares of the machine that the generator, and programs that are not measured, took.
     """
 
     section: str
     lengths: str
-    what: str
-    who: str
+    call: str
+    server: str
     load: str
     rate: float
-    spared: float
+    adjusted: float
     p50: float
     p99: float
     cpu: float
@@ -39,25 +39,33 @@ class Figure:
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.section, self.lengths, self.what, self.who, self.load
+        return self.section, self.lengths, self.call, self.server, self.load
 
 
-_NUMBERS = ("rate", "spared", "p50", "p99", "cpu", "generator", "lag", "others")
+_NUMBERS = ("rate", "adjusted", "p50", "p99", "cpu", "generator", "lag", "others")
 
 
 def of_outcome(
-    section: str, lengths: str, what: str, who: str, load: str, outcome: Outcome, note: str = "", *, apart: bool = False
+    section: str,
+    lengths: str,
+    call: str,
+    server: str,
+    load: str,
+    outcome: Outcome,
+    note: str = "",
+    *,
+    apart: bool = False,
 ) -> Figure:
-    """Take the figures from what came of a load; `apart` where the generator had cores of its own."""
+    """Take the figures from the outcome of a load; `apart` where the generator had cores of its own."""
     latencies, count = outcome.latencies.get(OK, []), cores()
     return Figure(
         section=section,
         lengths=lengths,
-        what=what,
-        who=who,
+        call=call,
+        server=server,
         load=load,
         rate=outcome.rate,
-        spared=outcome.rate if apart else outcome.rate_without_generator(count),
+        adjusted=outcome.rate if apart else outcome.rate_without_generator(count),
         p50=percentile(latencies, 0.5) * 1e3,
         p99=percentile(latencies, 0.99) * 1e3,
         cpu=outcome.server_cpu / max(1, outcome.done) * 1e3,
@@ -102,9 +110,9 @@ class Medians:
         self.all = [_median(each) for each in by_key.values()]
         self._by_key = {each.key: each for each in self.all}
 
-    def get(self, section: str, lengths: str, what: str, who: str, load: str) -> Figure | None:
+    def get(self, section: str, lengths: str, call: str, server: str, load: str) -> Figure | None:
         """Give one; None where it was not measured."""
-        return self._by_key.get((section, lengths, what, who, load))
+        return self._by_key.get((section, lengths, call, server, load))
 
     def of(self, section: str, **wanted: str) -> list[Figure]:
         """Give all of a section with the wanted fields, in the order of measurement."""
@@ -114,9 +122,9 @@ class Medians:
             if each.section == section and all(getattr(each, name) == value for name, value in wanted.items())
         ]
 
-    def best_runtime(self, section: str, lengths: str, what: str, callers: int) -> Figure | None:
+    def best_runtime(self, section: str, lengths: str, call: str, callers: int) -> Figure | None:
         """Give the fastest way to run the runtime alone for at most so many callers."""
-        ways = [each for each in self.of(section, lengths=lengths, what=what) if each.who.startswith(RUNTIME)]
+        ways = [each for each in self.of(section, lengths=lengths, call=call) if each.server.startswith(RUNTIME)]
         return max((each for each in ways if int(each.load) <= callers), key=lambda each: each.rate, default=None)
 
 

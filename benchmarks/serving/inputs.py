@@ -1,4 +1,4 @@
-"""What is asked: rows of token ids, and the same question in each server's words."""
+"""The requests: rows of token ids, in the protocol of each server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ Ids = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
-class Question:
-    """A kind of call: its name in tables, the model, and for Attend what is asked of the maps."""
+class CallKind:
+    """A kind of call: its name in tables, the model, and the options of Attend."""
 
     name: str
     model: str = NAME
@@ -53,16 +53,16 @@ def _options(**fields: Any) -> attention_pb2.AttentionOptions:
 
 _ONE_ROW = attention_pb2.MapSelection(layers=[-1], queries=[0])
 _ALL = len(MAPS) * _HEADS
-PREDICT_IT = Question("Predict")
-PREDICT_PLAIN = Question("Predict, graph without maps", model=PLAIN)
-PREDICT_TINY = Question("Predict, tiny", model=TINY)
-ALL_MAPS = Question("Attend, all maps", options=_options(), bytes_a_pair=4 * _ALL)
-FLOAT16 = Question(
+PREDICT_IT = CallKind("Predict")
+PREDICT_PLAIN = CallKind("Predict, graph without maps", model=PLAIN)
+PREDICT_TINY = CallKind("Predict, tiny", model=TINY)
+ALL_MAPS = CallKind("Attend, all maps", options=_options(), bytes_a_pair=4 * _ALL)
+FLOAT16 = CallKind(
     "Attend, all maps, float16", options=_options(encoding=attention_pb2.ENCODING_FLOAT16), bytes_a_pair=2 * _ALL
 )
-ONE_ROW = Question("Attend, one row", options=_options(selections=[_ONE_ROW]))
-TOP_K = Question("Attend, top-k 8", options=_options(top_k=8))
-HEAD_MEAN = Question(
+ONE_ROW = CallKind("Attend, one row", options=_options(selections=[_ONE_ROW]))
+TOP_K = CallKind("Attend, top-k 8", options=_options(top_k=8))
+HEAD_MEAN = CallKind(
     "Attend, head mean",
     options=_options(reduce_heads=attention_pb2.HEAD_REDUCTION_MEAN),
     bytes_a_pair=4 * len(MAPS),
@@ -90,18 +90,18 @@ def infer_requests(rows: Sequence[Ids], *, maps: bool) -> list[bytes]:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question about rows of some length, put once for all servers."""
+class Workload:
+    """Calls of one kind with rows of some length, the same for all servers."""
 
-    question: Question
+    kind: CallKind
     lengths: str
     rows: list[Ids] = field(repr=False)
 
     @property
     def maps(self) -> bool:
-        return self.question.options is not None
+        return self.kind.options is not None
 
 
-def asked(question: Question, lengths: str) -> Asked:
-    """Put a question about rows of some length."""
-    return Asked(question, lengths, rows_of(lengths))
+def workload_of(kind: CallKind, lengths: str) -> Workload:
+    """Make the rows of a workload."""
+    return Workload(kind, lengths, rows_of(lengths))

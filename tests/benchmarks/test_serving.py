@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.peers import kserve
 from benchmarks.serving.figures import Figure, Medians
-from benchmarks.serving.raw import _Waiting
+from benchmarks.serving.runtime_alone import _Queue
 
 
 def _figure(who: str, load: str, rate: float) -> Figure:
@@ -12,7 +12,7 @@ def _figure(who: str, load: str, rate: float) -> Figure:
 
 
 def test_a_batch_is_the_oldest_row_and_those_nearest_to_it_in_length() -> None:
-    waiting = _Waiting([np.zeros(size, np.int64) for size in (30, 100, 31, 5, 28, 90)], callers=6)
+    waiting = _Queue([np.zeros(size, np.int64) for size in (30, 100, 31, 5, 28, 90)], callers=6)
     assert [len(row) for row in waiting.take(3)] == [30, 31, 28]
     assert [len(row) for row in waiting.take(3)] == [100, 5, 90]
     assert waiting.take(3) == []

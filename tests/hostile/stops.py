@@ -1,4 +1,4 @@
-"""Whether anybody notices a stop: `python -m tests.hostile.stops`.
+"""Servers that stop under load, seen from a client that retries: `python -m tests.hostile.stops`.
 
 Several servers behind one client that knows them all, takes turns between them, and tries again elsewhere what was
 UNAVAILABLE: gRPC's own round_robin and retryPolicy. One server at a time is stopped by SIGTERM under load and started

@@ -1,1 +1,1 @@
-"""Requests that nobody should send, built from the protocol's own descriptors, and what a server makes of them."""
+"""Hostile requests, built from the descriptors of the protocol, and the answers of a server."""

@@ -1,4 +1,4 @@
-"""Sends a server what nobody should, built from its own descriptors, and says what came of it.
+"""Sends a server hostile requests, built from its own descriptors, and reports failures.
 
     python -m tests.hostile.fuzz --calls 1000000 --keep # 15 minutes on two idle cores, 10 more at rest
     python -m tests.hostile.fuzz --seconds 30           # for trying

@@ -1,5 +1,5 @@
-"""The models that are attacked: those of the demo, small ones of every kind that the tests have, and one whose maps are
-computed only where they are asked for, single rows or what they are made of.
+"""The models under attack: those of the demo, a small one of every kind from the tests, and one whose maps are computed
+in part (single rows, projections).
 """
 
 import shutil

@@ -1,1 +1,1 @@
-"""Hours of a server's life in minutes: good and hostile callers, models that come and go, restarts."""
+"""A server under good and hostile callers for hours, with models that are swapped and restarts."""

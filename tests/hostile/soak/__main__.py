@@ -1,4 +1,4 @@
-"""Loads and attacks a server for as long as it is told, and says what grew, what failed and what it took.
+"""Loads and attacks a server for a given time, and reports growth, failures and memory.
 
     python -m tests.hostile.soak --seconds 300
     python -m tests.hostile.soak --seconds 3600 --keep     # writes tests/hostile/records/soak.json.xz

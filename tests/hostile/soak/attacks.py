@@ -1,4 +1,4 @@
-"""What hostile callers do beside their calls: bytes that never end, answers that nobody reads, doors left open."""
+"""Attacks of hostile callers: uploads that never end, answers that are not read, half-open connections."""
 
 import contextlib
 import random

@@ -34,11 +34,11 @@ from benchmarks.serving.inputs import (
     PREDICT_PLAIN,
     PREDICT_TINY,
     TINY_LENGTH,
-    Asked,
-    asked,
+    Workload,
     infer_requests,
+    workload_of,
 )
-from benchmarks.serving.raw import run_raw, run_rows, session, ways
+from benchmarks.serving.runtime_alone import run_raw, run_rows, session, ways
 from limelight.v1 import service_pb2
 
 AT_TRITONS = "Limelight, at Triton's rates"
@@ -53,8 +53,8 @@ _DISTURBED = 0.15  # share of the machine that other programs may take
 _Found = TypeVar("_Found")
 
 
-class Contest:
-    """Servers that are up, and the sections of a round."""
+class Comparison:
+    """Running servers, and the sections of a round."""
 
     def __init__(
         self, stack: ExitStack, repository: Path, graph: Path, results: Results, load_cores: Sequence[int]
@@ -78,8 +78,8 @@ class Contest:
         self._check_answers()
 
     def _check_answers(self) -> None:
-        """Refuse servers that do not answer what the graph does. Raises: LoadError."""
-        row = asked(PREDICT_IT, "32").rows[0]
+        """Compare the answer of each server with the graph's. Raises: LoadError where one differs."""
+        row = workload_of(PREDICT_IT, "32").rows[0]
         expected = run_rows(session(self._graph, 1, False), [row], ["logits"], {})[0]
         with grpc.insecure_channel(self._limelight.target) as channel:
             answer = service_pb2.PredictResponse.FromString(
@@ -94,7 +94,7 @@ class Contest:
                 _compare(name, channel.unary_unary(kserve.INFER)(request, timeout=60)[-expected.nbytes :], expected)
 
     def sections(self) -> dict[str, Callable[[], Iterator[Figure]]]:
-        """What a round consists of."""
+        """Give the sections of a round."""
         return {
             "predict": self._predict,
             "attend": self._attend,
@@ -105,38 +105,40 @@ class Contest:
 
     def _predict(self) -> Iterator[Figure]:
         for lengths in LENGTHS:
-            it = asked(PREDICT_IT, lengths)
+            workload = workload_of(PREDICT_IT, lengths)
             reached = 0
             for callers in CALLERS:
-                yield from self._raw("predict", it, reached, callers)
+                yield from self._raw("predict", workload, reached, callers)
                 reached = callers
-                yield self._ours("predict", it, callers)
-                yield from self._triton("predict", it, callers)
+                yield self._ours("predict", workload, callers)
+                yield from self._triton("predict", workload, callers)
                 if self._mlserver and callers == 8:
-                    plan = self._closed(self._mlserver, kserve.INFER, infer_requests(it.rows, maps=False), callers)
+                    plan = self._closed(
+                        self._mlserver, kserve.INFER, infer_requests(workload.rows, maps=False), callers
+                    )
                     yield self._figure(
-                        "predict", lengths, it.question.name, MLSERVER, str(callers), self._measured(plan)
+                        "predict", lengths, workload.kind.name, MLSERVER, str(callers), self._measured(plan)
                     )
 
     def _attend(self) -> Iterator[Figure]:
         for lengths in ("32", "128"):
-            for question in (PREDICT_IT, PREDICT_PLAIN, *ATTENDED):
-                yield self._ours("attend", asked(question, lengths), ATTEND_CALLERS)
-            whole = asked(ALL_MAPS, lengths)
+            for kind in (PREDICT_IT, PREDICT_PLAIN, *ATTENDED):
+                yield self._ours("attend", workload_of(kind, lengths), ATTEND_CALLERS)
+            whole = workload_of(ALL_MAPS, lengths)
             yield from self._triton("attend", whole, ATTEND_CALLERS)
             yield from self._raw("attend", whole, 0, ATTEND_CALLERS)
 
     def _open(self) -> Iterator[Figure]:
         for lengths in LENGTHS:
-            it = asked(PREDICT_IT, lengths)
+            workload = workload_of(PREDICT_IT, lengths)
             for share in SHARES:
-                for who, paced_by in ((LIMELIGHT, LIMELIGHT), (TRITON, TRITON), (LIMELIGHT, TRITON)):
+                for peer, paced_by in ((LIMELIGHT, LIMELIGHT), (TRITON, TRITON), (LIMELIGHT, TRITON)):
                     if paced_by == TRITON and not self._tritons:
                         continue
-                    rate = share / 100 * self._capacity(paced_by, it)
-                    server, note = self._server(who, it, 32)
-                    messages = self._messages(who, it)
-                    method = it.question.method if who == LIMELIGHT else kserve.INFER
+                    rate = share / 100 * self._capacity(paced_by, workload)
+                    server, note = self._server(peer, workload, 32)
+                    messages = self._messages(peer, workload)
+                    method = workload.kind.method if peer == LIMELIGHT else kserve.INFER
                     plan = Plan(
                         server.target,
                         method,
@@ -148,107 +150,113 @@ class Contest:
                         cores=self._load_cores,
                     )
                     outcome = self._measured(plan)
-                    name = who if who == paced_by else AT_TRITONS
-                    yield self._figure("open", lengths, it.question.name, name, f"{share} %", outcome, note)
+                    shown = peer if peer == paced_by else AT_TRITONS
+                    yield self._figure("open", lengths, workload.kind.name, shown, f"{share} %", outcome, note)
 
     def _tiny(self) -> Iterator[Figure]:
-        it = asked(PREDICT_TINY, TINY_LENGTH)
-        messages = [it.question.serialise(row) for row in it.rows]
+        workload = workload_of(PREDICT_TINY, TINY_LENGTH)
+        messages = [workload.kind.serialise(row) for row in workload.rows]
         for callers in (1, 32):
-            yield self._ours("tiny", it, callers)
+            yield self._ours("tiny", workload, callers)
             plan = self._closed(self._echo, ECHO, messages, callers)
-            yield self._figure("tiny", TINY_LENGTH, it.question.name, ECHO_SERVER, str(callers), self._measured(plan))
+            yield self._figure("tiny", TINY_LENGTH, workload.kind.name, ECHO_SERVER, str(callers), self._measured(plan))
 
     def _connections(self) -> Iterator[Figure]:
         """The same callers on one connection and on several; every call must be answered."""
         for lengths in ("32", "128"):
-            it = asked(PREDICT_IT, lengths)
+            workload = workload_of(PREDICT_IT, lengths)
             for callers in CONNECTED_CALLERS:
                 for connections in ONE_AND_SEVERAL:
-                    plan = self._closed(self._limelight, it.question.method, self._messages(LIMELIGHT, it), callers)
+                    plan = self._closed(
+                        self._limelight, workload.kind.method, self._messages(LIMELIGHT, workload), callers
+                    )
                     outcome = self._measured(replace(plan, connections=connections))
                     name = f"{LIMELIGHT}, {connections} connection{'s' if connections > 1 else ''}"
-                    yield self._figure("connections", lengths, it.question.name, name, str(callers), outcome)
+                    yield self._figure("connections", lengths, workload.kind.name, name, str(callers), outcome)
 
-    def _raw(self, section: str, it: Asked, over: int, callers: int) -> Iterator[Figure]:
+    def _raw(self, section: str, workload: Workload, over: int, callers: int) -> Iterator[Figure]:
         """Every way of the runtime that takes more than `over` callers and at most `callers`."""
-        for way in ways(mixed=it.lengths == "mixed"):
+        for way in ways(mixed=workload.lengths == "mixed"):
             if not over < way.callers <= callers:
                 continue
             ran = self._quiet(
-                partial(run_raw, self._graph, it.rows, way, self._seconds, maps=it.maps), lambda found: found.others
+                partial(run_raw, self._graph, workload.rows, way, self._seconds, maps=workload.maps),
+                lambda found: found.others,
             )
             yield Figure(
                 section=section,
-                lengths=it.lengths,
-                what=it.question.name,
-                who=f"{RUNTIME}, {way}",
+                lengths=workload.lengths,
+                call=workload.kind.name,
+                server=f"{RUNTIME}, {way}",
                 load=str(way.callers),
                 rate=ran.rate,
-                spared=ran.rate,
+                adjusted=ran.rate,
                 p50=ran.p50 * 1e3,
                 p99=0.0,
                 cpu=ran.cpu * 1e3,
                 others=ran.others,
             )
 
-    def _ours(self, section: str, it: Asked, callers: int) -> Figure:
+    def _ours(self, section: str, workload: Workload, callers: int) -> Figure:
         outcome = self._measured(
-            self._closed(self._limelight, it.question.method, self._messages(LIMELIGHT, it), callers)
+            self._closed(self._limelight, workload.kind.method, self._messages(LIMELIGHT, workload), callers)
         )
-        _check_size(outcome, it)
-        return self._figure(section, it.lengths, it.question.name, LIMELIGHT, str(callers), outcome)
+        _check_size(outcome, workload)
+        return self._figure(section, workload.lengths, workload.kind.name, LIMELIGHT, str(callers), outcome)
 
-    def _triton(self, section: str, it: Asked, callers: int) -> Iterator[Figure]:
+    def _triton(self, section: str, workload: Workload, callers: int) -> Iterator[Figure]:
         if not self._tritons:
             return
-        server, tuning = self._server(TRITON, it, callers)
-        outcome = self._measured(self._closed(server, kserve.INFER, self._messages(TRITON, it), callers))
-        _check_size(outcome, it)
-        yield self._figure(section, it.lengths, it.question.name, TRITON, str(callers), outcome, tuning)
+        server, tuning = self._server(TRITON, workload, callers)
+        outcome = self._measured(self._closed(server, kserve.INFER, self._messages(TRITON, workload), callers))
+        _check_size(outcome, workload)
+        yield self._figure(section, workload.lengths, workload.kind.name, TRITON, str(callers), outcome, tuning)
 
-    def _server(self, who: str, it: Asked, callers: int) -> tuple[Process, str]:
-        if who == LIMELIGHT:
+    def _server(self, name: str, workload: Workload, callers: int) -> tuple[Process, str]:
+        if name == LIMELIGHT:
             return self._limelight, ""
-        tuning = self._tune(it, callers)
+        tuning = self._tune(workload, callers)
         return self._tritons[tuning], tuning
 
-    def _tune(self, it: Asked, callers: int) -> str:
+    def _tune(self, workload: Workload, callers: int) -> str:
         """The tuning of Triton that is the fastest here: tried once a run, each for a moment."""
-        key = f"{it.question.name}, {it.lengths}, {min(callers, 32)}"
+        key = f"{workload.kind.name}, {workload.lengths}, {min(callers, 32)}"
         if key not in self._results.tunings:
             rates = {}
             for tuning, server in self._tritons.items():
-                plan = self._closed(server, kserve.INFER, self._messages(TRITON, it), min(callers, 32), _TRIAL_SECONDS)
+                plan = self._closed(
+                    server, kserve.INFER, self._messages(TRITON, workload), min(callers, 32), _TRIAL_SECONDS
+                )
                 rates[tuning] = run_clean(plan).rate
             self._results.tunings[key] = max(rates, key=lambda tuning: rates[tuning])
         return self._results.tunings[key]
 
-    def _capacity(self, who: str, it: Asked) -> float:
+    def _capacity(self, name: str, workload: Workload) -> float:
         """The best rate that this server showed for this in a closed loop, in this round."""
         rates = [
             each.rate
             for each in self._results.rows
-            if (each.section, each.lengths, each.who) == ("predict", it.lengths, who) and each.load in ("8", "32")
+            if (each.section, each.lengths, each.server) == ("predict", workload.lengths, name)
+            and each.load in ("8", "32")
         ]
         if rates:
             return max(rates[-2:])
-        if (who, it.lengths) not in self._capacities:
-            server, _ = self._server(who, it, 32)
-            method = it.question.method if who == LIMELIGHT else kserve.INFER
-            plan = self._closed(server, method, self._messages(who, it), 32)
-            self._capacities[who, it.lengths] = run_clean(plan).rate
-        return self._capacities[who, it.lengths]
+        if (name, workload.lengths) not in self._capacities:
+            server, _ = self._server(name, workload, 32)
+            method = workload.kind.method if name == LIMELIGHT else kserve.INFER
+            plan = self._closed(server, method, self._messages(name, workload), 32)
+            self._capacities[name, workload.lengths] = run_clean(plan).rate
+        return self._capacities[name, workload.lengths]
 
-    def _messages(self, who: str, it: Asked) -> list[bytes]:
-        if who == LIMELIGHT:
-            return [it.question.serialise(row) for row in it.rows]
-        return infer_requests(it.rows, maps=it.maps)
+    def _messages(self, name: str, workload: Workload) -> list[bytes]:
+        if name == LIMELIGHT:
+            return [workload.kind.serialise(row) for row in workload.rows]
+        return infer_requests(workload.rows, maps=workload.maps)
 
     def _figure(
-        self, section: str, lengths: str, what: str, who: str, load: str, outcome: Outcome, note: str = ""
+        self, section: str, lengths: str, call: str, server: str, load: str, outcome: Outcome, note: str = ""
     ) -> Figure:
-        return of_outcome(section, lengths, what, who, load, outcome, note, apart=bool(self._load_cores))
+        return of_outcome(section, lengths, call, server, load, outcome, note, apart=bool(self._load_cores))
 
     def _measured(self, plan: Plan) -> Outcome:
         """Run a plan whose calls must all be answered, until it is undisturbed."""
@@ -280,8 +288,10 @@ def _compare(name: str, found: bytes, expected: np.ndarray) -> None:
         raise LoadError(f"{name} answers {np.frombuffer(found, np.float32)}, not {expected.ravel()}")
 
 
-def _check_size(outcome: Outcome, it: Asked) -> None:
-    """Refuse a measurement of answers that are smaller than what was asked for."""
-    least = it.question.least_bytes(it.rows)
+def _check_size(outcome: Outcome, workload: Workload) -> None:
+    """Raise LoadError where answers are smaller than the requested maps."""
+    least = workload.kind.least_bytes(workload.rows)
     if outcome.done and outcome.received / outcome.done < 0.5 * least:
-        raise LoadError(f"{it.question.name}: answers of {outcome.received / outcome.done:.0f} bytes, not {least:.0f}")
+        raise LoadError(
+            f"{workload.kind.name}: answers of {outcome.received / outcome.done:.0f} bytes, not {least:.0f}"
+        )

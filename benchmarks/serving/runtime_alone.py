@@ -1,7 +1,7 @@
-"""ONNX Runtime without a server, in every way in which calls could be answered as they come.
+"""ONNX Runtime without a server, in several ways to answer calls as they arrive.
 
-A way may use no more rows than there are callers: a batch is made of those that wait, the oldest first with those
-nearest to it in length. A row that is answered is followed by the next at once, as in a closed loop.
+No more rows are under way than there are callers: a batch is the oldest waiting row with those nearest to it in length.
+Each answered row is followed by the next at once, as in a closed loop.
 """
 
 import functools
@@ -21,16 +21,16 @@ from benchmarks.serving.inputs import MAPS, Ids
 
 @dataclass(frozen=True)
 class Way:
-    """Lanes of so many threads each, batches up to a size, and the callers that it takes."""
+    """Workers of so many threads each, batches up to a size, and the callers that it takes."""
 
-    lanes: int
+    workers: int
     threads: int
     batch: int
     callers: int
     spin: bool = False
 
     def __str__(self) -> str:
-        name = f"{self.lanes} × {self.threads}" + (", spinning" if self.spin else "")
+        name = f"{self.workers} × {self.threads}" + (", spinning" if self.spin else "")
         return name if self.batch == 1 else f"{name}, up to {self.batch} of {self.callers}"
 
 
@@ -63,7 +63,7 @@ def session(graph: Path, threads: int, spin: bool) -> onnxruntime.InferenceSessi
 
 
 def gates(runtime: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
-    """What is fed beside the rows to have every map: the switches of a graph that leaves maps out by default."""
+    """Give the inputs that switch on every map of a graph that leaves them out by default."""
     optional = runtime.get_overridable_initializers()
     return {each.name: np.array(True) for each in optional if each.type == "tensor(bool)" and not each.shape}
 
@@ -79,7 +79,7 @@ def run_rows(
     return list(runtime.run(outputs, {"token_ids": ids, "token_mask": ids != 0, **more}))
 
 
-class _Waiting:
+class _Queue:
     """Rows that wait, refilled as they are taken."""
 
     def __init__(self, rows: Sequence[Ids], callers: int) -> None:
@@ -113,15 +113,15 @@ def run_raw(graph: Path, rows: Sequence[Ids], way: Way, seconds: float, *, maps:
     runtime = session(graph, way.threads, way.spin)
     outputs = ["logits", *(MAPS if maps else ())]
     more = gates(runtime) if maps else {}
-    waiting = _Waiting(rows, way.callers)
+    waiting = _Queue(rows, way.callers)
     run_rows(runtime, rows[: way.batch], outputs, more)
-    done, times = [0] * way.lanes, [list[float]() for _ in range(way.lanes)]
+    done, times = [0] * way.workers, [list[float]() for _ in range(way.workers)]
     begin, cpu, machine = time.perf_counter(), time.process_time(), machine_seconds()
 
-    def lane(number: int) -> None:
+    def worker(number: int) -> None:
         while (now := time.perf_counter()) - begin < seconds:
             taken = waiting.take(way.batch)
-            if not taken:  # the other lanes hold every row
+            if not taken:  # the other workers hold every row
                 time.sleep(0.0002)
                 continue
             run_rows(runtime, taken, outputs, more)
@@ -129,7 +129,7 @@ def run_raw(graph: Path, rows: Sequence[Ids], way: Way, seconds: float, *, maps:
             done[number] += len(taken)
             waiting.come(len(taken))
 
-    threads = [threading.Thread(target=lane, args=(number,)) for number in range(way.lanes)]
+    threads = [threading.Thread(target=worker, args=(number,)) for number in range(way.workers)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,5 +1,9 @@
-"""The tests. Several import ONNX Runtime or transformers before anything of ours, so it is done here."""
+"""The tests. Several import ONNX Runtime, PyTorch or transformers before anything of ours, so it is done here."""
+
+import os
 
 from bundle.offline import stay_offline
 
 stay_offline()
+# Models of tests are small, and pytest has a process on every core: several threads each only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -39,7 +39,7 @@ def begun(home: Path, trace: Path, code: str, *arguments: str) -> subprocess.Pop
     home.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in TOLD}
     environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
-    watched = ["strace", "-f", "-q", "-e", "trace=connect", "-o", str(trace)] if can_trace() else []
+    watched = ["strace", "-f", "-q", "--seccomp-bpf", "-e", "trace=connect", "-o", str(trace)] if can_trace() else []
     return subprocess.Popen(
         [*watched, sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,
@@ -55,7 +55,7 @@ def can_trace() -> bool:
     return (
         bool(shutil.which("strace"))
         and not subprocess.run(
-            ["strace", "-f", "-e", "trace=connect", "-o", "/dev/null", "true"], capture_output=True
+            ["strace", "-f", "--seccomp-bpf", "-e", "trace=connect", "-o", "/dev/null", "true"], capture_output=True
         ).returncode
     )
 

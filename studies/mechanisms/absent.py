@@ -1,4 +1,4 @@
-"""Why mechanisms enter a kind of task or do not, and which of the registry enter none."""
+"""Reasons for which mechanisms enter a kind of task, and those of the registry that enter none."""
 
 from collections.abc import Mapping
 

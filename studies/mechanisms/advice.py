@@ -1,4 +1,4 @@
-"""What the results advise: the table that the page opens with."""
+"""The advice from the results: the first table of the page."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Which examples were answered rightly, as text: eight examples a byte, compressed."""
+"""The right answers of a run as text: eight examples a byte, compressed."""
 
 import base64
 import zlib

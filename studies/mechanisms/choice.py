@@ -1,4 +1,4 @@
-"""Which mechanism a task's results speak for: those that are as good as the best, the one to take first."""
+"""The choice of a mechanism for a task: those as good as the best, in order of preference."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum

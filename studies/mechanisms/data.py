@@ -1,4 +1,4 @@
-"""What a task is learned from: rows of token ids, targets step by step, and where to look for each step."""
+"""The data of a task: rows of token ids, targets step by step, and the evidence for each step."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

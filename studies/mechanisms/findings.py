@@ -1,4 +1,4 @@
-"""What the numbers say over all tasks, in sentences that follow from them."""
+"""Findings over all tasks, in sentences that follow from the numbers."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean

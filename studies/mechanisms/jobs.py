@@ -1,4 +1,4 @@
-"""What there is to do, what says most first: every mechanism with one seed, task by task, then more seeds."""
+"""The runs of the study, the most informative first: every mechanism with one seed, task by task, then more seeds."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

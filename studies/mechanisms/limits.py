@@ -1,4 +1,4 @@
-"""What the study leaves out, and where it is too weak to tell: said from its tasks and its results."""
+"""The limits of the study, from its tasks and its results."""
 
 from collections.abc import Iterator, Sequence
 

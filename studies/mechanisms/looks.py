@@ -1,4 +1,4 @@
-"""What is read from weights: how decided they are, whether they lie on the right place, whether the idea acted."""
+"""Measures of weights: their entropy, their share on the evidence, and whether the idea of the mechanism acted."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Small models in which nothing but attention can bring what is asked for to where it is answered.
+"""Small models in which only attention can carry information from a source to an answer.
 
 They stand beside the forms of `models/testbed`: their queries come from a place in the text, a neighbour, a decoder's
 state or a question. Each has one map, `attention` [batch, head, step, key(, feature)].

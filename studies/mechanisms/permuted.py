@@ -1,4 +1,4 @@
-"""What is left of a trained model where its weights are shuffled among the keys that are allowed."""
+"""Accuracy of a trained model with its weights permuted among the allowed keys."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

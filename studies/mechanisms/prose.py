@@ -1,4 +1,4 @@
-"""Sentences from numbers, as every part of the page writes them."""
+"""Paragraphs and lists of the page."""
 
 from collections.abc import Sequence
 from textwrap import fill

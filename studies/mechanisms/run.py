@@ -1,4 +1,4 @@
-"""One run: a mechanism trained with one seed, and everything that is measured of it, as one row of results."""
+"""One run: a mechanism trained with one seed and measured, as one row of results."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a difference between two mechanisms is worth: intervals, corrected tests, what could have been found.
+"""The statistics of differences between mechanisms: intervals, corrected tests, smallest detectable differences.
 
 Both answer the same examples and begin from the same seeds, so that differences are taken pair by pair.
 """

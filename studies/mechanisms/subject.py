@@ -1,4 +1,4 @@
-"""A model of the study with how its batches are made and which of its weights are looked at."""
+"""A model of the study, with its batches and the weights that are measured."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""From the results of single runs to one line a mechanism, and from those to what a task says."""
+"""Summaries of the results: one row a mechanism, and the standings of a task."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

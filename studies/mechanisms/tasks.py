@@ -1,4 +1,4 @@
-"""The tasks of the study: what each asks, how it is read, and how much time it gets."""
+"""The tasks of the study: their questions, readers and budgets."""
 
 import os
 from collections.abc import Callable, Sequence

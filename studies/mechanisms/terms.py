@@ -1,4 +1,4 @@
-"""On what terms each task was learned: from how much, for how long, and whether the rates that were tried suffice."""
+"""The conditions of training by task: examples, steps, and whether the range of learning rates suffices."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

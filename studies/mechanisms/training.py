@@ -1,4 +1,4 @@
-"""How one model is trained: the same for all of a task, but for the rate, which each tries on the dev part."""
+"""Training of one model: the same for all of a task, but for a learning rate chosen on the dev part."""
 
 import random
 import time

@@ -1,1 +1,1 @@
-"""Training signals at work: each beside the same model without it."""
+"""Training signals of attention, each beside the same model without it."""

@@ -47,7 +47,7 @@ def of_spelling(words: Mapping[int, str], *, vocabulary: int, d: int) -> Tensor:
     """
     grams: dict[str, list[int]] = {}
     for number, word in words.items():
-        for gram in ngrams(word):
+        for gram in sorted(ngrams(word)):
             grams.setdefault(gram, []).append(number)
     shared = [owners for owners in grams.values() if len(owners) > 1]
     rows = np.array([number for owners in shared for number in owners], np.int64)

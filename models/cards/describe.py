@@ -23,10 +23,13 @@ def describe(
     name: str = "",
     citation: Citation | None = None,
     noise: Sequence[Noise] = (),
+    config: object = None,
     max_characters: int = 0,
     max_pixels: int = 0,
 ) -> Card:
     """The card of a model; the first result says what it does. Label sets: of inputs, of results, then of maps.
+
+    config: has the limits that are not given, `max_characters` and `max_pixels`, where the model has them.
 
     Raises: ValueError where there is no result, or two different label sets or files have the same name.
     """
@@ -50,7 +53,10 @@ def describe(
         results=[each.describe() for each in results],
         maps=[each.describe(map_name) for map_name, each in maps.items()],
         label_sets=[each.describe() for each in label_sets(inputs, results, maps)],
-        limits=model_pb2.Limits(max_characters=max_characters, max_pixels=max_pixels),
+        limits=model_pb2.Limits(
+            max_characters=max_characters or getattr(config, "max_characters", 0),
+            max_pixels=max_pixels or getattr(config, "max_pixels", 0),
+        ),
         taxonomy=taxonomy.describe(),
         citation=None if citation is None else citation.describe(),
     )

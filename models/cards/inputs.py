@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from bundle.v1 import bundle_pb2
 from limelight.enums import number_of
@@ -303,6 +303,19 @@ class PairInput(Input):
         return [self.first, self.second]
 
 
+class PictureSizes(Protocol):
+    """What the config of a model of pictures says of them."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def mean(self) -> Sequence[float]: ...
+    @property
+    def deviation(self) -> Sequence[float]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImageInput(Input):
     """An image file -> `pixels` float32 [channel, row, column].
@@ -317,6 +330,11 @@ class ImageInput(Input):
     mean: Sequence[float]
     deviation: Sequence[float]
     kind = model_pb2.INPUT_KIND_IMAGE
+
+    @classmethod
+    def of(cls, config: "PictureSizes", **changes: Any) -> "ImageInput":
+        """The pictures of a model's config. changes: the name or the summary."""
+        return cls(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation, **changes)
 
     @property
     def tensors(self) -> Sequence[TensorSpec]:

@@ -1,7 +1,8 @@
 """Maps: said once, by who asks and who is asked; the rest follows from the attention that makes the weights."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import nn
 
@@ -81,6 +82,57 @@ class Map:
         if rest and rest[0].isdigit():
             described.layer = int(rest[0])
         return described
+
+
+@dataclass(frozen=True)
+class Attends:
+    """What a map shows: queries that attend to keys. The module that makes its weights says the rest.
+
+    kind: where it is not the last part of the map's name; `pool` where it is neither, and there is one query.
+    features, nested, edges: as those of `Map`.
+    """
+
+    queries: LabelSet
+    keys: LabelSet
+    summary: str
+    kind: MapKind | None = None
+    features: int = 0
+    nested: bool = False
+    edges: tuple[str, str] | None = None
+
+    def described(self, name: str, key: str, weights: Weights) -> Map:
+        """The map of a name. key: stands for `{}` in the summary. Raises: ValueError where its kind is not known."""
+        last = name.rpartition(".")[2]
+        kind = self.kind or next((each for each in get_args(MapKind) if each == last), None)
+        if kind is None and self.queries.kind != "one":
+            raise ValueError(f"{name}: the kind of this map is not known")
+        return Map(
+            weights=weights,
+            kind=kind or "pool",
+            queries=self.queries,
+            keys=self.keys,
+            features=self.features,
+            nested=self.nested,
+            edges=self.edges,
+            summary=self.summary.format(key),
+        )
+
+
+def maps_of(module: nn.Module, shown: Mapping[str, Attends]) -> dict[str, Map]:
+    """The maps that a module makes, by name, in the order of its weights.
+
+    Of a ModuleList or ModuleDict: the maps of each of its modules, `{}` in names and summaries being its number or key.
+    Raises: TypeError where a module makes another number of maps, or does not say; ValueError as `Attends.described`.
+    """
+    several = isinstance(module, nn.ModuleList | nn.ModuleDict)
+    found = {}
+    for key, part in module.named_children() if several else [("", module)]:
+        made = weights_of(part)
+        if len(made) != len(shown):
+            raise TypeError(f"{type(part).__name__} makes {len(made)} maps, not {len(shown)}")
+        for (name, attends), weights in zip(shown.items(), made, strict=True):
+            found[name.format(key)] = attends.described(name, key, weights)
+    return found
 
 
 def map_of(

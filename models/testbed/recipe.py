@@ -43,7 +43,8 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
     return Recipe(
         config=MechanismConfig,
         prepare=prepare,
-        build=partial(build, mechanism),
+        network=partial(build, mechanism),
+        needs_files=True,
         card=partial(card, mechanism),
         task=Classify(),
         data=DATA[task],

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from limelight.cli import CommandError, installing
-from models.zoo.index import MODELS
+from models.zoo.index import names
 
 
 def train(
     model: Annotated[
         str,
         typer.Argument(
-            help=f"{', '.join(MODELS)}; those after a dash are there for comparison, "
+            help=f"{', '.join(names())}; those after a dash are there for comparison, "
             "as are NAME-uniform and NAME-frozen of each."
         ),
     ],

@@ -34,3 +34,9 @@ class Preset:
     settings: Settings
     sizes: Mapping[str, Any] = field(default_factory=dict)
     vocabulary: int = 0
+
+
+def tiny(*, vocabulary: int = 0, **sizes: Any) -> Preset:
+    """Make the preset `tiny` of a model: of a size with which a run over a few examples takes a moment."""
+    settings = Settings(epochs=3, batch_size=8, learning_rate=0.02)
+    return Preset(settings=settings, sizes=sizes, vocabulary=vocabulary)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from models.network import Network
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Recipe
 
 Control = Callable[[Network], Network]
 
@@ -59,8 +59,4 @@ CONTROLS: dict[str, Control] = {"uniform": uniform, "frozen": frozen}
 
 def controlled(recipe: Recipe[Any], control: str) -> Recipe[Any]:
     """The recipe of a model's control, by its name in `CONTROLS`."""
-
-    def build(blueprint: Blueprint[Any]) -> Network:
-        return CONTROLS[control](recipe.build(blueprint))
-
-    return recipe.but(build=build)
+    return recipe.but(control=CONTROLS[control])

@@ -1,136 +1,95 @@
-"""Every model that can be trained, by name -> where its recipe is: no module is imported before its model is wanted.
+"""Every model that can be trained, by name. Light to import: a model's module is imported when the model is wanted.
 
-Those after a dash are what attention is compared with. Every model has two controls besides, which need no line here:
-NAME-uniform, with the same weight for every key, and NAME-frozen, whose attention keeps the random parameters it began
-with. `mechanism` is made for a mechanism of the registry. Light to import, so that the command line can list the names.
+A published model has one line in `ZOO`. Its recipe is the constant of its name in its module: `lcr-rot-hop` is
+`LCR_ROT_HOP`. A variant is what the published model is compared with: `lcr-rot-hop-one` is `LCR_ROT_HOP_ONE`. Every
+model has two controls besides, which need no line: NAME-uniform, with the same weight for every key, and NAME-frozen,
+whose attention keeps the random parameters it began with. The model `mechanism` is made for a mechanism of the
+catalogue.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from models.training.recipe import Recipe
 
-MODELS = {
-    "han": "models.zoo.hierarchical.han:HAN",
-    "han-code": "models.zoo.hierarchical.han:HAN_CODE",
-    "han-code-supervised": "models.zoo.hierarchical.han:HAN_CODE_SUPERVISED",
-    "han-mean": "models.zoo.hierarchical.han:HAN_MEAN",
-    "bahdanau": "models.zoo.rnn_search.bahdanau:BAHDANAU",
-    "bahdanau-last": "models.zoo.rnn_search.bahdanau:BAHDANAU_LAST",
-    "luong": "models.zoo.rnn_search.luong:LUONG",
-    "luong-dot": "models.zoo.rnn_search.luong:LUONG_DOT",
-    "luong-concat": "models.zoo.rnn_search.luong:LUONG_CONCAT",
-    "luong-location": "models.zoo.rnn_search.luong:LUONG_LOCATION",
-    "luong-local-m": "models.zoo.rnn_search.luong:LUONG_LOCAL_M",
-    "luong-local-p": "models.zoo.rnn_search.luong:LUONG_LOCAL_P",
-    "luong-unfed": "models.zoo.rnn_search.luong:LUONG_UNFED",
-    "gat": "models.zoo.graph.gat:GAT",
-    "gat-mean": "models.zoo.graph.gat:GAT_MEAN",
-    "vit": "models.zoo.vision.vit:VIT",
-    "cct": "models.zoo.vision.cct:CCT",
-    "cct-supervised": "models.zoo.vision.cct:CCT_SUPERVISED",
-    "transformer": "models.zoo.transformer.transformer:TRANSFORMER",
-    "gpt": "models.zoo.transformer.gpt:GPT",
-    "rnn-capsule": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE",
-    "rnn-capsule-probability": "models.zoo.capsule.rnn_capsule:RNN_CAPSULE_PROBABILITY",
-    "disan": "models.zoo.disan.disan:DISAN",
-    "disan-bilstm": "models.zoo.disan.disan:DISAN_BILSTM",
-    "dme": "models.zoo.meta_embeddings.dme:DME",
-    "dme-contextualised": "models.zoo.meta_embeddings.dme:DME_CONTEXTUALISED",
-    "dme-neighbours": "models.zoo.meta_embeddings.dme:DME_NEIGHBOURS",
-    "dme-spelling": "models.zoo.meta_embeddings.dme:DME_SPELLING",
-    "dme-learned": "models.zoo.meta_embeddings.dme:DME_LEARNED",
-    "mme": "models.zoo.meta_embeddings.mme:MME",
-    "mme-words": "models.zoo.meta_embeddings.mme:MME_WORDS",
-    "mme-characters": "models.zoo.meta_embeddings.mme:MME_CHARACTERS",
-    "mme-neighbours": "models.zoo.meta_embeddings.mme:MME_NEIGHBOURS",
-    "mme-spelling": "models.zoo.meta_embeddings.mme:MME_SPELLING",
-    "mme-learned": "models.zoo.meta_embeddings.mme:MME_LEARNED",
-    "show-attend-tell": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL",
-    "show-attend-tell-hard": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_HARD",
-    "show-attend-tell-free": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_FREE",
-    "show-attend-tell-untaught": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_UNTAUGHT",
-    "show-attend-tell-supervised": "models.zoo.captioning.show_attend_tell:SHOW_ATTEND_TELL_SUPERVISED",
-    "attention-unet": "models.zoo.segmentation.attention_unet:ATTENTION_UNET",
-    "attention-unet-features": "models.zoo.segmentation.attention_unet:ATTENTION_UNET_FEATURES",
-    "sagan": "models.zoo.generative.sagan:SAGAN",
-    "sagan-plain": "models.zoo.generative.sagan:SAGAN_PLAIN",
-    "hiecoatt": "models.zoo.co_attention.hiecoatt:HIECOATT",
-    "hiecoatt-alternating": "models.zoo.co_attention.hiecoatt:HIECOATT_ALTERNATING",
-    "hiecoatt-question": "models.zoo.co_attention.hiecoatt:HIECOATT_QUESTION",
-    "hiecoatt-image": "models.zoo.co_attention.hiecoatt:HIECOATT_IMAGE",
-    "hiecoatt-supervised": "models.zoo.co_attention.hiecoatt:HIECOATT_SUPERVISED",
-    "mcan": "models.zoo.co_attention.mcan:MCAN",
-    "mcan-stacked": "models.zoo.co_attention.mcan:MCAN_STACKED",
-    "mcan-one": "models.zoo.co_attention.mcan:MCAN_ONE",
-    "mcan-four": "models.zoo.co_attention.mcan:MCAN_FOUR",
-    "psac": "models.zoo.co_attention.psac:PSAC",
-    "psac-question": "models.zoo.co_attention.psac:PSAC_QUESTION",
-    "psac-video": "models.zoo.co_attention.psac:PSAC_VIDEO",
-    "lcr-rot-hop": "models.zoo.aspects.lcr_rot:LCR_ROT_HOP",
-    "lcr-rot-hop-one": "models.zoo.aspects.lcr_rot:LCR_ROT_ONE",
-    "rban": "models.zoo.aspects.rban:RBAN",
-    "rban-soft": "models.zoo.aspects.rban:RBAN_SOFT",
-    "hatn": "models.zoo.hierarchical.hatn:HATN",
-    "hatn-source": "models.zoo.hierarchical.hatn:HATN_SOURCE",
-    "hatn-pnet": "models.zoo.hierarchical.hatn:HATN_PNET",
-    "mechanism": "models.testbed.recipe:recipe_of",
-}
 
-# Published models, and the row of the catalogue of each that has one; other names are variants of these, after a dash.
-PUBLISHED = {
-    "bahdanau": "J1",
-    "luong": "J2",
-    "show-attend-tell": "J3",
-    "hiecoatt": "J4",
-    "han": "J5",
-    "han-code": "J5",
-    "hatn": "J6",
-    "transformer": "J7",
-    "lcr-rot-hop": "J8",
-    "dme": "J9",
-    "disan": "J10",
-    "sagan": "J11",
-    "psac": "J12",
-    "mcan": "J13",
-    "rban": "J14",
-    "attention-unet": "J15",
-    "mme": "J16",
-    "rnn-capsule": "J17",
-    "gat": "K6",
-    "gpt": "L2",
-    "vit": "L7",
-    "cct": "",
-}
+class Entry(NamedTuple):
+    """A published model: its row of the catalogue of systems (empty for none), its module, endings of its variants."""
 
+    row: str
+    module: str
+    variants: str = ""
+
+
+ZOO = {
+    "bahdanau": Entry("J1", "rnn_search.bahdanau", "last"),
+    "luong": Entry("J2", "rnn_search.luong", "dot concat location local-m local-p unfed"),
+    "show-attend-tell": Entry("J3", "captioning.show_attend_tell", "hard free untaught supervised"),
+    "hiecoatt": Entry("J4", "co_attention.hiecoatt", "alternating question image supervised"),
+    "han": Entry("J5", "hierarchical.han", "mean"),
+    "han-code": Entry("J5", "hierarchical.han", "supervised"),
+    "hatn": Entry("J6", "hierarchical.hatn", "source pnet"),
+    "transformer": Entry("J7", "transformer.transformer"),
+    "lcr-rot-hop": Entry("J8", "aspects.lcr_rot", "one"),
+    "dme": Entry("J9", "meta_embeddings.dme", "contextualised neighbours spelling learned"),
+    "disan": Entry("J10", "disan.disan", "bilstm"),
+    "sagan": Entry("J11", "generative.sagan", "plain"),
+    "psac": Entry("J12", "co_attention.psac", "question video"),
+    "mcan": Entry("K26", "co_attention.mcan", "stacked one four"),
+    "rban": Entry("J14", "aspects.rban", "soft"),
+    "attention-unet": Entry("J15", "segmentation.attention_unet", "features"),
+    "mme": Entry("J16", "meta_embeddings.mme", "words characters neighbours spelling learned"),
+    "rnn-capsule": Entry("J17", "capsule.rnn_capsule", "probability"),
+    "gat": Entry("K6", "graph.gat", "mean"),
+    "gpt": Entry("L2", "transformer.gpt"),
+    "vit": Entry("L7", "vision.vit"),
+    "cct": Entry("", "vision.cct", "supervised"),
+}
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them
+MECHANISM = "mechanism"
+
+
+def names() -> tuple[str, ...]:
+    """Every name that can be trained but those of controls: published models, each before its variants, `mechanism`."""
+    return (*(name for model in ZOO for name in (model, *variants(model))), MECHANISM)
+
+
+def variants(model: str) -> tuple[str, ...]:
+    """The names of a published model's variants."""
+    return tuple(f"{model}-{ending}" for ending in ZOO[model].variants.split())
 
 
 def published(name: str) -> str:
     """The published model that a name stands for, or is a variant of. Raises: ValueError where there is none."""
-    return max((each for each in PUBLISHED if name == each or name.startswith(f"{each}-")), key=len)
+    return max((each for each in ZOO if name == each or name.startswith(f"{each}-")), key=len)
+
+
+def module(model: str) -> str:
+    """The full name of a published model's module."""
+    return f"models.zoo.{ZOO[model].module}"
 
 
 def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":
     """Find a recipe. Raises: DataError naming those there are, or saying that a mechanism is wanted, or not."""
     from models.data.dataset import DataError
-    from models.training.recipe import Recipe
 
+    if name == MECHANISM:
+        from models.testbed.recipe import recipe_of
+
+        return recipe_of(mechanism)
+    known = names()
     model, _, control = name.rpartition("-")
-    if name not in MODELS and model in MODELS and control in CONTROLS:
+    if name not in known and model in known and control in CONTROLS:
         from models.zoo.controls import controlled
 
         return controlled(recipe(model, mechanism), control)
-    if name not in MODELS:
+    if name not in known:
         raise DataError(
-            f"there is no model {name!r}; there are {', '.join(MODELS)}, each with -{' and -'.join(CONTROLS)} as well"
+            f"there is no model {name!r}; there are {', '.join(known)}, each with -{' and -'.join(CONTROLS)} as well"
         )
-    module, _, attribute = MODELS[name].partition(":")
-    found: Any = getattr(import_module(module), attribute)
-    if isinstance(found, Recipe):
-        if mechanism:
-            raise DataError(f"{name} has a mechanism of its own; only the model `mechanism` takes another")
-        return found
-    made: Recipe[Any] = found(mechanism)
-    return made
+    if mechanism:
+        raise DataError(f"{name} has a mechanism of its own; only the model `{MECHANISM}` takes another")
+    constant = name.upper().replace("-", "_")
+    found: Recipe[Any] = getattr(import_module(module(published(name))), constant)
+    return found

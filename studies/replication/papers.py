@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from models.zoo.index import PUBLISHED, published
+from models.zoo.index import ZOO, published
 from studies.replication.differences import ALIGNMENT_ERRORS, differences
 from studies.replication.figures import WEIGHT, Record
 from studies.replication.names import title
@@ -29,7 +29,7 @@ class Claim:
     @property
     def model(self) -> str:
         """The model's row of the catalogue."""
-        return PUBLISHED[published(self.better)]
+        return ZOO[published(self.better)].row
 
 
 CLAIMS = (

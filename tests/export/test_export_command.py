@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from bundle.reader import read_bundle
-from bundle.values import Image
 from limelight import cli
 from limelight.cli import installing
 from models.cards.card import Metric
@@ -15,7 +14,7 @@ from models.training.runs import Run, write_results, write_run
 from models.training.settings import Settings
 from models.training.trainer import WEIGHTS
 from models.zoo.vision.vit import VitConfig
-from tests.export.test_export_zoo import a_picture
+from tests.models import examples
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def run_folder(tmp_path: Path) -> Path:
     write_run(tmp_path / "run", run)
     write_weights(tmp_path / "run" / WEIGHTS, run.build())
     metric = Metric(name="accuracy", value=0.5, split="held-out")
-    write_results(tmp_path / "run", [metric], [{"image": Image(a_picture())}], {})
+    write_results(tmp_path / "run", [metric], [{"image": examples.picture(0, (8, 8))}], {})
     return tmp_path / "run"
 
 

@@ -19,7 +19,7 @@ from export.tracing.build import build_graphs
 from export.verification.verify import verify
 from models.cards.card import Card
 from models.network import Answer, Network
-from tests.export.test_export_zoo import a_gat
+from tests.models import small
 
 Forward = Callable[..., Answer]
 
@@ -36,7 +36,7 @@ class Exported:
 @pytest.fixture(scope="module")
 def exported() -> Exported:
     torch.manual_seed(2)
-    trained = a_gat()
+    trained = small.trained("gat")
     model = copy_for_export(trained.model)
     for parameter in model.parameters():
         parameter.mul_(3)
@@ -94,14 +94,14 @@ def test_a_model_in_which_one_graph_reaches_another_is_refused(tmp_path: Path) -
 
         return mixed
 
-    trained = a_gat()
+    trained = small.trained("gat")
     trained.model.forward = mixing(trained.model.forward)  # type: ignore[method-assign]
     with pytest.raises(ExportError, match="answer in a batch differs from its answer alone"):
         export_model(trained, tmp_path)
 
 
 def test_a_model_that_does_not_tell_its_edges_is_refused(tmp_path: Path) -> None:
-    trained = a_gat()
+    trained = small.trained("gat")
     forward = trained.model.forward
     trained.model.forward = lambda **tensors: replace(forward(**tensors), edges={})  # type: ignore[method-assign]
     with pytest.raises(
@@ -111,7 +111,7 @@ def test_a_model_that_does_not_tell_its_edges_is_refused(tmp_path: Path) -> None
 
 
 def test_a_name_for_two_tensors_is_refused(tmp_path: Path) -> None:
-    trained = a_gat()
+    trained = small.trained("gat")
     forward = trained.model.forward
     trained.model.forward = lambda **tensors: replace(forward(**tensors), edges=tensors)  # type: ignore[method-assign]
     ends = dict.fromkeys(trained.card.edges, ("targets", "sources"))
@@ -120,7 +120,7 @@ def test_a_name_for_two_tensors_is_refused(tmp_path: Path) -> None:
 
 
 def test_made_up_graphs_have_no_edge_twice_and_lead_nowhere_else() -> None:
-    card = a_gat().card
+    card = small.trained("gat").card
     cases = RandomInputs(card, seed=3)
     for nodes, edges in ((1, 5), (2, 4), (3, 30), (9, 12)):
         rows = cases.rows({"batch": 3, "node": nodes, "edge": edges})

@@ -18,7 +18,7 @@ from export.pipeline import export_model
 from limelight.v1 import model_pb2
 from tests.export import tiny
 from tests.export.test_export_precision import wide
-from tests.export.test_export_zoo import a_bahdanau
+from tests.models import small
 from tests.service.serving import serving
 
 GRAPH = "model.onnx"
@@ -86,7 +86,7 @@ def test_what_float16_does_not_have_stays_as_it_is() -> None:
 
 
 def test_models_that_put_out_tokens_can_have_half_weights(tmp_path: Path) -> None:
-    folder = export_model(a_bahdanau(), tmp_path, half_weights=True)
+    folder = export_model(small.trained("bahdanau"), tmp_path, half_weights=True)
     assert {each.file for each in folder.bundle.graphs} == {"encoder.onnx", "step.onnx"}
 
 

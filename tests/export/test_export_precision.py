@@ -46,7 +46,6 @@ from service.engine.selftest import check_samples
 from service.settings import Settings
 from tests.export import tiny
 from tests.export.conftest import MODELS
-from tests.export.test_export_zoo import a_gat
 from tests.models import small
 from tests.service.serving import serving
 
@@ -263,7 +262,7 @@ def test_large_products_that_stay_in_float32_are_told(
 def test_a_generating_model_wide_enough_for_it_is_converted() -> None:
     """Its weights, which step and prefill share, are too large for the exporter to turn them beforehand."""
     torch.manual_seed(0)
-    config = replace(small.GPT, d_model=528, d_hidden=528, layers=1)
+    config = replace(small.config("gpt"), d_model=528, d_hidden=528, layers=1)
     blueprint = replace(small.blueprint("gpt"), config=config)
     network = recipe("gpt").build(blueprint)
     graphs = build_graphs(pytorch_runner.copy_for_export(network), recipe("gpt").card(network, blueprint))
@@ -284,7 +283,9 @@ def test_a_model_whose_weights_cannot_be_converted_is_refused_with_the_operator(
         export_model(made, tmp_path, precision="int8")
 
 
-@pytest.mark.parametrize("make", [MODELS["documents"], MODELS["writer"], MODELS["long_reader"], a_gat])
+@pytest.mark.parametrize(
+    "make", [MODELS["documents"], MODELS["writer"], MODELS["long_reader"], lambda: small.trained("gat")]
+)
 def test_every_kind_of_model_is_exported_in_float16(make: Callable[[], TrainedModel], tmp_path: Path) -> None:
     """Recurrent, generating, with fused attention, and with sums over edges."""
     torch.manual_seed(0)

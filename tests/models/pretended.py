@@ -7,18 +7,15 @@ import json
 import tempfile
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from models.data import tokenizers
 from models.data.canvas import questions
-from models.data.dataset import Dataset, Example
-from models.data.gold import Box, Gold, Span
 from models.tasks import frechet
-from models.tasks.segment import Segment
 from models.tasks.task import CPU, nothing
 from models.training.batches import Batches
 from models.training.figures import figures
@@ -29,60 +26,52 @@ from models.training.stop import Stop
 from models.training.supervision import SupervisedAttention
 from models.training.trainer import Trainer
 from models.zoo import seeing
-from models.zoo.hierarchical import hatn
-from models.zoo.index import MODELS, recipe
+from models.zoo.index import recipe
 from tests.models import pretend, small
-from tests.models.test_zoo_cards import TEXT, case, png
+from tests.models.small import NAMES, PUBLISHED
 
 DEVICE = pretend.install()
-NAMES = [name for name in MODELS if name != "mechanism"]
 SETTINGS = Settings(epochs=1, batch_size=2)
-# Where to look, in what a model reads: taught where it is said, and measured.
-GOLD = {"cct": Gold((Box("image", 0, 0, 4, 4),)), "han": Gold((Span("document", 0, 8),))}
-
-
-def examples(name: str) -> list[Example]:
-    """Two, with everything that any task wants."""
-    base = small.base(name)
-    _, instances = case(name)
-    nodes = {"gat": (3, 1)}.get(base, (8, 8))
-    gold = (GOLD[base],) if base in GOLD else ()
-    return [
-        Example(
-            instance, label="ab"[number], labels=("a", "b", "ground", "a", "b", "ground", "a", "b")[:count], gold=gold
-        )
-        if base != "sagan"
-        else Example(instance, label="ab"[number], picture=png(number, (small.SAGAN.rows, small.SAGAN.columns)))
-        for number, (instance, count) in enumerate(zip(instances, nodes, strict=True))
-    ]
 
 
 def trained(name: str, device: torch.device, folder: Path) -> list[float]:
-    """The losses before a step and after it; of what is no variant, every figure is measured besides."""
-    task, made = recipe(name).task, examples(name)
-    if isinstance(task, Segment):
-        task = replace(task, grid=(2, 4), size=(4, 8))  # the small network's
-    card, _ = case(name)
+    """The losses before a step and after it, from what is made of the data on; of what is no variant, every figure is
+    measured besides.
+    """
+    chosen, task, card, data, plan = recipe(name), small.task(name), small.card(name), small.data(name), blueprint(name)
     torch.manual_seed(0)
-    network = small.build(name).to(device)
-    parts = Batches(card, task, made, labels=("a", "b", "ground"), batch_size=2, device=device)
-    also = SupervisedAttention(card, made, 0.5) if small.base(name) in GOLD else nothing
-    trainer = Trainer(task=task, model=network, train=parts, dev=parts, settings=SETTINGS, folder=folder, also=also)
+    network = chosen.build(plan).to(device)
+    if chosen.start:
+        chosen.start(network, data, plan)
+    train, dev = (
+        Batches(card, task, part, labels=plan.labels, batch_size=2, device=device) for part in (data.train, data.dev)
+    )
+    weight = chosen.presets["tiny"].settings.supervision
+    also = SupervisedAttention(card, data.train, weight) if weight else nothing
+    trainer = Trainer(task=task, model=network, train=train, dev=dev, settings=SETTINGS, folder=folder, also=also)
     trainer.run(Stop())
-    if name in small.CONFIGS and device != CPU:
-        figures(task, network, card, parts, made)
-        specialisation(network, card, parts)
+    if name in PUBLISHED and device != CPU:
+        figures(task, network, card, dev, data.train)
+        specialisation(network, card, dev)
     pretend.STATE.zero_()
     trainer.resume()
     (record,) = trainer.progress.history
     return [record["train_loss"], record["dev_loss"]]
 
 
+def blueprint(name: str) -> Blueprint[Any]:
+    """What the examples decide, with what begins only later, or is left out as a rule."""
+    plan = small.blueprint(name)
+    known = {each.name for each in fields(plan.config)}
+    also = {key: value for key, value in {"word_dropout": 0.5, "counted": True}.items() if key in known}
+    return replace(plan, config=replace(plan.config, **also))
+
+
 def model(name: str) -> None:
     """It learns there; of what is no variant, as on the CPU but for the order of sums."""
     with tempfile.TemporaryDirectory() as folder:
         found = trained(name, DEVICE, Path(folder))
-    if name in small.CONFIGS:
+    if name in PUBLISHED:
         with tempfile.TemporaryDirectory() as folder:
             wanted = trained(name, CPU, Path(folder))
         assert np.allclose(found, wanted, rtol=1e-3), (found, wanted)
@@ -98,22 +87,12 @@ def goes_on() -> None:
 
 def learns_to_see() -> None:
     """An eye is taught where its network is."""
-    config = replace(small.HIECOATT, taught=True)
-    network = recipe("hiecoatt").build(Blueprint(config, (), {})).to(DEVICE)
+    plan = small.blueprint("hiecoatt")
+    plan = replace(plan, config=replace(plan.config, taught=True))
+    network = recipe("hiecoatt").build(plan).to(DEVICE)
     before = network.cells.layers[0][0].weight.to(CPU)
-    data = questions.dataset(training=1, held_out=1)
-    seeing.learn_to_see(network, data, Blueprint(config, (), {}))
+    seeing.learn_to_see(network, questions.dataset(training=1, held_out=1), plan)
     assert not torch.equal(before, network.cells.layers[0][0].weight.to(CPU))
-
-
-def chooses_pivots() -> None:
-    """So are the words that a network is to look for."""
-    made = tuple(examples("hatn"))
-    unlabelled = tuple(replace(each, label="") for each in made)
-    data = Dataset(name="", licence="", summary="", train=made + unlabelled, dev=made, test=made)
-    network = small.build("hatn").to(DEVICE)
-    words = tokenizers.words(TEXT, vocabulary=small.VOCABULARY)
-    hatn.start(network, data, Blueprint(small.HATN, ("a", "b", "c"), {"tokenizer.json": words}))
 
 
 def refuses() -> None:
@@ -132,7 +111,6 @@ CHECKS: dict[str, Callable[[], None]] = {
     "refuses": refuses,
     "goes on": goes_on,
     "learns to see": learns_to_see,
-    "chooses pivots": chooses_pivots,
 }
 
 
@@ -140,8 +118,6 @@ def main() -> None:
     """Do all of it."""
     torch.set_num_threads(1)
     seeing._PICTURES, seeing._EPOCHS, frechet._STEPS = 32, 1, 3
-    # What begins only later, or is left out as a rule.
-    small.CONFIGS |= {"han": replace(small.HAN, word_dropout=0.5), "rban": replace(small.RBAN, soft=0)}
     failed = dict.fromkeys(CHECKS, "")
     for name, check in CHECKS.items():
         try:

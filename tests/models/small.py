@@ -1,118 +1,49 @@
-"""Small untrained models of the zoo, made the same way every time, and batches for them."""
+"""Small untrained models of the zoo, made as their data decide by the preset `tiny`, and batches for them."""
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from models.cards.card import Card
-from models.data import tokenizers
+from bundle.rows import Row
+from limelight.v1 import model_pb2
+from models.cards.card import Card, TrainedModel, TrainingData
+from models.data.dataset import Dataset
 from models.network import Answer, Network
+from models.tasks.segment import Segment
+from models.tasks.task import Task
 from models.training.recipe import Blueprint
-from models.zoo.aspects.lcr_rot import LcrRotConfig
-from models.zoo.aspects.rban import RbanConfig
-from models.zoo.capsule.rnn_capsule import RnnCapsuleConfig
-from models.zoo.captioning.show_attend_tell import ShowAttendTellConfig
-from models.zoo.co_attention.hiecoatt import HieCoAttConfig
-from models.zoo.co_attention.mcan import McanConfig
-from models.zoo.co_attention.psac import PsacConfig
-from models.zoo.disan.disan import DisanConfig
-from models.zoo.generative.sagan import SaganConfig
-from models.zoo.graph.gat import GatConfig
-from models.zoo.hierarchical.han import HanConfig
-from models.zoo.hierarchical.hatn import HatnConfig
-from models.zoo.index import recipe
-from models.zoo.meta_embeddings.dme import DmeConfig
-from models.zoo.meta_embeddings.mme import FINER, PIECES, MmeConfig
-from models.zoo.rnn_search.bahdanau import BahdanauConfig
-from models.zoo.rnn_search.luong import LuongConfig
-from models.zoo.segmentation.attention_unet import AttentionUnetConfig
-from models.zoo.transformer.gpt import OUTPUT, PROMPT, GptConfig
-from models.zoo.transformer.transformer import TransformerConfig
-from models.zoo.vision.cct import CctConfig
-from models.zoo.vision.vit import VitConfig
+from models.zoo.index import MECHANISM, ZOO, names, recipe
+from tests.models import examples
 
-VOCABULARY = 20
-HAN = HanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_gru=4, d_attention=6)
-BAHDANAU = BahdanauConfig(
-    source_vocabulary=VOCABULARY,
-    target_vocabulary=VOCABULARY,
-    begin=2,
-    end=3,
-    d_embedding=5,
-    d_encoder=4,
-    d_decoder=6,
-    d_attention=5,
-    d_maxout=4,
-    max_new_tokens=8,
-)
-LUONG = LuongConfig(
-    source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, begin=2, end=3, d=6, layers=2, radius=2,
-    max_new_tokens=8,
-)  # fmt: skip
-TRANSFORMER = TransformerConfig(
-    source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2,
-    d_hidden=12, max_new_tokens=8,
-)  # fmt: skip
-GPT = GptConfig(
-    vocabulary=VOCABULARY, begin=2, end=3, d_model=8, layers=2, heads=2, d_hidden=12, max_prompt=9, max_new_tokens=8
-)
-GAT = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
-CCT = CctConfig(classes=3, rows=4, columns=6, channels=(3,), d_model=8, layers=2, heads=2, d_hidden=12)
-VIT = VitConfig(classes=3, rows=4, columns=6, patch=2, d_model=8, layers=2, heads=2, d_hidden=12)
+NAMES = tuple(name for name in names() if name != MECHANISM)
+PUBLISHED = tuple(ZOO)
+VOCABULARY = 20  # token ids below this are known to every model that reads texts
+LIMITS = {"max_new_tokens": 12}  # where a config has them: an untrained model rarely puts out its end
+DATA = TrainingData(name="none", licence="CC0-1.0")
 
 
-DME = DmeConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, d_hidden=3)
-DISAN = DisanConfig(vocabulary=VOCABULARY, classes=3, d=4, d_compare=6)
-RNN_CAPSULE = RnnCapsuleConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=4)
-TEXT = ["It rains all day. We stay at home!", "The cat sat."]
-_WORDS = ["cats", "cat", "sat", "mats", "sats"] * 2
-# Tokenizers, and those of models that are built with what they say.
-_TARGET = tokenizers.characters(["cats"], lower=False, output=True)
-_FILES = {
-    "tokenizer.json": tokenizers.words(TEXT, vocabulary=VOCABULARY),
-    "source.json": tokenizers.characters(["rains", "a"], lower=True, output=False),
-    "target.json": _TARGET,
-}
-_OWN_FILES = {
-    "gpt": {PROMPT: tokenizers.characters(["rains", "a"], lower=True, output=False), OUTPUT: _TARGET},
-    "mme": {
-        PIECES: tokenizers.within_words(_WORDS, vocabulary=VOCABULARY),
-        FINER: tokenizers.within_words(_WORDS, vocabulary=9),
-    },
-}
-MME = MmeConfig(vocabulary=VOCABULARY, classes=3, subwords=9, letters=9, d_embedding=5, d=6, heads=2, d_hidden=8)
-SHOW_ATTEND_TELL = ShowAttendTellConfig(
-    vocabulary=VOCABULARY, begin=2, end=3, rows=4, columns=6, channels=(3, 4), strides=(2,), d_embedding=5, d_state=6,
-    d_attention=4, max_new_tokens=8,
-)  # fmt: skip
-ATTENTION_UNET = AttentionUnetConfig(classes=3, rows=4, columns=8, channels=(3, 4), d_gate=3)
-SAGAN = SaganConfig(vocabulary=VOCABULARY, rows=4, columns=8, d_noise=3, channels=(4, 5, 3))
-ASKED = {"vocabulary": VOCABULARY, "classes": 3, "channels": (2, 3, 4), "d": 4}
-HIECOATT = HieCoAttConfig(rows=12, columns=18, d_attention=5, d_answer=6, around=1, **ASKED)
-MCAN = McanConfig(rows=12, columns=18, heads=2, d_hidden=6, d_fused=5, **ASKED)
-PSAC = PsacConfig(rows=12, columns=36, heads=2, d_hidden=6, **ASKED)
-LCR_ROT = LcrRotConfig(vocabulary=VOCABULARY, classes=3, hops=2, d_embedding=5, d_hidden=3)
-RBAN = RbanConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d_hidden=3, d_attention=4)
-HATN = HatnConfig(vocabulary=VOCABULARY, classes=3, d_embedding=5, d=4, max_sentences=9, max_words=12)
-CONFIGS = {
-    "han": HAN, "bahdanau": BAHDANAU, "gpt": GPT, "transformer": TRANSFORMER, "gat": GAT, "vit": VIT, "cct": CCT,
-    "rnn-capsule": RNN_CAPSULE, "disan": DISAN, "dme": DME, "luong": LUONG, "mme": MME,
-    "show-attend-tell": SHOW_ATTEND_TELL, "attention-unet": ATTENTION_UNET, "sagan": SAGAN,
-    "hiecoatt": HIECOATT, "mcan": MCAN, "psac": PSAC, "lcr-rot-hop": LCR_ROT, "rban": RBAN, "hatn": HATN,
-}  # fmt: skip
-# What the tensors are called that a generating model reads.
-PREFIX = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}
+def data(name: str) -> Dataset:
+    """The examples that a model is made for."""
+    return examples.dataset(recipe(name).data)
 
 
-def base(name: str) -> str:
-    """The model that a name is a variant of: that comes behind a dash."""
-    return next(each for each in CONFIGS if name == each or name.startswith(f"{each}-"))
-
-
+@cache
 def blueprint(name: str) -> Blueprint[Any]:
-    """What data would decide."""
-    return Blueprint(CONFIGS[base(name)], ("a", "b", "c"), _FILES | _OWN_FILES.get(base(name), {}))
+    """What the examples decide of a model."""
+    chosen = recipe(name)
+    preset, known = chosen.presets["tiny"], {each.name for each in fields(chosen.config)}
+    sizes = {**preset.sizes, **{limit: most for limit, most in LIMITS.items() if limit in known}}
+    return chosen.prepare(data(name), replace(preset, sizes=sizes))
+
+
+def config(name: str) -> Any:
+    """A model's config, before a variant changes it."""
+    return blueprint(name).config
 
 
 def build(name: str) -> Network:
@@ -120,20 +51,57 @@ def build(name: str) -> Network:
     return recipe(name).build(blueprint(name))
 
 
+@cache
 def card(name: str) -> Card:
     """What a model says of itself."""
-    return recipe(name).card(build(name), blueprint(name))
+    made = recipe(name).card(build(name), blueprint(name))
+    made.description.name = name
+    return made
 
 
 def make(name: str) -> Network:
-    """A model in evaluation mode, its weights drawn from seed 0 (and larger than usual, so that differences show)."""
+    """A model in evaluation mode, its weights drawn from seed 0.
+
+    They are larger than usual, and those differ that begin as ones and zeros, so that differences show.
+    """
     torch.manual_seed(0)
     made = build(name)
     with torch.no_grad():
         for parameter in made.parameters():
-            parameter.mul_(2)
+            parameter.mul_(2).add_(0.1 * torch.randn_like(parameter))
     # In float64: what is asserted is arithmetic, not the rounding of one CPU's kernels.
     return made.double().eval().requires_grad_(False)
+
+
+def trained(name: str) -> TrainedModel:
+    """A model as it is before its first step, with what is made of its data, as one to export."""
+    chosen, plan = recipe(name), blueprint(name)
+    network = chosen.build(plan)
+    described = chosen.card(network, plan)
+    described.description.name = name
+    if chosen.start:
+        chosen.start(network, data(name), plan)
+    asked = {each.name for each in inputs(described)}
+    shown = ({key: value for key, value in each.instance.items() if key in asked} for each in data(name).test)
+    return TrainedModel(network.eval(), described, tuple(shown), DATA, ())
+
+
+def inputs(card: Card) -> list[model_pb2.InputDescription]:
+    """The inputs that a caller sends, who does not say what is to be put out."""
+    return [each for each in card.description.inputs if not each.optional]
+
+
+def task(name: str) -> Task:
+    """A model's task; where it knows the size of pictures, for those of the examples."""
+    made = recipe(name).task
+    return replace(made, grid=examples.GRID, size=examples.SIZE) if isinstance(made, Segment) else made
+
+
+def batch(card: Card, rows: Sequence[Row]) -> dict[str, Tensor]:
+    """Rows as the tensors of a batch; noise is where a draw comes out as it most likely does."""
+    made = card.collate(rows)
+    drawn = {name: np.full(shape, 0.5, np.float32) for name, shape in card.noise_shapes(rows).items()}
+    return {name: torch.from_numpy(array) for name, array in {**made, **drawn}.items()}
 
 
 def document(lengths: list[int], seed: int) -> Tensor:
@@ -157,14 +125,17 @@ def stack(arrays: list[Tensor], extra: int = 0) -> Tensor:
     return stacked
 
 
-def same(alone: Answer, batched: Answer, row: int) -> None:
-    """Assert that a row of a batch says what the instance says alone, and nothing about its padding."""
+def same(alone: Answer, batched: Answer, row: int, *, steps: bool = False) -> None:
+    """Assert that a row of a batch says what the instance says alone, and nothing about its padding.
+
+    steps: queries are what is put out, of which one row may have more than another.
+    """
     for group, others in ((alone.outputs, batched.outputs), (alone.maps, batched.maps)):
         for name, wanted in group.items():
             found = others[name][row]
             inside = tuple(slice(size) for size in wanted.shape[1:])
             assert torch.allclose(found[inside], wanted[0], atol=1e-12, rtol=1e-9), name
             if others is batched.maps:
-                outside = found.clone()
+                outside = found[:, : wanted.shape[2]].clone() if steps else found.clone()
                 outside[inside] = 0
                 assert not outside.any(), f"{name} has weight on padding"

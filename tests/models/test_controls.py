@@ -16,19 +16,18 @@ from models.network import Answer, Network
 from models.training.runs import read_run
 from models.training.trainer import WEIGHTS
 from models.zoo import controls, index
-from models.zoo.index import MODELS, recipe
+from models.zoo.index import recipe
 from tests.models import small
 from tests.models.runs import order, run
 
 IDS = small.stack([small.text(6, 1), small.text(3, 2)])
-PUBLISHED = [name for name in MODELS if name in small.CONFIGS]
 
 
 def test_the_index_and_the_module_name_the_same_controls() -> None:
     assert set(index.CONTROLS) == set(controls.CONTROLS)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", small.PUBLISHED)
 def test_every_published_model_has_its_controls_of_equal_size(name: str) -> None:
     model, frozen, uniform = (small.build(each) for each in (name, f"{name}-frozen", f"{name}-uniform"))
     assert set(frozen_names(model)) < set(frozen_names(frozen)) < {name for name, _ in frozen.named_parameters()}

@@ -18,9 +18,7 @@ from models.network import Answer, Network
 from models.training.batches import Batches
 from models.training.correctness import Tally, add, correctness
 from models.training.heads import specialisation
-from models.training.settings import Preset, Settings
 from models.zoo.index import recipe
-from tests.models.conftest import TINY
 
 MAP = "decoder.cross"
 
@@ -54,7 +52,7 @@ def halves(output: Tensor, source: Tensor) -> Tensor:
 
 def card_and_parts(made: Dataset) -> tuple[Card, Batches]:
     chosen = recipe("bahdanau")
-    blueprint = chosen.prepare(made, Preset(settings=Settings(), sizes=TINY["bahdanau"]))
+    blueprint = chosen.prepare(made, chosen.presets["tiny"])
     card = chosen.card(chosen.build(blueprint), blueprint)
     return card, Batches(card, chosen.task, made.test, labels=(), batch_size=4)
 

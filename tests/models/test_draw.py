@@ -18,19 +18,21 @@ from models.zoo.index import recipe
 from tests.models import small
 from tests.models.runs import order, run
 
+SAGAN = small.config("sagan")
+
 
 def batch(count: int) -> Batch:
     torch.manual_seed(1)
     ids = torch.randint(2, 5, (count, 1))
-    tensors = {"class_ids": ids, "class_mask": ids != 0, "noise": torch.randn(count, small.SAGAN.d_noise)}
-    pictures = torch.rand(count, small.SAGAN.rows * small.SAGAN.columns) * 2 - 1
+    tensors = {"class_ids": ids, "class_mask": ids != 0, "noise": torch.randn(count, SAGAN.d_noise)}
+    pictures = torch.rand(count, SAGAN.rows * SAGAN.columns) * 2 - 1
     return Batch(tensors, tuple(range(count)), pictures)
 
 
 def test_each_side_learns_from_its_own_loss() -> None:
     """L_D and L_G by hand, each differentiated for its own side alone: what the one loss of both gives each."""
     torch.manual_seed(0)
-    network, given = Sagan(small.SAGAN).train(), batch(6)
+    network, given = Sagan(SAGAN).train(), batch(6)
     # Moments of batches and directions of spectra would move between two calls.
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d) or hasattr(module, "_power_method"):
@@ -49,7 +51,7 @@ def test_each_side_learns_from_its_own_loss() -> None:
 
 
 def test_the_two_sides_learn_at_rates_of_their_own_and_no_parameter_is_left_out() -> None:
-    network = Sagan(small.SAGAN)
+    network = Sagan(SAGAN)
     (own, slow), (critic, fast) = network.rates()
     assert fast == network.config.critic_rate * slow
     assert {id(each) for each in (*own, *critic)} == {id(each) for each in network.parameters()}
@@ -57,7 +59,7 @@ def test_the_two_sides_learn_at_rates_of_their_own_and_no_parameter_is_left_out(
 
 def test_attention_begins_as_nothing() -> None:
     torch.manual_seed(0)
-    network, given = Sagan(small.SAGAN).eval(), batch(2)
+    network, given = Sagan(SAGAN).eval(), batch(2)
     before = network(**given.tensors).outputs["values"]
     assert network.attention is not None
     network.attention.merge.weight.data += 1

@@ -9,19 +9,19 @@ from torch import Tensor
 from models.tasks.generate import Generate
 from models.tasks.task import Batch
 from models.zoo.captioning.show_attend_tell import ShowAttendTell
-from tests.models import small
+from tests.models import examples, small
 
 
 def batch() -> Batch:
     torch.manual_seed(1)
     target = small.stack([small.text(length, length) for length in (2, 5, 3)])
-    tensors = {"pixels": torch.rand(3, 1, 4, 6), "target_ids": target, "target_mask": target != 0}
+    tensors = {"pixels": torch.rand(3, 1, *examples.SIZE), "target_ids": target, "target_mask": target != 0}
     return Batch(tensors, (0, 1, 2), torch.zeros(3, 0))
 
 
 def model(**changes: object) -> ShowAttendTell:
     torch.manual_seed(0)
-    return ShowAttendTell(replace(small.SHOW_ATTEND_TELL, dropout=0.0, **changes)).train()  # type: ignore[arg-type]
+    return ShowAttendTell(replace(small.config("show-attend-tell"), dropout=0.0, **changes)).train()
 
 
 def test_regions_looked_at_too_much_cost_in_training_and_padding_looks_at_none() -> None:

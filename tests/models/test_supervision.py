@@ -17,11 +17,9 @@ from models.network import Network
 from models.training.batches import Batches
 from models.training.correctness import asked, correctness, looks
 from models.training.session import Order, begin, train
-from models.training.settings import Preset, Settings
 from models.training.stop import Stop
 from models.training.supervision import SupervisedAttention
 from models.zoo.index import recipe
-from tests.models.conftest import TINY
 from tests.models.test_correctness import Looks, card_and_parts, even, halves, straight, text
 from tests.models.test_data_slips import planted
 
@@ -65,7 +63,7 @@ def code(count: int) -> tuple[Network, Card, Batches, Dataset]:
         name="slips", licence="none", summary="", train=tuple(planted()), dev=(), test=tuple(planted())[:count]
     )
     chosen = recipe("han-code")
-    blueprint = chosen.prepare(made, Preset(settings=Settings(), sizes=TINY["han-code"], vocabulary=200))
+    blueprint = chosen.prepare(made, replace(chosen.presets["tiny"], vocabulary=200))
     network = chosen.build(blueprint).eval()
     card = chosen.card(network, blueprint)
     return network, card, Batches(card, chosen.task, made.test, labels=blueprint.labels, batch_size=4), made

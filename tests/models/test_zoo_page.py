@@ -4,20 +4,15 @@ import sys
 
 import pytest
 
-from models.zoo.index import MODELS, PUBLISHED, published, recipe
+from models.zoo.index import ZOO, module, published, recipe
 from studies.replication.papers import CLAIMS, Claim
 from tests.models import small
-from tests.models.zoo_page import NAMES, PAGE, made_here, page, row, train
+from tests.models.small import NAMES
+from tests.models.zoo_page import PAGE, made_here, page, row, train
 
 
 def test_the_page_is_that_of_the_models() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.models.zoo_page"
-
-
-def test_every_file_of_a_network_has_a_row() -> None:
-    files = {MODELS[name].partition(":")[0] for name in NAMES}
-    assert {MODELS[name].partition(":")[0] for name in PUBLISHED} == files
-    assert {f"J{number}" for number in range(1, 18)} <= set(PUBLISHED.values())
 
 
 def test_a_variant_is_of_the_model_with_the_longest_name() -> None:
@@ -44,12 +39,12 @@ def test_layers_are_not_counted() -> None:
     assert row("vit")[7] == "`encoder.N.self`"
 
 
-@pytest.mark.parametrize("name", [name for name, row in PUBLISHED.items() if row])
+@pytest.mark.parametrize("name", [name for name, entry in ZOO.items() if entry.row])
 def test_a_file_begins_with_its_models_row(name: str) -> None:
     recipe(name)
-    document = sys.modules[MODELS[name].partition(":")[0]].__doc__
+    document = sys.modules[module(name)].__doc__
     assert document is not None
-    assert f", {PUBLISHED[name]} (" in document.splitlines()[0]
+    assert f", {ZOO[name].row} (" in document.splitlines()[0]
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.better)

@@ -14,16 +14,12 @@ from models.blocks.convolved import Parts
 from models.blocks.patches import cut
 from models.blocks.recurrent import BiGru, turning
 from models.blocks.transformer import AddAndNorm, EncoderLayer, PostNormLayer
-from models.cards.card import Card
-from models.data import tokenizers
-from models.network import GeneratingNetwork, Network
+from models.network import GeneratingNetwork
 from models.tasks.generate import greedy
 from models.tasks.stepping import Stepping
-from models.training.recipe import Blueprint
 from models.zoo.co_attention.hiecoatt import GRAMS, Phrases
 from models.zoo.co_attention.mcan import GuidedLayer, Mcan
 from models.zoo.co_attention.psac import TwoWay
-from models.zoo.index import recipe
 from models.zoo.rnn_search.bahdanau import Bahdanau
 from models.zoo.rnn_search.luong import Luong
 from models.zoo.segmentation.attention_unet import Gate
@@ -31,6 +27,10 @@ from models.zoo.transformer import transformer
 from models.zoo.transformer.gpt import Block, Gpt
 from models.zoo.transformer.transformer import Transformer
 from tests.models import small
+
+VIT, GPT, TRANSFORMER, LUONG, BAHDANAU = map(small.config, ("vit", "gpt", "transformer", "luong", "bahdanau"))
+# What the tensors are called that a generating model reads.
+READS = {"bahdanau": "source", "gpt": "prompt", "transformer": "source", "luong": "source"}
 
 
 def test_the_bidirectional_gru_equals_torchs_on_packed_sequences() -> None:
@@ -73,10 +73,10 @@ def torchs(attention: MultiHead) -> dict[str, Tensor]:
 def blocks() -> tuple[EncoderLayer, nn.TransformerEncoderLayer]:
     """A layer of ours and one of torch's, with the same weights."""
     torch.manual_seed(2)
-    d, heads = small.VIT.d_model, small.VIT.heads
-    ours = EncoderLayer(d_model=d, heads=heads, d_hidden=small.VIT.d_hidden, dropout=0.1).eval()
+    d, heads = VIT.d_model, VIT.heads
+    ours = EncoderLayer(d_model=d, heads=heads, d_hidden=VIT.d_hidden, dropout=0.1).eval()
     theirs = nn.TransformerEncoderLayer(
-        d, heads, small.VIT.d_hidden, activation=nn.functional.gelu, batch_first=True, norm_first=True
+        d, heads, VIT.d_hidden, activation=nn.functional.gelu, batch_first=True, norm_first=True
     ).eval()
     theirs.self_attn.load_state_dict(torchs(ours.attention))
     pairs = ((theirs.norm1, ours.attention_norm), (theirs.norm2, ours.hidden_norm))
@@ -92,7 +92,7 @@ def weights_of(theirs: nn.TransformerEncoderLayer, features: Tensor) -> Tensor:
 
 def test_a_block_of_the_vision_transformer_equals_torchs() -> None:
     ours, theirs = blocks()
-    features = torch.randn(2, 5, small.VIT.d_model, dtype=torch.float64)
+    features = torch.randn(2, 5, VIT.d_model, dtype=torch.float64)
     output, looks = ours(features)
     assert torch.allclose(output, theirs(features), atol=1e-10)
     assert torch.allclose(looks.weights, weights_of(theirs, features), atol=1e-10)
@@ -100,7 +100,7 @@ def test_a_block_of_the_vision_transformer_equals_torchs() -> None:
 
 def test_swapping_query_and_key_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = blocks()
-    features = torch.randn(2, 5, small.VIT.d_model, dtype=torch.float64)
+    features = torch.randn(2, 5, VIT.d_model, dtype=torch.float64)
     right = ScaledDot.forward
     monkeypatch.setattr(ScaledDot, "forward", lambda self, query, key, context: right(self, key, query, context))
     assert not torch.allclose(ours(features)[1].weights, weights_of(theirs, features), atol=1e-3)
@@ -132,13 +132,13 @@ def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
     assert isinstance(model, Gpt)
     prompt, target = small.text(5, 1)[None], small.text(4, 2)[None]
     found = model(prompt_ids=prompt, prompt_mask=prompt != 0, target_ids=target)
-    ids = torch.cat([torch.tensor([[small.GPT.begin]]), prompt, target[:, :-1]], 1)
+    ids = torch.cat([torch.tensor([[GPT.begin]]), prompt, target[:, :-1]], 1)
     features = model.tokens(ids) + model.places.weight[: ids.shape[1]]
     causal = nn.Transformer.generate_square_subsequent_mask(ids.shape[1], dtype=torch.float64)
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, Block)
         theirs = nn.TransformerEncoderLayer(
-            small.GPT.d_model, small.GPT.heads, small.GPT.d_hidden,
+            GPT.d_model, GPT.heads, GPT.d_hidden,
             activation=nn.functional.gelu, batch_first=True, norm_first=True, dropout=0.0,
         ).double()  # fmt: skip
         theirs.self_attn.load_state_dict(torchs(layer.attention.attention))
@@ -157,11 +157,11 @@ def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
 def test_the_transformer_equals_torchs() -> None:
     model = small.make("transformer")
     assert isinstance(model, Transformer)
-    sizes = (small.TRANSFORMER.d_model, small.TRANSFORMER.heads, small.TRANSFORMER.d_hidden)
+    sizes = (TRANSFORMER.d_model, TRANSFORMER.heads, TRANSFORMER.d_hidden)
     ids, target = small.stack([small.text(5, 1), small.text(3, 2)]), torch.stack([small.text(4, 3), small.text(4, 4)])
     found = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
     source = model.embed(model.source_embedding, ids, torch.arange(5))
-    put_in = torch.cat([torch.full((2, 1), small.TRANSFORMER.begin), target[:, :-1]], 1)
+    put_in = torch.cat([torch.full((2, 1), TRANSFORMER.begin), target[:, :-1]], 1)
     features = model.embed(model.target_embedding, put_in, torch.arange(4))
     for layer in model.encoder:
         assert isinstance(layer, PostNormLayer)
@@ -195,10 +195,10 @@ def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> 
     """Prompts of different lengths share the steps, and what stands in a cache past a row's own says nothing."""
     model = small.make(name)
     assert isinstance(model, GeneratingNetwork)
-    written = card_of(name, model).written
+    written = small.card(name).written
     assert written is not None
     ids, target = small.stack([small.text(length, length) for length in (2, 7, 4)], 1), small.text(4, 9)
-    tensors = {f"{small.PREFIX[name]}_ids": ids, f"{small.PREFIX[name]}_mask": ids != 0}
+    tensors = {f"{READS[name]}_ids": ids, f"{READS[name]}_mask": ids != 0}
     forced = model(**tensors, target_ids=target.expand(3, -1))
     stepping = Stepping(model, written, tensors)
     for state in stepping.states.values():
@@ -217,7 +217,7 @@ def test_stepping_from_a_cache_gives_what_all_tokens_at_once_give(name: str) -> 
 def test_a_guided_layer_equals_torchs_decoder_layer_without_its_mask() -> None:
     model = small.make("mcan")
     assert isinstance(model, Mcan)
-    config, layer = small.MCAN, model.looking[0]
+    config, layer = small.config("mcan"), model.looking[0]
     assert isinstance(layer, GuidedLayer)
     theirs = nn.TransformerDecoderLayer(config.d, config.heads, config.d_hidden, batch_first=True, dropout=0.0).double()
     theirs.self_attn.load_state_dict(torchs(layer.itself))
@@ -279,7 +279,7 @@ LUONGS = [f"luong{variant}" for variant in ("", "-dot", "-concat", "-location", 
 def test_stepping_gives_what_teacher_forcing_gives(name: str) -> None:
     model = small.make(name)
     assert isinstance(model, GeneratingNetwork)
-    written = card_of(name, model).written
+    written = small.card(name).written
     assert written is not None
     ids = small.stack([small.text(5, 1), small.text(3, 2)])
     target = torch.stack([small.text(4, 3), small.text(4, 4)])
@@ -296,8 +296,8 @@ def test_the_stacked_lstms_of_luong_equal_torchs() -> None:
     """With nothing fed back, the decoder is an LSTM over the target alone; the encoder reads from the source's end."""
     model = small.make("luong-unfed")
     assert isinstance(model, Luong)
-    d, ids, target = small.LUONG.d, small.stack([small.text(5, 1), small.text(3, 2)]), small.text(4, 3)
-    encoder, decoder = (nn.LSTM(d, d, small.LUONG.layers, batch_first=True).double() for _ in range(2))
+    d, ids, target = LUONG.d, small.stack([small.text(5, 1), small.text(3, 2)]), small.text(4, 3)
+    encoder, decoder = (nn.LSTM(d, d, LUONG.layers, batch_first=True).double() for _ in range(2))
     for number, (layer, cell) in enumerate(zip(model.encoder.layers, model.decoder.cells, strict=True)):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             encoder.get_parameter(f"{name}_l{number}").data = layer.get_parameter(f"{name}_l0").data
@@ -308,7 +308,7 @@ def test_the_stacked_lstms_of_luong_equal_torchs() -> None:
         states, (last, _) = encoder(model.source_embedding(ids[row, :length].flip(0)[None]))
         assert torch.allclose(memory[row, :length], states[0].flip(0))
         cells = torch.stack([to_cell(state) for to_cell, state in zip(model.cells, last[:, 0], strict=True)])
-        put_in = torch.cat([torch.tensor([small.LUONG.begin]), target[:-1]])
+        put_in = torch.cat([torch.tensor([LUONG.begin]), target[:-1]])
         tops, _ = decoder(model.target_embedding(put_in)[None], (last, cells[:, None]))
         weights = (tops[0] @ model.attention.score.score.query_map.weight[0] @ states[0].flip(0).T).softmax(-1)
         assert torch.allclose(forced.maps["decoder.cross"][row, 0, :, :length], weights)
@@ -323,28 +323,22 @@ def test_windows_of_luong_follow_the_output_or_are_predicted() -> None:
         weights = small.make(name)(source_ids=ids, source_mask=ids != 0, target_ids=target).maps["decoder.cross"]
         seen = weights[:, 0] > 0
         if name == "luong-local-m":
-            assert torch.equal(seen, (near.abs() <= small.LUONG.radius) & (ids != 0)[:, None])
+            assert torch.equal(seen, (near.abs() <= LUONG.radius) & (ids != 0)[:, None])
         else:
             # One window of 2 D + 1 places at most, without a hole, and less than all of the weight.
             places = torch.arange(7)
             widths = (seen * places).amax(-1) - torch.where(seen, places, 7).amin(-1) + 1
-            assert torch.equal(widths, seen.sum(-1)) and int(widths.max()) <= 2 * small.LUONG.radius + 1
+            assert torch.equal(widths, seen.sum(-1)) and int(widths.max()) <= 2 * LUONG.radius + 1
             assert (weights.sum(-1) < 1).all() and (weights.sum(-1) > 0).all()
-
-
-def card_of(name: str, model: Network) -> Card:
-    tokenizer = tokenizers.characters(["cats"], lower=False, output=True)
-    files = dict.fromkeys(("source.json", "target.json", "prompt.json", "tokenizer.json"), tokenizer)
-    return recipe(name).card(model, Blueprint(small.CONFIGS[small.base(name)], (), files))
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "gpt", "transformer", "luong", "luong-local-m"])
 def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(name: str) -> None:
     model = small.make(name)
     assert isinstance(model, GeneratingNetwork)
-    written = card_of(name, model).written
+    written = small.card(name).written
     assert written is not None
-    prefix = small.PREFIX[small.base(name)]
+    prefix = READS[name.partition("-")[0]]
     ids = small.stack([small.text(length, length) for length in (2, 6, 4)])
     together = greedy(model, written, {f"{prefix}_ids": ids, f"{prefix}_mask": ids != 0})
     for row, tokens in zip(ids, together, strict=True):
@@ -359,7 +353,7 @@ def test_greedy_decoding_in_a_batch_equals_alone_and_follows_the_best_scores(nam
 def test_the_end_token_is_apart_from_the_most_tokens_that_are_allowed() -> None:
     model, found = small.make("gpt"), 0
     assert isinstance(model, GeneratingNetwork)
-    written = card_of("gpt", model).written
+    written = small.card("gpt").written
     assert written is not None
     for seed in range(8):
         ids = small.text(5, seed)[None]
@@ -380,8 +374,8 @@ def test_without_attention_the_decoder_sees_the_two_final_states_and_nothing_els
     ids = small.stack([small.text(5, 1), small.text(3, 2)])
     tensors = {**model.encode(source_ids=ids, source_mask=ids != 0), "source_mask": ids != 0}
     tensors["state"] = tensors["initial_state"]
-    _, context, _ = model.attend(torch.zeros(2, small.BAHDANAU.d_embedding, dtype=torch.float64), tensors)
-    half, memory = small.BAHDANAU.d_encoder, tensors["memory"]
+    _, context, _ = model.attend(torch.zeros(2, BAHDANAU.d_embedding, dtype=torch.float64), tensors)
+    half, memory = BAHDANAU.d_encoder, tensors["memory"]
     for row, last in enumerate((4, 2)):
         assert torch.equal(context[row], torch.cat([memory[row, last, :half], memory[row, 0, half:]]))
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.records import ROOT, read
 from limelight.v1 import model_pb2
 from models.data.generated import SETS
-from models.zoo.index import CONTROLS, MODELS, PUBLISHED, published, recipe
+from models.zoo.index import CONTROLS, ZOO, published, recipe, variants
 from studies.replication.papers import CLAIMS
 from studies.replication.runs import RECORD, TABLE
 from studies.replication.tables import written
@@ -32,26 +32,25 @@ Where each model is and how to train it. Written by `make docs` from the models 
   to the file that makes them. *real data*: what the model was also trained on in [the results](results.md).
 - *maps*: the attention that a served model shows, by name; N is the number of a layer.
 """
-NAMES = [name for name in MODELS if name != "mechanism"]
 _AUTHORS = 3  # more are "et al."
 
 
 def page() -> str:
     """The whole page."""
     heads = ("id", "model", "paper", "train", "file", "made here", "real data", "maps", "")
-    return "".join([HEAD, *written(heads, (row(name) for name in PUBLISHED))])
+    return "".join([HEAD, *written(heads, (row(name) for name in ZOO))])
 
 
 def row(name: str) -> tuple[str, ...]:
     """A model's row."""
     described = small.card(name).description
-    module = MODELS[name].partition(":")[0].replace(".", "/")
+    file = f"{ZOO[name].module.replace('.', '/')}.py"
     return (
-        PUBLISHED[name] or "–",
+        ZOO[name].row or "–",
         described.title,
         paper(described.citation),
         train(name),
-        f"[{module.removeprefix('models/zoo/')}.py](../{module}.py)",
+        f"[{file}](../models/zoo/{file})",
         ", ".join(f"[{each}](../{file})" for each, file in made_here(name).items()),
         ", ".join(real_data(name)),
         ", ".join(dict.fromkeys(re.sub(r"\b\d+\b", "N", f"`{each.name}`") for each in described.maps)),
@@ -67,8 +66,8 @@ def paper(citation: model_pb2.Citation) -> str:
 
 def train(name: str) -> str:
     """The command, and what its variants end in."""
-    variants = [f"`{each.removeprefix(name)}`" for each in NAMES if each != name and published(each) == name]
-    return f"`limelight train {name}`" + (f"; also {', '.join(variants)}" if variants else "")
+    endings = [f"`{each.removeprefix(name)}`" for each in variants(name)]
+    return f"`limelight train {name}`" + (f"; also {', '.join(endings)}" if endings else "")
 
 
 def made_here(name: str) -> dict[str, str]:

@@ -4,20 +4,18 @@ The paper's figure, from the bottom: words of the three parts, a bidirectional L
 target to its surroundings and back (LCR-Rot, Zheng & Xia 2018), repeated in hops, classes of the four vectors.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from models.attention import Attention
 from models.attention.features import Rotation, Rotatory, RotatoryWeights
 from models.attention.score import ActivatedGeneral
-from models.attention.weights import weights_of
 from models.blocks.recurrent import BiLstm
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import Tokenizer
 from models.cards.labels import numbered
-from models.cards.maps import Map
+from models.cards.maps import Attends, maps_of
 from models.cards.parts import PARTS, parts_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
@@ -27,7 +25,7 @@ from models.tasks.aspects import ClassifyTargets
 from models.tasks.heads import Scores
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 # The attentions of one turn, with the part that each of them looks at.
 LOOKS = {"left": "left", "right": "right", "left_target": "target", "right_target": "target"}
@@ -93,24 +91,18 @@ def turn(d: int) -> Rotation:
 def card(network: LcrRotHop, blueprint: Blueprint[LcrRotConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    parts = parts_of(Tokenizer(text=blueprint.files["tokenizer.json"]), max_tokens=config.max_tokens)
+    parts = parts_of(blueprint.tokenizer(), max_tokens=config.max_tokens)
     hops = numbered("hops", "hops", "hop", config.hops)
     maps = {
-        name: Map(
-            weights=weights,
-            kind="pool",
-            queries=hops,
-            keys=parts[LOOKS[name]].tokens(LOOKS[name]),
-            summary=f"In each hop, {ABOUT[name]}.",
-        )
-        for name, weights in zip(RotatoryWeights._fields, weights_of(network.rotatory), strict=True)
+        name: Attends(hops, parts[LOOKS[name]].tokens(LOOKS[name]), f"In each hop, {ABOUT[name]}.", kind="pool")
+        for name in RotatoryWeights._fields
     }
     return describe(
         title="LCR-Rot-hop" if config.hops > 1 else "LCR-Rot",
         summary="Tells what a sentence says of a target in it; attention turns between it and what stands around.",
         inputs=list(parts.values()),
         results=[Classes(labels=blueprint.labels)],
-        maps=maps,
+        maps=maps_of(network.rotatory, maps),
         taxonomy=Taxonomy(
             features="rotatory",
             scoring="activated general",
@@ -124,11 +116,12 @@ def card(network: LcrRotHop, blueprint: Blueprint[LcrRotConfig]) -> Card:
             2019,
             "ESWC",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, hops=2, d_embedding=8, d_hidden=6, dropout=0.0),
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=32, learning_rate=4e-3, patience=2),
         sizes={"d_embedding": 24, "d_hidden": 16, "dropout": 0.1},
@@ -144,7 +137,7 @@ PRESETS = {
 
 LCR_ROT_HOP = Recipe(
     config=LcrRotConfig,
-    build=lambda blueprint: LcrRotHop(blueprint.config),
+    network=LcrRotHop,
     card=card,
     task=ClassifyTargets(),
     data=rows.ASPECTS,
@@ -153,4 +146,4 @@ LCR_ROT_HOP = Recipe(
     presets=PRESETS,
 )
 # One rotation, as in LCR-Rot: what repeating it is compared with.
-LCR_ROT_ONE = LCR_ROT_HOP.but(build=lambda blueprint: LcrRotHop(replace(blueprint.config, hops=1)))
+LCR_ROT_HOP_ONE = LCR_ROT_HOP.changed(hops=1)

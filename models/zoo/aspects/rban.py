@@ -8,7 +8,7 @@ read beside the average of the question, where the paper is given the aspect.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -20,13 +20,12 @@ from models.attention.align.reinforced import Selector
 from models.attention.features import FineWeights, Parallel, Perceptron, TanhBilinear
 from models.attention.queries.specialised import average
 from models.attention.signals import reinforce_loss, selection_cost, selection_log_probability
-from models.attention.weights import weights_of
 from models.blocks.recurrent import BiLstm
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import Noise, PairInput, Tokenizer
+from models.cards.inputs import Noise, PairInput
 from models.cards.labels import one
-from models.cards.maps import Map
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import aspects, rows
@@ -35,7 +34,7 @@ from models.tasks.aspects import ClassifyTargets
 from models.tasks.heads import Scores
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 SIDES = ("first", "second")
 
@@ -145,39 +144,21 @@ def card(network: Rban, blueprint: Blueprint[RbanConfig]) -> Card:
     config = network.config
     pair = PairInput(
         summary="A question about a thing, and the answer to it, which may speak of others too.",
-        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        tokenizer=blueprint.tokenizer(),
         max_tokens=config.max_tokens,
     )
-    question, answer, affinity = weights_of(network.attention)
+    fits = "How well each word of the question fits each of the answer; it says which words are brought over."
     maps = {
-        "question": Map(
-            weights=question,
-            kind="co",
-            queries=one("question"),
-            keys=pair.first,
-            summary="How much each word of the question counts.",
-        ),
-        "answer": Map(
-            weights=answer,
-            kind="co",
-            queries=one("answer"),
-            keys=pair.second,
-            summary="How much each word of the answer counts.",
-        ),
-        "affinity": Map(
-            weights=affinity,
-            kind="co",
-            queries=pair.first,
-            keys=pair.second,
-            summary="How well each word of the question fits each of the answer; it says which words are brought over.",
-        ),
+        "question": Attends(one("question"), pair.first, "How much each word of the question counts.", kind="co"),
+        "answer": Attends(one("answer"), pair.second, "How much each word of the answer counts.", kind="co"),
+        "affinity": Attends(pair.first, pair.second, fits, kind="co"),
     }
     return describe(
         title="Reinforced bidirectional attention network",
         summary="Tells what an answer thinks of the thing that a question is about, by words that two samplers keep.",
         inputs=[pair],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps,
+        maps=maps_of(network.attention, maps),
         taxonomy=Taxonomy(
             features="parallel co-attention",
             scoring="additive",
@@ -192,11 +173,12 @@ def card(network: Rban, blueprint: Blueprint[RbanConfig]) -> Card:
             "ACL",
         ),
         noise=[Noise(name=f"{side}_noise", axes={side: 0}, most=config.max_tokens) for side in network.samplers],
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, d_attention=6, dropout=0.0, soft=0),
     "demo": Preset(
         settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=3),
         sizes={"d_embedding": 24, "d_hidden": 16, "d_attention": 24, "dropout": 0.1},
@@ -214,7 +196,7 @@ PRESETS = {
 
 RBAN = Recipe(
     config=RbanConfig,
-    build=lambda blueprint: Rban(blueprint.config),
+    network=Rban,
     card=card,
     task=ClassifyTargets(),
     data=rows.ASPECT_QUESTIONS,
@@ -223,4 +205,4 @@ RBAN = Recipe(
     presets=PRESETS,
 )
 # Soft attention over all words: what keeping some of them is compared with.
-RBAN_SOFT = RBAN.but(build=lambda blueprint: Rban(replace(blueprint.config, samplers=False)))
+RBAN_SOFT = RBAN.changed(samplers=False)

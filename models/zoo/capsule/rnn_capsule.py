@@ -5,7 +5,7 @@ probability and its reconstruction of the instance. The class is that of the cap
 words are those that its attention weighs most.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,9 @@ from models.attention.signals.capsule import capsule_loss
 from models.blocks.recurrent import BiGru
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer
+from models.cards.inputs import TextInput
 from models.cards.labels import LabelSet
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import docstrings, rows
@@ -28,7 +28,7 @@ from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,16 +95,11 @@ def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
     config = network.config
     text = TextInput(
         summary="A text, such as a sentence or a review.",
-        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        tokenizer=blueprint.tokenizer(),
         max_tokens=config.max_tokens,
     )
-    words = map_of(
-        network.capsules,
-        "pool",
-        queries=LabelSet(name="classes", kind="classes", names=blueprint.labels),
-        keys=text.tokens(),
-        summary="How much each word counts in the capsule of each class.",
-    )
+    capsules = LabelSet(name="classes", kind="classes", names=blueprint.labels)
+    about = "How much each word counts in the capsule of each class."
     return describe(
         title="RNN-Capsule",
         summary="Classifies a text by one capsule a class, each with its own weights of the words and its probability.",
@@ -113,14 +108,15 @@ def card(network: RnnCapsule, blueprint: Blueprint[RnnCapsuleConfig]) -> Card:
             Classes(labels=blueprint.labels),
             Classes(labels=blueprint.labels, name="capsules", activation="sigmoid"),
         ],
-        maps={"capsule": words},
+        maps=maps_of(network.capsules, {"capsule": Attends(capsules, text.tokens(), about, kind="pool")}),
         taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive", multiplicity="capsule"),
         citation=Citation("Wang, Sun, Han, Liu, Zhu", "Sentiment Analysis by Capsules", 2018, "WWW"),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d_hidden=6, dropout=0.1),
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
         sizes={"d_embedding": 32, "d_hidden": 24, "dropout": 0.5, "max_tokens": 128},
@@ -142,7 +138,7 @@ PRESETS = {
 
 RNN_CAPSULE = Recipe(
     config=RnnCapsuleConfig,
-    build=lambda blueprint: RnnCapsule(blueprint.config),
+    network=RnnCapsule,
     card=card,
     task=Classify(),
     data=rows.TEXTS,
@@ -151,6 +147,4 @@ RNN_CAPSULE = Recipe(
     presets=PRESETS,
 )
 # The same with the loss of the probabilities alone: what learning to reconstruct is compared with.
-RNN_CAPSULE_PROBABILITY = RNN_CAPSULE.but(
-    build=lambda blueprint: RnnCapsule(replace(blueprint.config, reconstruct=False))
-)
+RNN_CAPSULE_PROBABILITY = RNN_CAPSULE.changed(reconstruct=False)

@@ -22,9 +22,9 @@ from models.attention.signals import MovingBaseline, doubly_stochastic_penalty, 
 from models.blocks.cells import Cells
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import ImageInput, Noise, Tokenizer, forced_target
+from models.cards.inputs import ImageInput, Noise, forced_target
 from models.cards.labels import output_steps
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import State, Written
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows, tokenizers
@@ -35,7 +35,7 @@ from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.prepared import fitting
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.seeing import learn_to_see
 
 TARGET = "target.json"
@@ -216,9 +216,9 @@ class ShowAttendTell(GeneratingNetwork):
 def card(network: ShowAttendTell, blueprint: Blueprint[ShowAttendTellConfig]) -> Card:
     """Describe the model."""
     config = network.config
-    image = ImageInput(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation)
+    image = ImageInput.of(config)
     cells = image.cells(*network.encoder.grid)
-    target = forced_target(Tokenizer(text=blueprint.files[TARGET], file=TARGET), config.max_new_tokens)
+    target = forced_target(blueprint.tokenizer(TARGET), config.max_new_tokens)
     written = Written(
         steps=output_steps(),
         tokenizer=target.tokenizer,
@@ -230,20 +230,14 @@ def card(network: ShowAttendTell, blueprint: Blueprint[ShowAttendTellConfig]) ->
             State(input="cell", output="next_cell", start="initial_cell"),
         ],
     )
-    cross = map_of(
-        network.attention,
-        "cross",
-        queries=written.steps,
-        keys=cells,
-        features=network.encoder.d_out,
-        summary="Where the decoder looked in the picture before it put out each token.",
-    )
+    about = "Where the decoder looked in the picture before it put out each token."
+    cross = Attends(written.steps, cells, about, features=network.encoder.d_out)
     return describe(
         title="Show, attend and tell",
         summary="Describes a picture word by word, looking at a part of it before each one.",
         inputs=[image, target],
         results=[written],
-        maps={"decoder.cross": cross},
+        maps=maps_of(network.attention, {"decoder.cross": cross}),
         taxonomy=Taxonomy(scoring="additive", alignment="hard" if config.hard else "global"),
         citation=Citation(
             "Xu, Ba, Kiros, Cho, Courville, Salakhutdinov, Zemel, Bengio",
@@ -252,7 +246,7 @@ def card(network: ShowAttendTell, blueprint: Blueprint[ShowAttendTellConfig]) ->
             "ICML",
         ),
         noise=[Noise(axes={cells.name: cells.axis.size})] if config.hard else [],
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
@@ -276,6 +270,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[ShowAttendTellConfig]
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, channels=(4, 6), strides=(2,), d_embedding=6, d_state=8, d_attention=6),
     "demo": Preset(
         settings=Settings(epochs=7, batch_size=32, learning_rate=2e-3, patience=7),
         sizes={"taught": True},
@@ -305,7 +300,7 @@ PRESETS = {
 
 SHOW_ATTEND_TELL = Recipe(
     config=ShowAttendTellConfig,
-    build=lambda blueprint: ShowAttendTell(blueprint.config),
+    network=ShowAttendTell,
     card=card,
     task=Generate(),
     data=rows.CAPTIONS,
@@ -315,14 +310,10 @@ SHOW_ATTEND_TELL = Recipe(
     presets=PRESETS,
 )
 # The same with hard attention (paper §4.1).
-SHOW_ATTEND_TELL_HARD = SHOW_ATTEND_TELL.but(
-    build=lambda blueprint: ShowAttendTell(replace(blueprint.config, hard=True))
-)
+SHOW_ATTEND_TELL_HARD = SHOW_ATTEND_TELL.changed(hard=True)
 # Taught where the digit is that it names (Liu et al. 2017).
 SHOW_ATTEND_TELL_SUPERVISED = SHOW_ATTEND_TELL.supervised(0.5)
 # The same, whose eye knows nothing to begin with.
 SHOW_ATTEND_TELL_UNTAUGHT = SHOW_ATTEND_TELL.but(presets={**PRESETS, "demo": replace(PRESETS["demo"], sizes={})})
 # Soft attention without the penalty on regions that are looked at too much or too little (paper §4.2.1).
-SHOW_ATTEND_TELL_FREE = SHOW_ATTEND_TELL.but(
-    build=lambda blueprint: ShowAttendTell(replace(blueprint.config, doubly=0.0))
-)
+SHOW_ATTEND_TELL_FREE = SHOW_ATTEND_TELL.changed(doubly=0.0)

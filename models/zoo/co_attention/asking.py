@@ -48,9 +48,7 @@ class AskingConfig:
 
     def picture(self, summary: str = "A picture; it is scaled to the model's size.") -> ImageInput:
         """What is asked about."""
-        return ImageInput(
-            summary=summary, rows=self.rows, columns=self.columns, mean=self.mean, deviation=self.deviation
-        )
+        return ImageInput.of(self, summary=summary)
 
     def regions(self, around: int) -> Regions:
         """What is seen of it."""

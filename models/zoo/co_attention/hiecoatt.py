@@ -14,19 +14,18 @@ from models.attention import Attention
 from models.attention.features import Alternating, Parallel, Perceptron, TanhBilinear
 from models.attention.features.aggregate import UniformAggregate
 from models.attention.score import Additive
-from models.attention.weights import weights_of
 from models.blocks.cells import Cells
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.labels import LabelSet, one
-from models.cards.maps import Map
+from models.cards.labels import one
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows
 from models.data.canvas import questions
 from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Lstm, Words, of_picture, prepare
 from models.zoo.seeing import learn_to_see
 
@@ -149,16 +148,23 @@ def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
     config = network.config
     picture, question = config.picture(), config.question(blueprint.files[FILE])
     words, cells = question.tokens("words"), of_picture(picture, network.regions)
-    maps: dict[str, Map] = {}
-    for level in LEVELS:
-        maps |= of_level(level, network.levels[level], words, cells)
+    whole = one("answer")
+    about = {
+        "start": (whole, words, "How much each word counts before the picture is looked at, by {}s."),
+        "words": (whole, words, "How much each word counts for the answer, by {}s."),
+        "regions": (whole, cells, "How much each region counts for the answer, by {}s."),
+        "affinity": (words, cells, "How each word and each region go together: below zero where they do not, by {}s."),
+    }
+    parallel_ = isinstance(network.levels[LEVELS[0]], Parallel)
+    order = ("words", "regions", "affinity") if parallel_ else ("start", "regions", "words")
+    maps = {f"{{}}.{name}": Attends(*about[name], kind="co") for name in order}
     return describe(
         title="Hierarchical question-image co-attention",
         summary="Answers questions about pictures: words, phrases and the question each look at regions, and are looked"
         " at.",
         inputs=[picture, question],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps,
+        maps=maps_of(network.levels, maps),
         taxonomy=Taxonomy(
             scoring="additive", features="parallel co-attention", levels="hierarchical", query="specialised"
         ),
@@ -168,31 +174,12 @@ def card(network: HieCoAtt, blueprint: Blueprint[HieCoAttConfig]) -> Card:
             2016,
             "NeurIPS",
         ),
-        max_characters=config.max_characters,
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
-def of_level(level: str, co_attention: nn.Module, words: LabelSet, cells: LabelSet) -> dict[str, Map]:
-    """What the maps of a level are."""
-    whole = one("answer")
-    about = {
-        "start": (whole, words, "How much each word counts before the picture is looked at"),
-        "words": (whole, words, "How much each word counts for the answer"),
-        "regions": (whole, cells, "How much each region counts for the answer"),
-        "affinity": (words, cells, "How each word and each region go together: below zero where they do not"),
-    }
-    order = ("words", "regions", "affinity") if isinstance(co_attention, Parallel) else ("start", "regions", "words")
-    found = {}
-    for name, weights in zip(order, weights_of(co_attention), strict=True):
-        queries, keys, summary = about[name]
-        found[f"{level}.{name}"] = Map(
-            weights=weights, kind="co", queries=queries, keys=keys, summary=f"{summary}, by {level}s."
-        )
-    return found
-
-
 PRESETS = {
+    "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, d_attention=6, d_answer=8, around=1),
     "demo": Preset(
         settings=Settings(epochs=12, batch_size=32, learning_rate=1e-3, patience=4),
         sizes={"dropout": 0.1, "taught": True},
@@ -212,7 +199,7 @@ PRESETS = {
 
 HIECOATT = Recipe(
     config=HieCoAttConfig,
-    build=lambda blueprint: HieCoAtt(blueprint.config),
+    network=HieCoAtt,
     card=card,
     task=ANSWER,
     data=rows.QUESTIONS,
@@ -223,14 +210,9 @@ HIECOATT = Recipe(
 )
 
 
-def with_(co_attention: CoAttention) -> Recipe[HieCoAttConfig]:
-    """The same with another co-attention."""
-    return HIECOATT.but(build=lambda blueprint: HieCoAtt(blueprint.config, co_attention=co_attention))
-
-
-HIECOATT_ALTERNATING = with_(alternating)
+HIECOATT_ALTERNATING = HIECOATT.with_parts(co_attention=alternating)
 # The paper's ablations: attention over one of the two inputs alone.
-HIECOATT_QUESTION, HIECOATT_IMAGE = with_(over_words), with_(over_regions)
+HIECOATT_QUESTION, HIECOATT_IMAGE = (HIECOATT.with_parts(co_attention=each) for each in (over_words, over_regions))
 # Smaller, for the demo, and taught where the answer is to be seen (Liu et al. 2017).
 _SMALL = Preset(
     settings=Settings(epochs=14, batch_size=32, learning_rate=2e-3, patience=4),

@@ -1,10 +1,10 @@
-"""MCAN, deep modular co-attention network, J13 (Yu, Yu, Cui, Tao & Tian 2019): layers of words and regions.
+"""MCAN, deep modular co-attention network, K26 (Yu, Yu, Cui, Tao & Tian 2019): layers of words and regions.
 
 Fig. 4 of the paper, from the left: regions, and words read by an LSTM; a cascade of modular co-attention layers, in
 which words attend to words, regions to regions and to words; attentional reduction of both; fusion; the answer.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,19 +14,20 @@ from models.attention.flat import over_keys
 from models.attention.queries.multi_head import MultiHead
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.score import ScaledDot, SelfAttentive
+from models.attention.weights import Weights, weights_of
 from models.blocks.cells import Cells
 from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.labels import one
-from models.cards.maps import Map, map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows
 from models.data.canvas import questions
 from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Lstm, Words, of_picture, prepare
 from models.zoo.seeing import learn_to_see
 
@@ -63,6 +64,11 @@ class GuidedLayer(nn.Module):
         self.after_itself, self.after_guided, self.after_hidden = (
             AddAndNorm(d_model=config.d, dropout=config.dropout) for _ in range(3)
         )
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those of the regions among themselves; then those over words."""
+        return weights_of(self.itself, self.guided)
 
     def forward(self, features: Tensor, guide: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         attended, own = self.itself(features, features)
@@ -128,27 +134,26 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
     config = network.config
     picture, question = config.picture(), config.question(blueprint.files[FILE])
     words, cells, whole = question.tokens("words"), of_picture(picture, network.regions), one("answer")
-    maps: dict[str, Map] = {}
-    for number, layer in enumerate(network.asking):
-        summary = f"What each word looks at among the words in layer {number}."
-        maps[f"words.{number}.self"] = map_of(layer, "self", queries=words, keys=words, summary=summary)
-    for number, guided in enumerate(network.looking):
-        assert isinstance(guided, GuidedLayer)
-        summary = f"What each region looks at among the regions in layer {number}."
-        maps[f"regions.{number}.self"] = map_of(guided.itself, "self", queries=cells, keys=cells, summary=summary)
-        summary = f"Which words each region is guided by in layer {number}."
-        maps[f"regions.{number}.cross"] = map_of(guided.guided, "co", queries=cells, keys=words, summary=summary)
-    for name, pool, keys in (("word", network.reduce_words, words), ("region", network.reduce_regions, cells)):
-        summary = f"How much each {name} counts for the answer."
-        maps[f"{name}s.pool"] = map_of(pool, "pool", queries=whole, keys=keys, features=config.d, summary=summary)
+    asking = {"words.{}.self": Attends(words, words, "What each word looks at among the words in layer {}.")}
+    looking = {
+        "regions.{}.self": Attends(cells, cells, "What each region looks at among the regions in layer {}."),
+        "regions.{}.cross": Attends(cells, words, "Which words each region is guided by in layer {}.", kind="co"),
+    }
+    said, seen = (
+        {f"{name}s.pool": Attends(whole, keys, f"How much each {name} counts for the answer.", features=config.d)}
+        for name, keys in (("word", words), ("region", cells))
+    )
     return describe(
         title="Deep modular co-attention network",
         summary="Answers questions about pictures by layers of attention within and between words and regions.",
         inputs=[picture, question],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps,
+        maps=maps_of(network.asking, asking)
+        | maps_of(network.looking, looking)
+        | maps_of(network.reduce_words, said)
+        | maps_of(network.reduce_regions, seen),
         taxonomy=Taxonomy(
-            scoring="multiplicative",
+            scoring=("scaled multiplicative", "additive"),
             features="parallel co-attention",
             query=("self-attentive", "specialised"),
             multiplicity="multi-head",
@@ -156,12 +161,12 @@ def card(network: Mcan, blueprint: Blueprint[McanConfig]) -> Card:
         citation=Citation(
             "Yu, Yu, Cui, Tao, Tian", "Deep Modular Co-Attention Networks for Visual Question Answering", 2019, "CVPR"
         ),
-        max_characters=config.max_characters,
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8, d_fused=8),
     "demo": Preset(
         settings=Settings(epochs=20, batch_size=32, learning_rate=5e-4, patience=4),
         sizes={"taught": True, "dropout": 0.1},
@@ -181,7 +186,7 @@ PRESETS = {
 
 MCAN = Recipe(
     config=McanConfig,
-    build=lambda blueprint: Mcan(blueprint.config),
+    network=Mcan,
     card=card,
     task=ANSWER,
     data=rows.QUESTIONS,
@@ -192,11 +197,6 @@ MCAN = Recipe(
 )
 
 
-def changed(**sizes: int) -> Recipe[McanConfig]:
-    """The same of another depth or form."""
-    return MCAN.but(build=lambda blueprint: Mcan(replace(blueprint.config, **sizes)))
-
-
-MCAN_STACKED = changed(stacked=True)
+MCAN_STACKED = MCAN.changed(stacked=True)
 # The paper's question: how deep?
-MCAN_ONE, MCAN_FOUR = changed(layers=1), changed(layers=4)
+MCAN_ONE, MCAN_FOUR = MCAN.changed(layers=1), MCAN.changed(layers=4)

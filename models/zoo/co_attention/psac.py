@@ -24,14 +24,14 @@ from models.blocks.cells import Cells
 from models.blocks.transformer import PostNormLayer, places
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.maps import Map, map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows
 from models.data.canvas import films
 from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Words, frames_of, prepare
 from models.zoo.seeing import learn_to_see
 
@@ -177,24 +177,20 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
     film = config.picture("A film: square frames side by side, from left to right; it is scaled to the model's size.")
     question = config.question(blueprint.files[FILE])
     frames, words = film.cells(1, config.frames, name="frames"), question.tokens("words")
-    maps: dict[str, Map] = {}
-    for part, encoder, places_ in (("frame", network.over_frames, frames), ("word", network.over_words, words)):
-        for number, layer in enumerate(encoder.layers):
-            summary = f"What each {part} looks at among the {part}s in layer {number}."
-            maps[f"{part}s.{number}.self"] = map_of(layer, "self", queries=places_, keys=places_, summary=summary)
-    listening, looking = weights_of(network.co_attention)
-    maps["frames.cross"] = Map(
-        weights=listening, kind="co", queries=frames, keys=words, summary="Which words each frame listens to."
-    )
-    maps["words.cross"] = Map(
-        weights=looking, kind="co", queries=words, keys=frames, summary="Which frames each word looks at."
-    )
+    of_frames = {"frames.{}.self": Attends(frames, frames, "What each frame looks at among the frames in layer {}.")}
+    of_words = {"words.{}.self": Attends(words, words, "What each word looks at among the words in layer {}.")}
+    between = {
+        "frames.cross": Attends(frames, words, "Which words each frame listens to.", kind="co"),
+        "words.cross": Attends(words, frames, "Which frames each word looks at.", kind="co"),
+    }
     return describe(
         title="Positional self-attention with co-attention",
         summary="Answers questions about films by attention among frames, among words, and between the two.",
         inputs=[film, question],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps,
+        maps=maps_of(network.over_frames.layers, of_frames)
+        | maps_of(network.over_words.layers, of_words)
+        | maps_of(network.co_attention, between),
         taxonomy=Taxonomy(
             scoring="scaled multiplicative", features="parallel co-attention", query=("self-attentive", "specialised")
         ),
@@ -204,12 +200,12 @@ def card(network: Psac, blueprint: Blueprint[PsacConfig]) -> Card:
             2019,
             "AAAI",
         ),
-        max_characters=config.max_characters,
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, channels=(4, 6, 8), d=8, heads=2, d_hidden=8),
     "demo": Preset(
         settings=Settings(epochs=12, batch_size=32, learning_rate=5e-4, patience=4),
         sizes={"taught": True},
@@ -231,7 +227,7 @@ PRESETS = {
 
 PSAC = Recipe(
     config=PsacConfig,
-    build=lambda blueprint: Psac(blueprint.config),
+    network=Psac,
     card=card,
     task=ANSWER,
     data=rows.QUESTIONS,
@@ -241,6 +237,4 @@ PSAC = Recipe(
     presets=PRESETS,
 )
 # Each co-attention alone.
-PSAC_QUESTION, PSAC_VIDEO = (
-    PSAC.but(build=lambda blueprint, one=(each,): Psac(blueprint.config, attends=one)) for each in BOTH
-)
+PSAC_QUESTION, PSAC_VIDEO = (PSAC.with_parts(attends=(each,)) for each in BOTH)

@@ -19,9 +19,9 @@ from models.blocks.fixed import Average
 from models.blocks.recurrent import BiLstm
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import PairInput, Tokenizer
+from models.cards.inputs import PairInput
 from models.cards.labels import LabelSet, one
-from models.cards.maps import Map, map_of
+from models.cards.maps import Attends, Map, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import inference, rows
@@ -29,7 +29,7 @@ from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 SIDES = ("first", "second")
 
@@ -82,20 +82,17 @@ class DisanEncoder(nn.Module):
     def maps(self, tokens: LabelSet, d: int) -> dict[str, Map]:
         """What its maps are, over these tokens."""
         about = f"in the {tokens.name} sentence, feature by feature"
-        return {
-            "forward": map_of(
-                self.onward, "self", queries=tokens, keys=tokens, features=d,
-                summary=f"How much each token counts for those after it {about}.",
-            ),
-            "backward": map_of(
-                self.backward, "self", queries=tokens, keys=tokens, features=d,
-                summary=f"How much each token counts for those before it {about}.",
-            ),
-            "source": map_of(
-                self.source, "pool", queries=one(f"{tokens.name} sentence"), keys=tokens, features=2 * d,
-                summary=f"How much each token counts {about}.",
-            ),
-        }  # fmt: skip
+        whole = one(f"{tokens.name} sentence")
+        after, before = (
+            Attends(tokens, tokens, f"How much each token counts for those {side} it {about}.", kind="self", features=d)
+            for side in ("after", "before")
+        )
+        counts = Attends(whole, tokens, f"How much each token counts {about}.", features=2 * d)
+        return (
+            maps_of(self.onward, {"forward": after})
+            | maps_of(self.backward, {"backward": before})
+            | maps_of(self.source, {"source": counts})
+        )
 
 
 class LstmEncoder(nn.Module):
@@ -117,7 +114,7 @@ class LstmEncoder(nn.Module):
     def maps(self, tokens: LabelSet, d: int) -> dict[str, Map]:
         """What its map is, over these tokens."""
         whole = one(f"{tokens.name} sentence")
-        return {"source": map_of(self.source, "pool", queries=whole, keys=tokens, summary="The same for every token.")}
+        return maps_of(self.source, {"source": Attends(whole, tokens, "The same for every token.")})
 
 
 class Disan(Network):
@@ -163,7 +160,7 @@ def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
     config = network.config
     pair = PairInput(
         summary="Two sentences: what is given (the premise), and what is asked about it (the hypothesis).",
-        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        tokenizer=blueprint.tokenizer(),
         max_tokens=config.max_tokens,
     )
     return describe(
@@ -183,11 +180,12 @@ def card(network: Disan, blueprint: Blueprint[DisanConfig]) -> Card:
             2018,
             "AAAI",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d=8, d_compare=8, dropout=0.0),
     "demo": Preset(
         settings=Settings(epochs=4, batch_size=32, learning_rate=4e-3, patience=2),
         sizes={"d": 16, "d_compare": 32, "dropout": 0.1},
@@ -204,7 +202,7 @@ PRESETS = {
 
 DISAN = Recipe(
     config=DisanConfig,
-    build=lambda blueprint: Disan(blueprint.config),
+    network=Disan,
     card=card,
     task=Classify(),
     data=rows.TEXT_PAIRS,
@@ -213,4 +211,4 @@ DISAN = Recipe(
     presets=PRESETS,
 )
 # What the paper compares it with: a recurrent encoder of about as many parameters.
-DISAN_BILSTM = DISAN.but(build=lambda blueprint: Disan(blueprint.config, encoder=LstmEncoder))
+DISAN_BILSTM = DISAN.with_parts(encoder=LstmEncoder)

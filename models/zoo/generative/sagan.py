@@ -19,9 +19,9 @@ from models.attention.score import Dot
 from models.attention.weights import AroundAttention
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import Noise, TextInput, Tokenizer
+from models.cards.inputs import Noise, TextInput
 from models.cards.labels import LabelSet
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Numbers
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import digits, drawings, folder, tokenizers
@@ -30,7 +30,7 @@ from models.data.images import grey_levels
 from models.network import Answer, DrawingNetwork
 from models.tasks.draw import Draw
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 TOKENIZER = "tokenizer.json"
 
@@ -198,28 +198,20 @@ def card(network: Sagan, blueprint: Blueprint[SaganConfig]) -> Card:
     asked = TextInput(
         name=drawings.INPUT,
         summary=f"What is to be drawn: one of {', '.join(blueprint.labels)}.",
-        tokenizer=Tokenizer(text=blueprint.files[TOKENIZER]),
+        tokenizer=blueprint.tokenizer(TOKENIZER),
         max_tokens=config.max_tokens,
         prefix="class",
         dimension="class",
     )
     cells = LabelSet(name="cells", kind="grid", grid=(config.rows // 2, config.columns // 2))
     places = [f"row {row + 1}, column {column + 1}" for row in range(config.rows) for column in range(config.columns)]
-    maps = {}
-    if network.attention is not None:
-        maps["generator.self"] = map_of(
-            network.attention,
-            "self",
-            queries=cells,
-            keys=cells,
-            summary="What each part of the picture looks at while it is drawn.",
-        )
+    shown = {"generator.self": Attends(cells, cells, "What each part of the picture looks at while it is drawn.")}
     return describe(
         title="SAGAN",
         summary="Draws a picture of a class from noise that the seed decides; pixels are from -1, black, to 1, white.",
         inputs=[asked],
         results=[Numbers(targets=dict.fromkeys(places, ""), name="picture")],
-        maps=maps,
+        maps={} if network.attention is None else maps_of(network.attention, shown),
         taxonomy=Taxonomy(scoring="multiplicative", query="self-attentive"),
         citation=Citation(
             "Zhang, Goodfellow, Metaxas, Odena",
@@ -248,6 +240,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[SaganConfig]:
 
 _SETTINGS = Settings(batch_size=32, learning_rate=5e-4, weight_decay=0.0, momentum=0.0, patience=100, clip=10.0)
 PRESETS = {
+    "tiny": tiny(d_noise=3, channels=(4, 5, 3)),
     "demo": Preset(settings=replace(_SETTINGS, epochs=60)),
     "full": Preset(settings=replace(_SETTINGS, epochs=3)),
     # For pictures of 128 × 128: the paper's widths at 32, 64 and 128, and its two rates. Its pictures have colours, its
@@ -260,7 +253,7 @@ PRESETS = {
 
 SAGAN = Recipe(
     config=SaganConfig,
-    build=lambda blueprint: Sagan(blueprint.config),
+    network=Sagan,
     card=card,
     task=Draw(),
     data=folder.DRAWINGS,
@@ -269,4 +262,4 @@ SAGAN = Recipe(
     presets=PRESETS,
 )
 # The same without attention.
-SAGAN_PLAIN = SAGAN.but(build=lambda blueprint: Sagan(replace(blueprint.config, attentive=False)))
+SAGAN_PLAIN = SAGAN.changed(attentive=False)

@@ -17,7 +17,7 @@ from models.attention.weights import Weights
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import GraphInput
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import citations, folder
@@ -25,7 +25,7 @@ from models.data.dataset import DataError, Dataset, classes
 from models.network import Answer, Network
 from models.tasks.tag import Tag
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,23 +187,14 @@ def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Car
         max_nodes=config.max_nodes,
         max_edges=config.max_edges,
     )
-    maps = {
-        f"layer.{number}": map_of(
-            layer,
-            "graph",
-            queries=graph.nodes,
-            keys=graph.nodes,
-            edges=graph.edges,
-            summary=f"How much each node takes from each of its neighbours, and from itself, in layer {number}.",
-        )
-        for number, layer in enumerate(network.layers)
-    }
+    about = "How much each node takes from each of its neighbours, and from itself, in layer {}."
+    shown = Attends(graph.nodes, graph.nodes, about, kind="graph", edges=graph.edges)
     return describe(
         title="Graph attention network",
         summary="Sorts the nodes of a graph into classes by what they and their neighbours are.",
         inputs=[graph],
         results=[Classes(labels=blueprint.labels, over=graph.nodes)],
-        maps=maps,
+        maps=maps_of(network.layers, {"layer.{}": shown}),
         taxonomy=Taxonomy(scoring="additive", query="self-attentive", multiplicity="multi-head"),
         citation=Citation(
             "Veličković, Cucurull, Casanova, Romero, Liò, Bengio", "Graph Attention Networks", 2018, "ICLR"
@@ -223,6 +214,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GatConfig]:
 # The paper's for Cora, but for a learning rate that rises and falls in place of a constant one.
 _PAPER = Preset(settings=Settings(epochs=600, batch_size=1, learning_rate=5e-3, weight_decay=0.0, patience=100))
 PRESETS = {
+    "tiny": tiny(heads=4, d_head=4, output_heads=2, dropout=0.1),
     "demo": Preset(
         settings=Settings(epochs=40, batch_size=6, learning_rate=1e-2, weight_decay=0.0, patience=10),
         sizes={"heads": 4, "dropout": 0.2, "max_nodes": 2000, "max_edges": 20_000},
@@ -233,7 +225,7 @@ PRESETS = {
 
 GAT = Recipe(
     config=GatConfig,
-    build=lambda blueprint: GraphAttentionNetwork(blueprint.config),
+    network=GraphAttentionNetwork,
     card=card,
     task=Tag(joined=True),
     data=folder.GRAPHS,
@@ -242,6 +234,4 @@ GAT = Recipe(
     presets=PRESETS,
 )
 # What attention is compared with: plain averages over neighbours.
-GAT_MEAN = GAT.but(
-    build=lambda blueprint: GraphAttentionNetwork(blueprint.config, score=lambda heads, d_head: SameScore())
-)
+GAT_MEAN = GAT.with_parts(score=lambda heads, d_head: SameScore())

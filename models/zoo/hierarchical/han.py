@@ -18,9 +18,9 @@ from models.blocks.fixed import Average
 from models.blocks.recurrent import BiGru
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import DocumentInput, LinesInput, Tokenizer
+from models.cards.inputs import DocumentInput, LinesInput
 from models.cards.labels import one
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import docstrings, embeddings, rows, slips, tokenizers
@@ -30,7 +30,7 @@ from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 UNKNOWN = 1
 _SPREAD = 0.1  # of embeddings to begin with: torch's 1.0 makes loud noise of every rare word
@@ -136,31 +136,20 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
     """Describe the network."""
     config = network.config
     document = (LinesInput if config.lines else DocumentInput)(
-        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        tokenizer=blueprint.tokenizer(),
         max_sentences=config.max_sentences,
         max_words=config.max_words,
     )
-    word = map_of(
-        network.words.attention,
-        "pool",
-        queries=document.sentences,
-        keys=document.words,
-        nested=True,
-        summary="How much each word counts in its sentence.",
-    )
-    sentence = map_of(
-        network.sentences.attention,
-        "pool",
-        queries=one("document"),
-        keys=document.sentences,
-        summary="How much each sentence counts in the document.",
-    )
+    about = "How much each word counts in its sentence."
+    word = Attends(document.sentences, document.words, about, kind="pool", nested=True)
+    sentence = Attends(one("document"), document.sentences, "How much each sentence counts in the document.")
     return describe(
         title="Hierarchical attention network",
         summary="Classifies a document by the words that matter in each sentence and the sentences that matter in it.",
         inputs=[document],
         results=[Classes(labels=blueprint.labels)],
-        maps={"word": word, "sentence": sentence},
+        maps=maps_of(network.words.attention, {"word": word})
+        | maps_of(network.sentences.attention, {"sentence": sentence}),
         taxonomy=Taxonomy(levels="hierarchical", scoring="additive", query="self-attentive"),
         citation=Citation(
             "Yang, Yang, Dyer, He, Smola, Hovy",
@@ -168,11 +157,12 @@ def card(network: HierarchicalAttentionNetwork, blueprint: Blueprint[HanConfig])
             2016,
             "NAACL",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8, dropout=0.1),
     "demo": Preset(
         settings=Settings(epochs=7, batch_size=16, learning_rate=4e-3, patience=3),
         sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 64, "dropout": 0.5, "word_dropout": 0.25},
@@ -193,7 +183,7 @@ PRESETS = {
 
 HAN = Recipe(
     config=HanConfig,
-    build=lambda blueprint: HierarchicalAttentionNetwork(blueprint.config),
+    network=HierarchicalAttentionNetwork,
     card=card,
     task=Classify(),
     data=rows.DOCUMENTS,
@@ -208,6 +198,7 @@ HAN_CODE = HAN.but(
     # Pieces of words, with small and capital letters and every mark.
     prepare=of_texts(partial(HanConfig, lines=True), partial(tokenizers.pieces, output=False)),
     presets={
+        "tiny": tiny(vocabulary=50, d_embedding=8, d_gru=6, d_attention=8),
         "demo": Preset(
             settings=Settings(epochs=8, batch_size=16, learning_rate=4e-3, patience=4),
             sizes={"d_embedding": 32, "d_gru": 32, "d_attention": 32, "dropout": 0.1},
@@ -221,8 +212,6 @@ HAN_CODE = HAN.but(
     },
 )
 # What attention is compared with: plain averages in the place of both.
-HAN_MEAN = HAN.but(
-    build=lambda blueprint: HierarchicalAttentionNetwork(blueprint.config, score=lambda config: Average())
-)
+HAN_MEAN = HAN.with_parts(score=lambda config: Average())
 # Taught where the slip is.
 HAN_CODE_SUPERVISED = HAN_CODE.supervised(0.5)

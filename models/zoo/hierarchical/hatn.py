@@ -21,13 +21,12 @@ from models.attention import Attention
 from models.attention.levels import Hierarchical, HierarchicalWeights
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.score import Dot
-from models.attention.weights import weights_of
 from models.blocks.reversal import reverse
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import DocumentInput, Tokenizer
+from models.cards.inputs import DocumentInput
 from models.cards.labels import one
-from models.cards.maps import Map
+from models.cards.maps import Attends, Map, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import embeddings, reviews, tokenizers
@@ -41,7 +40,7 @@ from models.training.batches import Batches
 from models.training.device import device_of
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.training.stop import Stop
 from models.training.trainer import Trainer
 from models.zoo.hierarchical.pivots import pivots
@@ -218,29 +217,20 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
     """Describe the network."""
     config = network.config
     document = DocumentInput(
-        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        tokenizer=blueprint.tokenizer(),
         max_sentences=config.max_sentences,
         max_words=config.max_words,
     )
-    maps = {}
+    maps: dict[str, Map] = {}
     for name, reader in network.readers.items():
-        assert isinstance(reader, Reader)
-        word, sentence = weights_of(reader.levels)
-        maps[f"{name}.word"] = Map(
-            weights=word,
-            kind="pool",
-            queries=document.sentences,
-            keys=document.words,
-            nested=True,
-            summary=f"How much each word counts in its sentence, {ABOUT[name]}.",
-        )
-        maps[f"{name}.sentence"] = Map(
-            weights=sentence,
-            kind="pool",
-            queries=one("document"),
-            keys=document.sentences,
-            summary=f"How much each sentence counts, {ABOUT[name]}.",
-        )
+        word, sentence = "How much each word counts in its sentence", "How much each sentence counts"
+        shown = {
+            f"{name}.word": Attends(
+                document.sentences, document.words, f"{word}, {ABOUT[name]}.", kind="pool", nested=True
+            ),
+            f"{name}.sentence": Attends(one("document"), document.sentences, f"{sentence}, {ABOUT[name]}."),
+        }
+        maps |= maps_of(reader.get_submodule("levels"), shown)
     return describe(
         title="Hierarchical attention transfer network",
         summary="Tells the sentiment of reviews in a domain without labels, by words it shares with a labelled one.",
@@ -254,11 +244,12 @@ def card(network: Hatn, blueprint: Blueprint[HatnConfig]) -> Card:
             2018,
             "AAAI",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d=6, pivots=4, search=1, dropout=0.1),
     "demo": Preset(
         settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=10),
         sizes={"d_embedding": 24, "d": 24, "pivots": 4, "dropout": 0.1},
@@ -275,7 +266,7 @@ TASK = Classify()
 
 HATN = Recipe(
     config=HatnConfig,
-    build=lambda blueprint: Hatn(blueprint.config),
+    network=Hatn,
     card=card,
     task=TASK,
     data=TRANSFER,
@@ -285,5 +276,5 @@ HATN = Recipe(
     presets=PRESETS,
 )
 # The same learned from the source alone: what transfer is compared with. And the P-net without the other.
-HATN_SOURCE = HATN.but(build=lambda blueprint: Hatn(replace(blueprint.config, transfer=False)))
-HATN_PNET = HATN.but(build=lambda blueprint: Hatn(replace(blueprint.config, pivots=0)))
+HATN_SOURCE = HATN.changed(transfer=False)
+HATN_PNET = HATN.changed(pivots=0)

@@ -5,7 +5,7 @@ embeddings, a bidirectional LSTM with the largest of each feature, classes. Cont
 the sentence decides the attention.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tokenizers import Tokenizer as Loaded
 from torch import Tensor, nn
@@ -18,9 +18,9 @@ from models.attention.score import Dot
 from models.blocks.recurrent import BiLstm
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer
+from models.cards.inputs import TextInput
 from models.cards.labels import LabelSet
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import docstrings, rows, tokenizers
@@ -30,7 +30,7 @@ from models.tasks.classify import Classify
 from models.tasks.heads import Scores
 from models.training.prepared import of_texts
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.meta_embeddings.tables import ALL, count, tables
 
 
@@ -102,31 +102,27 @@ def card(network: Dme, blueprint: Blueprint[DmeConfig]) -> Card:
     config = network.config
     text = TextInput(
         summary="A sentence or a short text.",
-        tokenizer=Tokenizer(text=blueprint.files["tokenizer.json"]),
+        tokenizer=blueprint.tokenizer(),
         max_tokens=config.max_tokens,
     )
-    chosen = map_of(
-        network.meta,
-        "pool",
-        queries=text.tokens(),
-        keys=LabelSet(name="embeddings", kind="representations", names=config.embeddings),
-        summary="How much each embedding counts for each word.",
-    )
+    kinds = LabelSet(name="embeddings", kind="representations", names=config.embeddings)
+    chosen = Attends(text.tokens(), kinds, "How much each embedding counts for each word.", kind="pool")
     return describe(
         title="Contextualised dynamic meta-embeddings" if config.contextualised else "Dynamic meta-embeddings",
         summary="Classifies a text whose words have several embeddings each; attention chooses between them.",
         inputs=[text],
         results=[Classes(labels=blueprint.labels)],
-        maps={"meta": chosen},
+        maps=maps_of(network.meta, {"meta": chosen}),
         taxonomy=Taxonomy(scoring="additive", representations="multi-representational", query="self-attentive"),
         citation=Citation(
             "Kiela, Wang, Cho", "Dynamic Meta-Embeddings for Improved Sentence Representations", 2018, "EMNLP"
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d=8, d_hidden=6, dropout=0.1),
     "demo": Preset(
         settings=Settings(epochs=5, batch_size=16, learning_rate=3e-3, patience=3),
         sizes={"d_embedding": 32, "d": 32, "d_hidden": 24, "max_tokens": 128},
@@ -143,7 +139,7 @@ PRESETS = {
 
 DME = Recipe(
     config=DmeConfig,
-    build=lambda blueprint: Dme(blueprint.config),
+    network=Dme,
     card=card,
     task=Classify(),
     data=rows.TEXTS,
@@ -152,13 +148,6 @@ DME = Recipe(
     prepare=of_texts(DmeConfig),
     presets=PRESETS,
 )
-DME_CONTEXTUALISED = DME.but(build=lambda blueprint: Dme(replace(blueprint.config, contextualised=True)))
-
-
-def alone(name: str) -> Recipe[DmeConfig]:
-    """The same with one embedding alone."""
-    return DME.but(build=lambda blueprint: Dme(replace(blueprint.config, embeddings=(name,))))
-
-
+DME_CONTEXTUALISED = DME.changed(contextualised=True)
 # What choosing is compared with: each embedding alone.
-DME_NEIGHBOURS, DME_SPELLING, DME_LEARNED = map(alone, ALL)
+DME_NEIGHBOURS, DME_SPELLING, DME_LEARNED = (DME.changed(embeddings=(name,)) for name in ALL)

@@ -9,8 +9,7 @@ conditional random field; here every word has a tag of its own, with its probabi
 by a convolution, which is small, where the papers have a Transformer.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from tokenizers import Tokenizer as Loaded
@@ -25,9 +24,9 @@ from models.blocks.convolved import Convolved, Parts
 from models.blocks.transformer import EncoderLayer, places
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import Tokenizer, WordsInput
+from models.cards.inputs import WordsInput
 from models.cards.labels import LabelSet
-from models.cards.maps import Map, map_of
+from models.cards.maps import Attends, Map, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import names, rows, tokenizers
@@ -36,7 +35,7 @@ from models.network import Answer, Network
 from models.tasks.entities import Entities
 from models.tasks.heads import Scores
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.meta_embeddings.tables import ALL, count, tables
 
 PIECES, FINER = "tokenizer.json", "subwords.json"
@@ -146,9 +145,9 @@ def chosen(sizes: list[int], d: int) -> MetaEmbedding:
     return MetaEmbedding(pool=SelfAttentivePool(attention=Attention(score=score)), sizes=sizes, d=d)
 
 
-def build(blueprint: Blueprint[MmeConfig], **changes: Any) -> Mme:
+def build(blueprint: Blueprint[MmeConfig]) -> Mme:
     """The network: which subwords and letters a piece has follows from the tokenizers."""
-    config = replace(blueprint.config, **changes)
+    config = blueprint.config
     known = tokenizers.vocabulary(blueprint.files[PIECES])
     finer, letters = Loaded.from_str(blueprint.files[FINER]), alphabet(blueprint.files[PIECES])
     subwords = {number: finer.encode(piece).ids for number, piece in known.items()}
@@ -200,21 +199,19 @@ def card(network: Mme, blueprint: Blueprint[MmeConfig]) -> Card:
     """Describe the network."""
     config = network.config
     text = WordsInput(
-        tokenizer=Tokenizer(text=blueprint.files[PIECES]), max_sentences=config.max_words, max_words=config.max_pieces
+        tokenizer=blueprint.tokenizer(PIECES), max_sentences=config.max_words, max_words=config.max_pieces
     )
     words = text.sentences
     maps: dict[str, Map] = {}
     if WORDS in config.levels:
-        made = LabelSet(name="embeddings", kind="representations", names=config.embeddings)
-        summary = "How much each embedding counts for each word."
-        maps["meta"] = map_of(network.words, "pool", queries=words, keys=made, summary=summary)
+        kinds = LabelSet(name="embeddings", kind="representations", names=config.embeddings)
+        about = "How much each embedding counts for each word."
+        maps |= maps_of(network.words, {"meta": Attends(words, kinds, about, kind="pool")})
     levels = LabelSet(name="levels", kind="representations", names=config.levels)
-    summary = "How much each word counts as a whole, by its subwords, and by its characters."
-    maps["level"] = map_of(network.levels, "pool", queries=words, keys=levels, summary=summary)
-    for number, layer in enumerate(network.encoder):
-        assert isinstance(layer, EncoderLayer)
-        summary = f"Which words each word looks at in layer {number}."
-        maps[f"encoder.{number}.self"] = map_of(layer.attention, "self", queries=words, keys=words, summary=summary)
+    about = "How much each word counts as a whole, by its subwords, and by its characters."
+    maps |= maps_of(network.levels, {"level": Attends(words, levels, about, kind="pool")})
+    looks = {"encoder.{}.self": Attends(words, words, "Which words each word looks at in layer {}.")}
+    maps |= maps_of(nn.ModuleList(layer.get_submodule("attention") for layer in network.encoder), looks)
     return describe(
         title="Hierarchical meta-embeddings",
         summary="Finds the names in a sentence; attention chooses between embeddings of each word, and between levels.",
@@ -233,7 +230,7 @@ def card(network: Mme, blueprint: Blueprint[MmeConfig]) -> Card:
             2019,
             "EMNLP",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
@@ -254,6 +251,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[MmeConfig]:
 
 
 PRESETS = {
+    "tiny": tiny(vocabulary=50, d_embedding=8, d=8, heads=2, d_hidden=8),
     "demo": Preset(
         settings=Settings(epochs=12, batch_size=32, learning_rate=4e-3, patience=4),
         sizes={"d_embedding": 24, "d": 32, "d_hidden": 64, "dropout": 0.2},
@@ -271,7 +269,8 @@ PRESETS = {
 
 MME = Recipe(
     config=MmeConfig,
-    build=build,
+    network=build,
+    needs_files=True,
     card=card,
     task=Entities(),
     data=rows.TAGGED,
@@ -282,11 +281,6 @@ MME = Recipe(
 )
 
 
-def variant(**changes: Any) -> Recipe[MmeConfig]:
-    """The same with fewer levels, or fewer embeddings."""
-    return MME.but(build=lambda blueprint: build(blueprint, **changes))
-
-
 # What choosing is compared with: words without what is inside of them, characters alone, and each embedding alone.
-MME_WORDS, MME_CHARACTERS = variant(levels=(WORDS,)), variant(levels=(CHARACTERS,))
-MME_NEIGHBOURS, MME_SPELLING, MME_LEARNED = (variant(levels=(WORDS,), embeddings=(name,)) for name in ALL)
+MME_WORDS, MME_CHARACTERS = MME.changed(levels=(WORDS,)), MME.changed(levels=(CHARACTERS,))
+MME_NEIGHBOURS, MME_SPELLING, MME_LEARNED = (MME.changed(levels=(WORDS,), embeddings=(name,)) for name in ALL)

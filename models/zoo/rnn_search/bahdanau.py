@@ -17,14 +17,14 @@ from models.blocks.fixed import FinalStates
 from models.blocks.recurrent import BiGru, first
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.rewriting import RewritingConfig, prepare
 
 
@@ -129,20 +129,14 @@ def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
     config = network.config
     text, target = config.source(blueprint.files), config.target(blueprint.files)
     written = config.written(blueprint.files, states=[State(input="state", output="next_state", start="initial_state")])
-    cross = map_of(
-        network.attention,
-        "cross",
-        queries=written.steps,
-        keys=text.tokens("source"),
-        features=2 * config.d_encoder,
-        summary="Where the decoder looked in the source before it put out each token.",
-    )
+    about = "Where the decoder looked in the source before it put out each token."
+    cross = Attends(written.steps, text.tokens("source"), about, features=2 * config.d_encoder)
     return describe(
         title="RNNsearch",
         summary="Rewrites a text token by token, looking at the source before each one.",
         inputs=[text, target],
         results=[written],
-        maps={"decoder.cross": cross},
+        maps=maps_of(network.attention, {"decoder.cross": cross}),
         taxonomy=Taxonomy(scoring="additive"),
         citation=Citation(
             "Bahdanau, Cho, Bengio",
@@ -150,11 +144,12 @@ def card(network: Bahdanau, blueprint: Blueprint[BahdanauConfig]) -> Card:
             2015,
             "ICLR",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(d_embedding=8, d_encoder=8, d_decoder=12, d_attention=8, d_maxout=8),
     "demo": Preset(
         settings=Settings(epochs=16, batch_size=64, learning_rate=4e-3, patience=4),
         sizes={"d_embedding": 32, "d_encoder": 64, "d_decoder": 80, "d_attention": 48, "d_maxout": 48},
@@ -188,7 +183,7 @@ PRESETS = {
 
 BAHDANAU = Recipe(
     config=BahdanauConfig,
-    build=lambda blueprint: Bahdanau(blueprint.config),
+    network=Bahdanau,
     card=card,
     task=Generate(),
     data=rows.PAIRS,
@@ -197,4 +192,4 @@ BAHDANAU = Recipe(
     presets=PRESETS,
 )
 # What attention is compared with: the same decoder, which gets the encoder's final states at every step.
-BAHDANAU_LAST = BAHDANAU.but(build=lambda blueprint: Bahdanau(blueprint.config, score=FinalStates()))
+BAHDANAU_LAST = BAHDANAU.with_parts(score=FinalStates())

@@ -5,8 +5,8 @@ all of the source (§3.1) or for a window of it (§3.2), and what it becomes goe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +18,14 @@ from models.attention.score.prepared import PreparedKeys
 from models.blocks.recurrent import first, pick, turning
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.rewriting import RewritingConfig, prepare
 
 ScoreName = Literal["dot", "general", "concat", "location"]
@@ -224,29 +224,24 @@ def card(network: Luong, blueprint: Blueprint[LuongConfig]) -> Card:
             for name in (*kept, *(["fed"] if config.feeding else []))
         ],
     )
-    cross = map_of(
-        network.attention,
-        "cross",
-        queries=written.steps,
-        keys=text.tokens("source"),
-        features=config.d,
-        summary="Where the decoder looked in the source for each token.",
-    )
+    about = "Where the decoder looked in the source for each token."
+    cross = Attends(written.steps, text.tokens("source"), about, features=config.d)
     return describe(
         title="Local attention for translation" if config.align != "global" else "Global attention for translation",
         summary="Rewrites a text token by token, looking at the source for each one.",
         inputs=[text, target],
         results=[written],
-        maps={"decoder.cross": cross},
+        maps=maps_of(network.attention, {"decoder.cross": cross}),
         taxonomy=Taxonomy(scoring=_SCORING[config.score], alignment="global" if config.align == "global" else "local"),
         citation=Citation(
             "Luong, Pham, Manning", "Effective Approaches to Attention-based Neural Machine Translation", 2015, "EMNLP"
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(d=8, layers=2, radius=2),
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=64, learning_rate=4e-3, patience=4),
         sizes={"d": 64, "radius": 4, "dropout": 0.1},
@@ -266,7 +261,7 @@ PRESETS = {
 
 LUONG = Recipe(
     config=LuongConfig,
-    build=lambda blueprint: Luong(blueprint.config),
+    network=Luong,
     card=card,
     task=Generate(),
     data=rows.PAIRS,
@@ -276,11 +271,6 @@ LUONG = Recipe(
 )
 
 
-def variant(**changes: Any) -> Recipe[LuongConfig]:
-    """The same with another score, another alignment, or nothing fed back."""
-    return LUONG.but(build=lambda blueprint: Luong(replace(blueprint.config, **changes)))
-
-
-LUONG_DOT, LUONG_CONCAT, LUONG_LOCATION = (variant(score=name) for name in ("dot", "concat", "location"))
-LUONG_LOCAL_M, LUONG_LOCAL_P = (variant(align=name) for name in ("local-m", "local-p"))
-LUONG_UNFED = variant(feeding=False)
+LUONG_DOT, LUONG_CONCAT, LUONG_LOCATION = (LUONG.changed(score=name) for name in ("dot", "concat", "location"))
+LUONG_LOCAL_M, LUONG_LOCAL_P = (LUONG.changed(align=name) for name in ("local-m", "local-p"))
+LUONG_UNFED = LUONG.changed(feeding=False)

@@ -5,7 +5,7 @@ Fig. 1 of the paper, from the left: convolutions at ever coarser scales, then up
 (Fig. 2) lets through of the features of the same scale on the way down.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -22,7 +22,7 @@ from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import ImageInput
 from models.cards.labels import one
-from models.cards.maps import map_of
+from models.cards.maps import Attends, Map, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import rows
@@ -33,7 +33,7 @@ from models.network import Answer, Network
 from models.tasks.segment import Segment
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 _convolution = partial(convolution, norm=over_the_picture)
 
@@ -148,19 +148,14 @@ def convolved(d_in: int, d_out: int) -> nn.Sequential:
 def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> Card:
     """Describe the network."""
     config = network.config
-    image = ImageInput(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation)
+    image = ImageInput.of(config)
     rows_, columns = config.grid
-    maps = {
-        f"gate.{number}": map_of(
-            gate,
-            "pool",
-            queries=one("picture"),
-            keys=image.cells(rows_ >> number, columns >> number, name=f"cells.{number}"),
-            features=config.channels[number],
-            summary="How much of each cell the gate lets through on its way across.",
-        )
-        for number, gate in enumerate(network.gates)
-    }
+    maps: dict[str, Map] = {}
+    for number, gate in enumerate(network.gates):
+        cells = image.cells(rows_ >> number, columns >> number, name=f"cells.{number}")
+        about = "How much of each cell the gate lets through on its way across."
+        shown = Attends(one("picture"), cells, about, features=config.channels[number])
+        maps |= maps_of(gate, {f"gate.{number}": shown})
     return describe(
         title="Attention U-Net",
         summary="Tells the class of every cell of a picture by a U-Net with attention gates.",
@@ -178,7 +173,7 @@ def card(network: AttentionUnet, blueprint: Blueprint[AttentionUnetConfig]) -> C
             2018,
             "MIDL",
         ),
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
@@ -193,6 +188,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[AttentionUnetConfig]:
 
 
 PRESETS = {
+    "tiny": tiny(channels=(3, 4), d_gate=3),
     "demo": Preset(settings=Settings(epochs=10, batch_size=32, learning_rate=4e-3, patience=10)),
     "full": Preset(
         settings=Settings(epochs=30, batch_size=32, learning_rate=2e-3, patience=8),
@@ -206,7 +202,7 @@ PRESETS = {
 
 ATTENTION_UNET = Recipe(
     config=AttentionUnetConfig,
-    build=lambda blueprint: AttentionUnet(blueprint.config),
+    network=AttentionUnet,
     card=card,
     task=Segment(grid=(SIZE // masks.CELL, SIZE // masks.CELL), size=(SIZE, SIZE)),
     data=rows.MASKS,
@@ -215,6 +211,4 @@ ATTENTION_UNET = Recipe(
     presets=PRESETS,
 )
 # Coefficients of each feature, for classes of objects.
-ATTENTION_UNET_FEATURES = ATTENTION_UNET.but(
-    build=lambda blueprint: AttentionUnet(replace(blueprint.config, by_feature=True))
-)
+ATTENTION_UNET_FEATURES = ATTENTION_UNET.changed(by_feature=True)

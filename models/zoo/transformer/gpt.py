@@ -17,9 +17,9 @@ from models.attention.score import ScaledDot
 from models.attention.weights import AroundAttention
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import TextInput, Tokenizer, forced_target
+from models.cards.inputs import TextInput, forced_target
 from models.cards.labels import input_steps, output_steps
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Written, cached_states
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows, tokenizers
@@ -27,7 +27,7 @@ from models.data.dataset import Dataset
 from models.network import Answer, PromptedNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 PROMPT, OUTPUT = "prompt.json", "tokenizer.json"
 
@@ -160,13 +160,13 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
     config = network.config
     prompt = TextInput(
         summary="What is to be rewritten.",
-        tokenizer=Tokenizer(text=blueprint.files[PROMPT], file=PROMPT),
+        tokenizer=blueprint.tokenizer(PROMPT),
         max_tokens=config.max_prompt,
         prefix="prompt",
         dimension="prompt",
         special_tokens=True,
     )
-    target = forced_target(Tokenizer(text=blueprint.files[OUTPUT], file=OUTPUT), config.max_new_tokens)
+    target = forced_target(blueprint.tokenizer(OUTPUT), config.max_new_tokens)
     written = Written(
         steps=output_steps(),
         tokenizer=target.tokenizer,
@@ -178,22 +178,14 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
         states=cached_states(config.layers, config.heads, config.d_model),
     )
     put_in = input_steps(prompt=prompt.tokens("prompt"))
-    maps = {
-        f"decoder.{number}.self": map_of(
-            layer,
-            "self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"Where layer {number} looked, in the prompt and in what was put out, before each token.",
-        )
-        for number, layer in enumerate(network.layers)
-    }
+    about = "Where layer {} looked, in the prompt and in what was put out, before each token."
+    shown = Attends(written.steps, put_in, about)
     return describe(
         title="GPT-2",
         summary="Continues a text token by token, looking back at all of it before each one.",
         inputs=[prompt, target],
         results=[written],
-        maps=maps,
+        maps=maps_of(network.layers, {"decoder.{}.self": shown}),
         taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
         citation=Citation(
             "Radford, Wu, Child, Luan, Amodei, Sutskever",
@@ -201,7 +193,7 @@ def card(network: Gpt, blueprint: Blueprint[GptConfig]) -> Card:
             2019,
             "OpenAI",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
@@ -218,6 +210,7 @@ def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GptConfig]:
 
 
 PRESETS = {
+    "tiny": tiny(d_model=16, layers=2, heads=2, d_hidden=16),
     "demo": Preset(
         settings=Settings(epochs=12, batch_size=64, learning_rate=2e-3, patience=4),
         sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
@@ -246,7 +239,7 @@ PRESETS = {
 
 GPT = Recipe(
     config=GptConfig,
-    build=lambda blueprint: Gpt(blueprint.config),
+    network=Gpt,
     card=card,
     task=Generate(),
     data=rows.PAIRS,

@@ -12,18 +12,19 @@ from models.attention import Attention
 from models.attention.cached import CausalAttention, CrossAttention, Kept
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
+from models.attention.weights import Weights, weights_of
 from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.labels import input_steps
-from models.cards.maps import Map, map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import cached_states
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 from models.zoo.rewriting import RewritingConfig, prepare
 
 
@@ -60,6 +61,11 @@ class DecoderLayer(nn.Module):
         self.after_itself, self.after_cross, self.after_hidden = (
             AddAndNorm(d_model=config.d_model, dropout=config.dropout) for _ in range(3)
         )
+
+    @property
+    def makes(self) -> tuple[Weights, ...]:
+        """Those over what was put out; then those over the source."""
+        return weights_of(self.itself, self.cross)
 
     def forward(self, features: Tensor, memory: Kept, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         attended, own, _ = self.itself(features)
@@ -159,38 +165,35 @@ def card(network: Transformer, blueprint: Blueprint[TransformerConfig]) -> Card:
         states=cached_states(config.layers, config.heads, config.d_model),
     )
     source, put_in = text.tokens("source"), input_steps()
-    maps: dict[str, Map] = {}
-    for number, layer in enumerate(network.encoder):
-        summary = f"What each token of the source looks at in layer {number}."
-        maps[f"encoder.{number}.self"] = map_of(layer, "self", queries=source, keys=source, summary=summary)
-    for number, reader in enumerate(network.decoder):
-        assert isinstance(reader, DecoderLayer)
-        summary = f"Where layer {number} looked in what was put out so far, before each token."
-        maps[f"decoder.{number}.self"] = map_of(
-            reader.itself, "self", queries=written.steps, keys=put_in, summary=summary
-        )
-        summary = f"Where layer {number} looked in the source before each token."
-        maps[f"decoder.{number}.cross"] = map_of(
-            reader.cross, "cross", queries=written.steps, keys=source, summary=summary
-        )
+    reading = {"encoder.{}.self": Attends(source, source, "What each token of the source looks at in layer {}.")}
+    own = "Where layer {} looked in what was put out so far, before each token."
+    putting_out = {
+        "decoder.{}.self": Attends(written.steps, put_in, own),
+        "decoder.{}.cross": Attends(written.steps, source, "Where layer {} looked in the source before each token."),
+    }
     return describe(
         title="Transformer",
         summary="Rewrites a text token by token, looking at the source and back at itself before each one.",
         inputs=[text, target],
         results=[written],
-        maps=maps,
-        taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
+        maps=maps_of(network.encoder, reading) | maps_of(network.decoder, putting_out),
+        taxonomy=Taxonomy(
+            scoring="scaled multiplicative",
+            query=("self-attentive", "basic"),
+            multiplicity=("multi-head", "multi-hop"),
+        ),
         citation=Citation(
             "Vaswani, Shazeer, Parmar, Uszkoreit, Jones, Gomez, Kaiser, Polosukhin",
             "Attention Is All You Need",
             2017,
             "NeurIPS",
         ),
-        max_characters=config.max_characters,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(d_model=16, layers=2, heads=2, d_hidden=16),
     "demo": Preset(
         settings=Settings(epochs=24, batch_size=64, learning_rate=2e-3, patience=4),
         sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
@@ -210,7 +213,7 @@ PRESETS = {
 
 TRANSFORMER = Recipe(
     config=TransformerConfig,
-    build=lambda blueprint: Transformer(blueprint.config),
+    network=Transformer,
     card=card,
     task=Generate(),
     data=rows.PAIRS,

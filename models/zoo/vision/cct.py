@@ -17,7 +17,7 @@ from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import ImageInput
 from models.cards.labels import one
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import folder, snapshots
@@ -25,7 +25,7 @@ from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 _EPSILON = 1e-3  # of a picture without contrast
 
@@ -110,27 +110,16 @@ class CompactTransformer(Network):
 def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
     """Describe the transformer."""
     config = network.config
-    image = ImageInput(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation)
+    image = ImageInput.of(config)
     cells = image.cells(*config.cells)
-    pool = map_of(
-        network.pool,
-        "pool",
-        queries=one("picture"),
-        keys=cells,
-        summary="How much each cell of the picture counts in the answer.",
-    )
-    maps = {
-        f"encoder.{number}.self": map_of(
-            layer, "self", queries=cells, keys=cells, summary=f"What each cell of layer {number} looks at."
-        )
-        for number, layer in enumerate(network.layers)
-    }
+    counts = Attends(one("picture"), cells, "How much each cell of the picture counts in the answer.")
+    shown = Attends(cells, cells, "What each cell of layer {} looks at.")
     return describe(
         title="Compact convolutional Transformer",
         summary="Classifies a picture: convolutions read its cells, which look at each other and are weighed.",
         inputs=[image],
         results=[Classes(labels=blueprint.labels)],
-        maps={"pool": pool, **maps},
+        maps=maps_of(network.pool, {"pool": counts}) | maps_of(network.layers, {"encoder.{}.self": shown}),
         taxonomy=Taxonomy(
             scoring=("multiplicative", "scaled multiplicative"), query="self-attentive", multiplicity="multi-head"
         ),
@@ -140,11 +129,12 @@ def card(network: CompactTransformer, blueprint: Blueprint[CctConfig]) -> Card:
             2021,
             "arXiv",
         ),
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(channels=(4, 6), d_model=8, layers=2, heads=2, d_hidden=12),
     "demo": Preset(
         settings=Settings(epochs=8, batch_size=64, learning_rate=3e-3, patience=4, weight_decay=0.02),
         sizes={"channels": (16, 32), "d_model": 64, "layers": 1, "heads": 4, "d_hidden": 128},
@@ -163,7 +153,7 @@ PRESETS = {
 
 CCT = Recipe(
     config=CctConfig,
-    build=lambda blueprint: CompactTransformer(blueprint.config),
+    network=CompactTransformer,
     card=card,
     task=Classify(),
     data=folder.IMAGES,

@@ -13,7 +13,7 @@ from models.blocks.transformer import EncoderLayer
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.inputs import ImageInput
-from models.cards.maps import map_of
+from models.cards.maps import Attends, maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import digits, folder
@@ -21,7 +21,7 @@ from models.network import Answer, Network
 from models.tasks.classify import Classify
 from models.training.prepared import of_pictures
 from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings
+from models.training.settings import Preset, Settings, tiny
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +86,15 @@ class VisionTransformer(Network):
 def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
     """Describe the transformer."""
     config = network.config
-    image = ImageInput(rows=config.rows, columns=config.columns, mean=config.mean, deviation=config.deviation)
+    image = ImageInput.of(config)
     patches = image.patches(config.patch, leading=("class",))
-    maps = {
-        f"encoder.{number}.self": map_of(
-            layer,
-            "self",
-            queries=patches,
-            keys=patches,
-            summary=f"What each patch of layer {number} looks at; entry 0 is the class token.",
-        )
-        for number, layer in enumerate(network.layers)
-    }
+    shown = Attends(patches, patches, "What each patch of layer {} looks at; entry 0 is the class token.")
     return describe(
         title="Vision Transformer",
         summary="Classifies an image by self-attention between its patches.",
         inputs=[image],
         results=[Classes(labels=blueprint.labels)],
-        maps=maps,
+        maps=maps_of(network.layers, {"encoder.{}.self": shown}),
         taxonomy=Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head"),
         citation=Citation(
             "Dosovitskiy, Beyer, Kolesnikov, Weissenborn, Zhai, Unterthiner, Dehghani, Minderer, Heigold, Gelly, "
@@ -112,11 +103,12 @@ def card(network: VisionTransformer, blueprint: Blueprint[VitConfig]) -> Card:
             2021,
             "ICLR",
         ),
-        max_pixels=config.max_pixels,
+        config=config,
     )
 
 
 PRESETS = {
+    "tiny": tiny(patch=2, d_model=8, layers=2, heads=2, d_hidden=12),
     "demo": Preset(
         settings=Settings(epochs=30, batch_size=64, learning_rate=2e-3, patience=15, weight_decay=0.05),
         sizes={"patch": 2, "d_model": 64, "layers": 4, "heads": 4, "d_hidden": 128},
@@ -134,7 +126,7 @@ PRESETS = {
 
 VIT = Recipe(
     config=VitConfig,
-    build=lambda blueprint: VisionTransformer(blueprint.config),
+    network=VisionTransformer,
     card=card,
     task=Classify(),
     data=folder.IMAGES,

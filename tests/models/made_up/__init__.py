@@ -1,0 +1,1 @@
+"""A family of models that is nowhere but here: as if it were in `models/zoo`."""

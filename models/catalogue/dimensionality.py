@@ -8,66 +8,55 @@ from torch import nn
 from models.attention import masks
 from models.attention.core import Attention
 from models.attention.dimensionality import DirectionalSelfAttention, FeatureWise, SourceToToken, TokenToToken
-from models.attention.score import Additive, ScaledDot, Score
+from models.attention.score import ScaledDot
 from models.catalogue.examples import AXES, calling, feature_inputs
-from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import HEADS, Mechanism
+from models.catalogue.mechanism import Mechanism
 from models.testbed import sentence_forms as forms
 from models.testbed.form import attended, read_by
-from models.testbed.readers import EachToken
+from models.testbed.readers import EachToken, Reader
 from models.testbed.taxonomy import ADDITIVE, SCALED
+from models.testbed.text import Scale
 
 plain = partial(Mechanism, column="dimensionality")
 
 
-def feature_wise(score: Callable[[], Score]) -> Callable[[], nn.Module]:
-    return lambda: Attention(score=FeatureWise(score=score(), d_q=D, d_k=D, d_p=3, d_v=D))
+def attending(
+    row: str,
+    name: str,
+    module: type[nn.Module],
+    make: Callable[[Scale], Attention],
+    score: str,
+    form: Callable[..., Reader] | None = None,
+) -> Mechanism:
+    """A row that is an `Attention`."""
+    return plain(row=row, name=name, module=module, make=make, served=attended(make, score=score, form=form))
 
 
 DIMENSIONALITY: tuple[Mechanism, ...] = (
-    plain(
-        row="D1",
-        name="single-dimensional",
-        module=Attention,
-        build=lambda: Attention(score=ScaledDot()),
-        served=attended(lambda t: Attention(score=ScaledDot()), score=SCALED),
+    attending("D1", "single-dimensional", Attention, lambda s: Attention(score=ScaledDot()), SCALED),
+    attending("D2", "feature-wise additive", FeatureWise, forms.feature_wise(forms.narrow_additive), ADDITIVE),
+    attending("D2", "feature-wise scaled dot", FeatureWise, forms.feature_wise(ScaledDot), SCALED),
+    attending(
+        "D2",
+        "token2token",
+        TokenToToken,
+        lambda s: Attention(score=TokenToToken(d_q=s.d, d_k=s.d, d_v=s.d, heads=s.heads)),
+        ADDITIVE,
+        form=EachToken,
     ),
-    plain(
-        row="D2",
-        name="feature-wise additive",
-        module=FeatureWise,
-        build=feature_wise(lambda: Additive(d_q=3, d_k=3, d_w=5)),
-        served=attended(forms.feature_wise(forms.narrow_additive), score=ADDITIVE),
-    ),
-    plain(
-        row="D2",
-        name="feature-wise scaled dot",
-        module=FeatureWise,
-        build=feature_wise(ScaledDot),
-        served=attended(forms.feature_wise(ScaledDot), score=SCALED),
-    ),
-    plain(
-        row="D2",
-        name="token2token",
-        module=TokenToToken,
-        build=lambda: Attention(score=TokenToToken(d_q=D, d_k=D, d_v=D, heads=HEADS)),
-        served=attended(
-            lambda t: Attention(score=TokenToToken(d_q=t.d, d_k=t.d, d_v=t.d)), score=ADDITIVE, form=EachToken
-        ),
-    ),
-    plain(
-        row="D2",
-        name="source2token",
-        module=SourceToToken,
-        build=lambda: Attention(score=SourceToToken(d_k=D, d_w=5, d_v=D, heads=HEADS)),
-        served=attended(lambda t: Attention(score=SourceToToken(d_k=t.d, d_w=t.d, d_v=t.d)), score=ADDITIVE),
+    attending(
+        "D2",
+        "source2token",
+        SourceToToken,
+        lambda s: Attention(score=SourceToToken(d_k=s.d, d_w=s.d_w, d_v=s.d, heads=s.heads)),
+        ADDITIVE,
     ),
     *(
         plain(
             row="D2",
             name=f"directional self-attention, {name}",
             module=DirectionalSelfAttention,
-            build=partial(DirectionalSelfAttention, d_f=D, d=4, direction=direction),
+            make=forms.directed(direction),
             make_inputs=feature_inputs,
             call=calling("features", "mask"),
             axes=AXES,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import nn
 
 from models.attention.core import Attention
 from models.attention.features import (
@@ -20,19 +21,17 @@ from models.attention.features import (
     Parallel,
     Perceptron,
     Pooling,
-    Rotation,
     Rotatory,
     TanhBilinear,
 )
-from models.attention.queries.pool import SelfAttentivePool
-from models.attention.score import ActivatedGeneral, Additive, General, Score, SelfAttentive
+from models.attention.score import Score
 from models.catalogue.examples import AXES, Inputs, calling, pair_inputs, some
 from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import HEADS, Mechanism, Sizes
+from models.catalogue.mechanism import Mechanism, Sizes
 from models.testbed import aspect_forms
 from models.testbed import pair_forms as forms
+from models.testbed.text import Scale
 
-MAX = 32
 ROTATORY_AXES = {
     "left": ("batch", "query", None),
     "target": ("batch", "query", None),
@@ -48,32 +47,39 @@ pair = partial(
     call=calling("first", "second", "first_mask", "second_mask"),
     axes=AXES,
 )
-affinity = partial(Mechanism, row="G8", column="features")
 FINE = ("first", "second", "first_weights", "second_weights", "affinity")
+COARSE = ("first", "second", "start_weights", "second_weights", "first_weights")
 
 
-def additive() -> Attention:
-    return Attention(score=Additive(d_q=D, d_k=D, d_w=5))
+def fine(
+    row: str,
+    name: str,
+    module: type[nn.Module],
+    score: Callable[[Scale], Score],
+    aggregate: Callable[[Scale], Aggregate],
+    score_name: str,
+) -> Mechanism:
+    """A row of parallel co-attention: an affinity, and what becomes of it."""
+    return pair(
+        row=row,
+        name=name,
+        module=module,
+        make=forms.parallel(score, aggregate),
+        outputs=FINE,
+        served=forms.fine(score, aggregate, score_name),
+    )
 
 
-def activated() -> Attention:
-    return Attention(score=ActivatedGeneral(d_q=D, d_k=D))
-
-
-def parallel(score: Callable[[], Score], aggregate: Callable[[], Aggregate]) -> Callable[[], Parallel]:
-    return lambda: Parallel(attention=Attention(score=score()), aggregate=aggregate())
-
-
-def bilinear() -> TanhBilinear:
-    return TanhBilinear(d_q=D, d_k=D)
-
-
-def perceptron() -> Perceptron:
-    return Perceptron(d_first=D, d_second=D, d_w=5)
-
-
-def rotation() -> Rotation:
-    return Rotation(left=activated(), right=activated(), left_target=activated(), right_target=activated())
+def affinity(name: str, module: type[Score], score: Callable[[Scale], Score], score_name: str) -> Mechanism:
+    """A row that is a score between the parts of two inputs."""
+    return Mechanism(
+        row="G8",
+        name=f"{name} affinity",
+        column="features",
+        module=module,
+        make=lambda s: Attention(score=score(s)),
+        served=forms.fine(score, forms.pooling, score_name),
+    )
 
 
 def rotatory_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
@@ -102,138 +108,100 @@ FEATURE_MECHANISMS: tuple[Mechanism, ...] = (
         row="G1",
         name="alternating co-attention",
         module=Alternating,
-        build=lambda: Alternating(over_first=additive(), over_second=additive(), d_query=D),
-        outputs=("first", "second", "start_weights", "second_weights", "first_weights"),
+        make=forms.alternating,
+        outputs=COARSE,
         served=forms.co(forms.alternating, forms.ALTERNATING, score="additive"),
     ),
     pair(
         row="G1",
         name="alternating co-attention, a start of its own",
         module=Alternating,
-        build=lambda: Alternating(
-            over_first=additive(),
-            over_second=additive(),
-            d_query=D,
-            start=SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5))),
-        ),
-        outputs=("first", "second", "start_weights", "second_weights", "first_weights"),
+        make=forms.alternating_from_itself,
+        outputs=COARSE,
         served=forms.co(forms.alternating_from_itself, forms.ALTERNATING, score="additive"),
     ),
     pair(
         row="G2",
         name="interactive co-attention",
         module=Interactive,
-        build=lambda: Interactive(over_first=activated(), over_second=activated()),
+        make=forms.interactive(forms.activated),
         outputs=("first", "second", "first_weights", "second_weights"),
         served=forms.co(forms.interactive(forms.activated), forms.COARSE, score="activated general"),
     ),
-    pair(
-        row="G3",
-        name="parallel co-attention, bilinear affinity",
-        module=Parallel,
-        build=parallel(bilinear, perceptron),
-        outputs=FINE,
-        served=forms.fine(forms.bilinear, forms.perceptron, "activated general"),
+    fine(
+        "G3",
+        "parallel co-attention, bilinear affinity",
+        Parallel,
+        forms.bilinear,
+        forms.perceptron,
+        "activated general",
     ),
-    pair(
-        row="G3",
-        name="parallel co-attention, concat-product affinity",
-        module=Parallel,
-        build=parallel(lambda: ConcatProduct(d=D), perceptron),
-        outputs=FINE,
-        served=forms.fine(forms.concat_product, forms.perceptron, "concat-product"),
+    fine(
+        "G3",
+        "parallel co-attention, concat-product affinity",
+        Parallel,
+        forms.concat_product,
+        forms.perceptron,
+        "concat-product",
     ),
-    pair(
-        row="G4",
-        name="attentive pooling",
-        module=Pooling,
-        build=parallel(bilinear, Pooling),
-        outputs=FINE,
-        served=forms.fine(forms.bilinear, forms.pooling, "activated general"),
-    ),
+    fine("G4", "attentive pooling", Pooling, forms.bilinear, forms.pooling, "activated general"),
     pair(
         row="G5",
         name="multi-grained co-attention",
         module=MultiGrained,
-        build=lambda: MultiGrained(
-            coarse=Interactive(
-                over_first=Attention(score=General(d_q=D, d_k=D)), over_second=Attention(score=General(d_q=D, d_k=D))
-            ),
-            fine=parallel(lambda: ConcatProduct(d=D), Pooling)(),
-        ),
+        make=forms.multi_grained,
         outputs=("context", "coarse_first", "coarse_second", "fine_first", "fine_second", "affinity"),
         served=forms.co(forms.multi_grained, forms.GRAINS, score="general", read=forms.read_grains, pairs=2),
     ),
-    rotatory(
-        name="rotatory attention", served=aspect_forms.rotatory(1), build=lambda: Rotatory(rotations=[rotation()])
-    ),
+    rotatory(name="rotatory attention", make=aspect_forms.turning(1), served=aspect_forms.rotatory(1)),
     rotatory(
         name="rotatory attention, repeated",
-        build=lambda: Rotatory(rotations=[rotation(), rotation()]),
+        make=aspect_forms.turning(aspect_forms.TURNS),
         served=aspect_forms.rotatory(aspect_forms.TURNS),
     ),
-    pair(
-        row="G7",
-        name="aggregation by pooling",
-        module=Pooling,
-        build=parallel(lambda: General(d_q=D, d_k=D), Pooling),
-        outputs=FINE,
-        served=forms.fine(forms.general, forms.pooling, "general"),
+    fine("G7", "aggregation by pooling", Pooling, forms.general, forms.pooling, "general"),
+    fine("G7", "aggregation by perceptron", Perceptron, forms.general, forms.perceptron, "general"),
+    fine(
+        "G7",
+        "aggregation by linear transformation",
+        LinearTransformation,
+        forms.bilinear,
+        forms.linear,
+        "activated general",
     ),
-    pair(
-        row="G7",
-        name="aggregation by perceptron",
-        module=Perceptron,
-        build=parallel(lambda: General(d_q=D, d_k=D), perceptron),
-        outputs=FINE,
-        served=forms.fine(forms.general, forms.perceptron, "general"),
+    fine(
+        "G7",
+        "attention over attention",
+        AttentionOverAttention,
+        forms.general,
+        lambda s: AttentionOverAttention(),
+        "general",
     ),
-    pair(
-        row="G7",
-        name="aggregation by linear transformation",
-        module=LinearTransformation,
-        build=parallel(bilinear, lambda: LinearTransformation(max_first=MAX, max_second=MAX)),
-        outputs=FINE,
-        served=forms.fine(forms.bilinear, forms.linear, "activated general"),
-    ),
-    pair(
-        row="G7",
-        name="attention over attention",
-        module=AttentionOverAttention,
-        build=parallel(lambda: General(d_q=D, d_k=D), AttentionOverAttention),
-        outputs=FINE,
-        served=forms.fine(forms.general, lambda t: AttentionOverAttention(), "general"),
-    ),
-    pair(
-        row="G7",
-        name="aggregation by perceptron with nested attention",
-        module=NestedPerceptron,
-        build=parallel(bilinear, lambda: NestedPerceptron(d_first=D, d_second=D, d_w=5)),
-        outputs=FINE,
-        served=forms.fine(forms.bilinear, forms.nested, "activated general"),
+    fine(
+        "G7",
+        "aggregation by perceptron with nested attention",
+        NestedPerceptron,
+        forms.bilinear,
+        forms.nested,
+        "activated general",
     ),
     affinity(
-        name="bilinear affinity",
-        module=TanhBilinear,
-        build=lambda: Attention(score=TanhBilinear(d_q=D, d_k=D, heads=HEADS)),
-        served=forms.fine(forms.bilinear, forms.pooling, "activated general"),
+        "bilinear",
+        TanhBilinear,
+        lambda s: TanhBilinear(d_q=s.d, d_k=s.d, heads=s.heads),
+        "activated general",
+    ),
+    affinity("concat-product", ConcatProduct, lambda s: ConcatProduct(d=s.d, heads=s.heads), "concat-product"),
+    affinity(
+        "decomposable",
+        Decomposable,
+        lambda s: Decomposable(d_q=s.d, d_k=s.d, d_w=s.d_w, heads=s.heads),
+        "decomposable",
     ),
     affinity(
-        name="concat-product affinity",
-        module=ConcatProduct,
-        build=lambda: Attention(score=ConcatProduct(d=D, heads=HEADS)),
-        served=forms.fine(forms.concat_product, forms.pooling, "concat-product"),
-    ),
-    affinity(
-        name="decomposable affinity",
-        module=Decomposable,
-        build=lambda: Attention(score=Decomposable(d_q=D, d_k=D, d_w=5, heads=HEADS)),
-        served=forms.fine(forms.decomposable, forms.pooling, "decomposable"),
-    ),
-    affinity(
-        name="Hermitian affinity",
-        module=Hermitian,
-        build=lambda: Attention(score=Hermitian(d_q=D, d_k=D, d_c=4, heads=HEADS)),
-        served=forms.fine(forms.hermitian, forms.pooling, "Hermitian"),
+        "Hermitian",
+        Hermitian,
+        lambda s: Hermitian(d_q=s.d, d_k=s.d, d_c=s.d, heads=s.heads),
+        "Hermitian",
     ),
 )

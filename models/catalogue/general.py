@@ -14,6 +14,7 @@ from models.catalogue.mechanism import Mechanism, Sizes
 from models.testbed import sentence_forms as forms
 from models.testbed.form import attended
 from models.testbed.taxonomy import ADDITIVE, SCALED
+from models.testbed.text import Scale
 
 FEATURE_AXES = {"features": ("batch", "key", None), "query": ("batch", "query", None)}
 
@@ -41,29 +42,34 @@ def call_feature_attention(module: nn.Module, inputs: dict[str, Tensor]) -> tupl
     return module(inputs["query"], inputs["features"], inputs["mask"])
 
 
-def feature_attention(attention: Attention) -> FeatureAttention:
-    """Keys of size D, values of size 4."""
-    return FeatureAttention(attention=attention, d_f=D, d_k=D, d_v=4)
+def feature_attention(s: Scale, attention: Attention) -> FeatureAttention:
+    """Keys of the features' size, values of another."""
+    return FeatureAttention(attention=attention, d_f=s.d, d_k=s.d, d_v=s.d_w)
 
 
-def small_task_model() -> TaskModel:
+def task_model(s: Scale) -> TaskModel:
     """A document classifier in miniature: encode, attend without a query, classify."""
     return TaskModel(
-        feature_model=nn.Sequential(nn.Linear(D, D), nn.Tanh()),
+        feature_model=nn.Sequential(nn.Linear(s.d, s.d), nn.Tanh()),
         query_model=None,
-        attention_model=feature_attention(Attention(score=SelfAttentive(d_k=D, d_w=5))),
-        output_model=nn.Linear(4, 3),
+        attention_model=feature_attention(s, Attention(score=SelfAttentive(d_k=s.d, d_w=s.d_w))),
+        output_model=nn.Linear(s.d_w, 3),
     )
 
 
-def small_asking_model() -> TaskModel:
+def asking_model(s: Scale) -> TaskModel:
     """The whole of the survey's figure 1: a query model reads the features as well, and asks for every position."""
     return TaskModel(
-        feature_model=nn.Sequential(nn.Linear(D, D), nn.Tanh()),
-        query_model=nn.Linear(D, 5),
-        attention_model=feature_attention(Attention(score=Additive(d_q=5, d_k=D, d_w=5))),
-        output_model=nn.Linear(4, 3),
+        feature_model=nn.Sequential(nn.Linear(s.d, s.d), nn.Tanh()),
+        query_model=nn.Linear(s.d, s.d_w),
+        attention_model=feature_attention(s, Attention(score=Additive(d_q=s.d_w, d_k=s.d, d_w=s.d_w))),
+        output_model=nn.Linear(s.d_w, 3),
     )
+
+
+def fused(s: Scale) -> Attention:
+    """A gate between query and context."""
+    return Attention(score=ScaledDot(), combine=FusionGate(d=s.d))
 
 
 GENERAL: tuple[Mechanism, ...] = (
@@ -72,7 +78,7 @@ GENERAL: tuple[Mechanism, ...] = (
         name="task model",
         column="general",
         module=TaskModel,
-        build=small_task_model,
+        make=task_model,
         make_inputs=feature_inputs(with_query=False),
         call=call_task,
         outputs=("outputs", "weights"),
@@ -84,7 +90,7 @@ GENERAL: tuple[Mechanism, ...] = (
         name="task model with a query model",
         column="general",
         module=TaskModel,
-        build=small_asking_model,
+        make=asking_model,
         make_inputs=feature_inputs(with_query=False),
         call=call_task,
         outputs=("outputs", "weights"),
@@ -96,26 +102,26 @@ GENERAL: tuple[Mechanism, ...] = (
         name="general attention module",
         column="general",
         module=FeatureAttention,
-        build=lambda: feature_attention(Attention(score=Additive(d_q=D, d_k=D, d_w=5))),
+        make=lambda s: feature_attention(s, forms.additive(s)),
         make_inputs=feature_inputs(with_query=True),
         call=call_feature_attention,
         axes=FEATURE_AXES | {"mask": ("batch", None, None, "key")},
-        served=attended(lambda t: Attention(score=Additive(d_q=t.d, d_k=t.d, d_w=t.d)), score=ADDITIVE),
+        served=attended(forms.additive, score=ADDITIVE),
     ),
     Mechanism(
         row="A3",
         name="gated combination",
         column="general",
         module=FusionGate,
-        build=lambda: Attention(score=ScaledDot(), combine=FusionGate(d=D)),
-        served=attended(lambda t: Attention(score=ScaledDot(), combine=FusionGate(d=t.d)), score=SCALED),
+        make=fused,
+        served=attended(fused, score=SCALED),
     ),
     Mechanism(
         row="A4",
         name="Nadaraya-Watson regression",
         column="general",
         module=NadarayaWatson,
-        build=lambda: NadarayaWatson(bandwidth=0.7),
-        served=attended(lambda t: NadarayaWatson(bandwidth=1.0), score="Gaussian kernel"),
+        make=lambda s: NadarayaWatson(bandwidth=1.0),
+        served=attended(lambda s: NadarayaWatson(bandwidth=1.0), score="Gaussian kernel"),
     ),
 )

@@ -4,17 +4,19 @@ import torch
 
 from models.attention.core import Attention
 from models.attention.levels import AttentionViaAttention, Hierarchical, TargetObject
-from models.attention.queries.pool import SelfAttentivePool
-from models.attention.score import Additive, General, SelfAttentive
+from models.attention.score import General
 from models.catalogue.examples import Inputs, Neighbours, calling, some
 from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
 from models.testbed import aspect_forms, document_forms, letters_forms
+from models.testbed.document_forms import pool
 from models.testbed.form import attended
+from models.testbed.text import Scale
 
 
-def pool() -> SelfAttentivePool:
-    return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5)))
+def single(s: Scale) -> Attention:
+    """One level, by a general score."""
+    return Attention(score=General(d_q=s.d, d_k=s.d))
 
 
 def via_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
@@ -50,18 +52,15 @@ LEVELS: tuple[Mechanism, ...] = (
         name="single-level",
         column="levels",
         module=Attention,
-        build=lambda: Attention(score=General(d_q=D, d_k=D)),
-        served=attended(lambda t: Attention(score=General(d_q=t.d, d_k=t.d)), score="general"),
+        make=single,
+        served=attended(single, score="general"),
     ),
     Mechanism(
         row="E2",
         name="attention-via-attention",
         column="levels",
         module=AttentionViaAttention,
-        build=lambda: AttentionViaAttention(
-            over_words=Attention(score=Additive(d_q=D, d_k=D, d_w=5)),
-            over_characters=Attention(score=Additive(d_q=2 * D, d_k=D, d_w=5)),
-        ),
+        make=letters_forms.asking_words,
         make_inputs=via_inputs,
         call=calling("query", "words", "characters", "word_mask", "character_mask"),
         outputs=("context", "word_weights", "character_weights"),
@@ -80,31 +79,31 @@ LEVELS: tuple[Mechanism, ...] = (
         name="hierarchical",
         column="levels",
         module=Hierarchical,
-        build=lambda: Hierarchical(word=pool(), sentence=pool()),
+        make=lambda s: Hierarchical(word=pool(s), sentence=pool(s)),
         make_inputs=document_inputs,
         call=calling("words", "word_mask"),
         outputs=("document", "word_weights", "sentence_weights"),
         axes={"words": ("batch", "query", "key", None), "word_mask": ("batch", "query", "key")},
-        served=document_forms.hierarchical(document_forms.pool, document_forms.pool),
+        served=document_forms.hierarchical(pool, pool),
     ),
     Mechanism(
         row="E3",
         name="hierarchical, sentences read in order",
         column="levels",
         module=Hierarchical,
-        build=lambda: Hierarchical(word=pool(), sentence=pool(), encode=Neighbours(d_in=D, d_out=D)),
+        make=lambda s: Hierarchical(word=pool(s), sentence=pool(s), encode=Neighbours(d_in=s.d, d_out=s.d)),
         make_inputs=document_inputs,
         call=calling("words", "word_mask"),
         outputs=("document", "word_weights", "sentence_weights"),
         axes={"words": ("batch", "query", "key", None), "word_mask": ("batch", "query", "key")},
-        served=document_forms.hierarchical(document_forms.pool, document_forms.pool, read_in_order=True),
+        served=document_forms.hierarchical(pool, pool, read_in_order=True),
     ),
     Mechanism(
         row="E4",
         name="target-object hierarchy",
         column="levels",
         module=TargetObject,
-        build=lambda: TargetObject(over_target=pool(), over_text=Attention(score=General(d_q=D, d_k=D))),
+        make=aspect_forms.from_target,
         make_inputs=span_inputs,
         call=calling("text", "span", "text_mask"),
         outputs=("context", "target_weights", "text_weights"),

@@ -12,10 +12,13 @@ from models.attention.align.base import Align
 from models.attention.context import Context
 from models.attention.score.base import Score
 from models.testbed.form import Built, ServedForm
-from models.testbed.text import Texts
+from models.testbed.text import Scale, Texts
 
 FEATURES = 6  # size of queries, keys and values in the small instances
 HEADS = 2
+SMALL = Scale(
+    d=FEATURES, d_hidden=5, heads=HEADS, parts=HEADS, max_tokens=32, radius=2, filters=3, outputs=3, random_features=32
+)
 
 Axes = tuple[str | None, ...]
 CAPABILITIES = tuple(
@@ -97,17 +100,21 @@ class Mechanism:
     name: str  # the survey's name
     column: str  # of the taxonomy; also the package
     module: Callable[..., object]  # the class, or the function, that implements it
-    build: Callable[[], nn.Module]
+    make: Callable[[Scale], nn.Module]  # of any sizes: those of a task model, or smaller ones
     context_fields: tuple[str, ...] = ()
     heads: int = HEADS
     make_inputs: Callable[[Sizes, torch.Generator], dict[str, Tensor]] | None = None
     call: Callable[[nn.Module, dict[str, Tensor]], tuple[Tensor, ...]] = call_attention
     outputs: tuple[str, ...] = ("context", "weights")
     axes: dict[str, Axes] = field(default_factory=dict)
-    score: Callable[[Texts], Score] | None = None  # itself at the sizes of a task model, where it is a score
-    align: Callable[[Texts], Align] | None = None  # likewise, where it is an alignment
+    score: Callable[[Scale], Score] | None = None  # itself, where it is a score
+    align: Callable[[Scale], Align] | None = None  # likewise, where it is an alignment
     served: ServedForm | None = None  # None for what is there to train with: nothing of it is in a served graph
     note: str = ""  # what its served form stands for, where that is not the paper's own
+
+    def build(self) -> nn.Module:
+        """A small one, for tests."""
+        return self.make(SMALL)
 
     def serve(self, texts: Texts) -> Built:
         """The small task model that serves it, untrained, and its card. Raises: ValueError where it only trains."""

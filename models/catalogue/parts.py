@@ -11,14 +11,14 @@ from models.blocks.fixed import Average
 from models.catalogue.registry import MECHANISMS
 from models.testbed.form import Built, sentence
 from models.testbed.readers import Reader, reader
-from models.testbed.text import RANDOM_FEATURES, Texts
+from models.testbed.text import Texts
 
 UNIFORM = "unweighted average"
 
 SCORES: Mapping[str, Callable[[Texts], Score]] = {
     UNIFORM: lambda t: Average(),
     # Positive features: with the trigonometric ones a sum near 0 would be divided by.
-    "positive random features": lambda t: scores.RandomFeatures(d=t.d, features=RANDOM_FEATURES, positive=True),
+    "positive random features": lambda s: scores.RandomFeatures(d=s.d, features=s.random_features, positive=True),
     **{each.name: each.score for each in MECHANISMS if each.score is not None},
 }
 ALIGNS: Mapping[str, Callable[[Texts], Align]] = {

@@ -16,25 +16,20 @@ from models.attention.queries.pool import SelfAttentivePool
 from models.attention.queries.question_hop import QuestionHops
 from models.attention.queries.self_attention import SelfAttention
 from models.attention.queries.specialised import AverageQuery
-from models.attention.queries.transforms import MixContext
-from models.attention.score import Additive, BiasedGeneral, Dot, PerHead, ScaledDot, SelfAttentive
+from models.attention.score import Dot, PerHead, SelfAttentive
 from models.catalogue.examples import AXES, Inputs, calling, feature_inputs, question_inputs
 from models.catalogue.mechanism import FEATURES as D
-from models.catalogue.mechanism import HEADS, Mechanism, Sizes
+from models.catalogue.mechanism import SMALL, Mechanism, Sizes
 from models.testbed import pair_forms
 from models.testbed import sentence_forms as forms
 from models.testbed.form import read_by
 from models.testbed.taxonomy import ADDITIVE
+from models.testbed.text import Scale
 
 about_features = partial(
     Mechanism, column="queries", make_inputs=feature_inputs, call=calling("features", "mask"), axes=AXES
 )
 asking = partial(Mechanism, column="queries", make_inputs=question_inputs, axes=AXES)
-LABELS = 4
-
-
-def additive(d_q: int = D) -> Attention:
-    return Attention(score=Additive(d_q=d_q, d_k=D, d_w=5))
 
 
 def call_asking(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
@@ -61,10 +56,20 @@ def call_self(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
 def decoder_inputs(sizes: Sizes, generator: torch.Generator) -> Inputs:
     """A state to begin with and three outputs, beside features; the first instance has no features."""
     begin = {
-        "state": torch.randn(sizes.batch, 5, generator=generator),
+        "state": torch.randn(sizes.batch, SMALL.d_w, generator=generator),
         "outputs": torch.randn(sizes.batch, 3, D, generator=generator),
     }
     return begin | feature_inputs(sizes, generator)
+
+
+def pool(s: Scale) -> SelfAttentivePool:
+    """Without a query."""
+    return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=s.d, d_w=s.d_w)))
+
+
+def asking_pool(s: Scale) -> SelfAttentivePool:
+    """With a trained query."""
+    return SelfAttentivePool(attention=Attention(score=Dot()), d_q=s.d)
 
 
 QUERIES: tuple[Mechanism, ...] = (
@@ -73,7 +78,7 @@ QUERIES: tuple[Mechanism, ...] = (
         name="basic query",
         column="queries",
         module=Decoder,
-        build=lambda: Decoder(attention=Attention(score=Additive(d_q=5, d_k=D, d_w=5)), d_y=D, d_c=D, d_s=5),
+        make=forms.decoding,
         make_inputs=decoder_inputs,
         call=calling("state", "outputs", "features", "mask"),
         outputs=("states", "context", "weights"),
@@ -84,7 +89,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H2",
         name="specialised query, average",
         module=AverageQuery,
-        build=lambda: AverageQuery(attention=additive()),
+        make=forms.asking_by_average,
         call=calling("question", "features", "question_mask", "mask"),
         served=forms.average_query(),
     ),
@@ -92,29 +97,23 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H3",
         name="self-attentive query, left out",
         module=SelfAttentivePool,
-        build=lambda: SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=D, d_w=5))),
+        make=pool,
         call=call_pool,
-        served=read_by(
-            forms.pooled(lambda t: SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=t.d, d_w=t.d)))),
-            score="self-attentive",
-        ),
+        served=read_by(forms.pooled(pool), score="self-attentive"),
     ),
     about_features(
         row="H3",
         name="self-attentive query, trained",
         module=SelfAttentivePool,
-        build=lambda: SelfAttentivePool(attention=Attention(score=Dot()), d_q=D),
+        make=asking_pool,
         call=call_pool,
-        served=read_by(
-            forms.pooled(lambda t: SelfAttentivePool(attention=Attention(score=Dot()), d_q=t.d)),
-            score="multiplicative (dot)",
-        ),
+        served=read_by(forms.pooled(asking_pool), score="multiplicative (dot)"),
     ),
     about_features(
         row="H3",
         name="self-attentive query, token to token",
         module=SelfAttention,
-        build=lambda: SelfAttention(attention=Attention(score=ScaledDot()), d_f=D, d_q=4, d_k=4, d_v=D, residual=True),
+        make=forms.token_to_token,
         call=call_self,
         served=forms.every_token(),
     ),
@@ -122,7 +121,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H4",
         name="multi-head",
         module=MultiHead,
-        build=lambda: MultiHead(attention=Attention(score=ScaledDot()), d_model=D, heads=HEADS),
+        make=forms.multi_head,
         call=call_asking,
         served=forms.heads(),
     ),
@@ -130,13 +129,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="I3",
         name="multi-head with a syntactic head",
         module=PerHead,
-        build=lambda: MultiHead(
-            attention=Attention(
-                score=PerHead(scores=[BiasedGeneral(d_q=D // HEADS, d_k=D // HEADS), *[ScaledDot()] * (HEADS - 1)])
-            ),
-            d_model=D,
-            heads=HEADS,
-        ),
+        make=forms.parsing,
         call=call_asking,
         served=forms.syntactic(),
     ),
@@ -144,20 +137,15 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H5",
         name="multi-hop, shared weights",
         module=MultiHop,
-        build=lambda: MultiHop(hops=[additive()] * 3),
+        make=forms.sharing,
         call=call_asking,
-        served=forms.hops(lambda t: MultiHop(hops=[forms.additive(t)] * forms.HOPS), forms.HOPS),
+        served=forms.hops(forms.sharing, forms.HOPS),
     ),
     asking(
         row="H5",
         name="multi-hop, context in the query",
         module=MultiHop,
-        build=lambda: MultiHop(
-            hops=[additive(2 * D), additive(2 * D)],
-            transform=MixContext(d_q=D, d_v=D),
-            context_in_query=True,
-            average_first=True,
-        ),
+        make=forms.mixing,
         call=call_asking,
         served=forms.hops(forms.mixing, 2),
     ),
@@ -165,7 +153,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H5",
         name="multi-hop, question reread",
         module=QuestionHops,
-        build=lambda: QuestionHops(steps=[(additive(), additive(2 * D))] * 2),
+        make=partial(pair_forms.question_hops, asks="query"),
         call=calling("question", "features", "question_mask", "mask"),
         outputs=("context", "question_weights", "weights"),
         served=pair_forms.reread(),
@@ -174,7 +162,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H5",
         name="multi-hop, question reread with what was found",
         module=QuestionHops,
-        build=lambda: QuestionHops(steps=[(additive(2 * D), additive(2 * D))] * 2, asks="both"),
+        make=partial(pair_forms.question_hops, asks="both"),
         call=calling("question", "features", "question_mask", "mask"),
         outputs=("context", "question_weights", "weights"),
         served=pair_forms.reread(asks="both"),
@@ -183,7 +171,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H6",
         name="capsule-based",
         module=CapsuleAttention,
-        build=lambda: CapsuleAttention(attention=Attention(score=Dot()), classes=LABELS, d_q=D, d_v=D),
+        make=forms.capsule,
         call=call_capsules,
         outputs=("context", "probability", "reconstruction", "weights"),
         served=read_by(forms.capsules, score="multiplicative (dot)", multiplicity="capsule"),
@@ -192,7 +180,7 @@ QUERIES: tuple[Mechanism, ...] = (
         row="H7",
         name="label-wise",
         module=LabelWise,
-        build=lambda: LabelWise(attention=additive(), labels=LABELS, d_q=D),
+        make=forms.asking_by_label,
         call=call_pool,
         served=read_by(forms.label_wise, score=ADDITIVE, multiplicity="label-wise"),
     ),

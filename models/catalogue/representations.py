@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from models.attention.core import Attention
 from models.attention.queries.pool import SelfAttentivePool
 from models.attention.representations import MetaEmbedding
-from models.attention.score import Additive, SelfAttentive
+from models.attention.score import SelfAttentive
 from models.catalogue.examples import Inputs, Neighbours, some
-from models.catalogue.mechanism import FEATURES as D
 from models.catalogue.mechanism import Mechanism, Sizes
 from models.testbed import sentence_forms as forms
 from models.testbed.form import attended
 from models.testbed.taxonomy import ADDITIVE
+from models.testbed.text import Scale
 
 SIZES = (4, 3, 5)
 NAMES = ("large", "small", "characters")
@@ -31,8 +31,8 @@ def call_embeddings(module: nn.Module, inputs: Inputs) -> tuple[Tensor, ...]:
     return module([inputs[name] for name in NAMES], inputs["mask"])
 
 
-def pool(d_k: int) -> SelfAttentivePool:
-    return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d_k, d_w=5)))
+def pool(s: Scale, d_k: int) -> SelfAttentivePool:
+    return SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=d_k, d_w=s.d_w)))
 
 
 meta = partial(
@@ -51,17 +51,17 @@ REPRESENTATIONS: tuple[Mechanism, ...] = (
         name="single-representational",
         column="representations",
         module=Attention,
-        build=lambda: Attention(score=Additive(d_q=D, d_k=D, d_w=5)),
+        make=forms.additive,
         served=attended(forms.additive, score=ADDITIVE),
     ),
     meta(
         name="dynamic meta-embeddings",
-        build=lambda: MetaEmbedding(pool=pool(D), sizes=SIZES, d=D),
+        make=lambda s: MetaEmbedding(pool=pool(s, s.d), sizes=SIZES, d=s.d),
         served=forms.meta(contextualised=False),
     ),
     meta(
         name="contextualised meta-embeddings",
-        build=lambda: MetaEmbedding(pool=pool(2), sizes=SIZES, d=D, encode=Neighbours(d_in=D, d_out=2)),
+        make=lambda s: MetaEmbedding(pool=pool(s, 2), sizes=SIZES, d=s.d, encode=Neighbours(d_in=s.d, d_out=2)),
         served=forms.meta(contextualised=True),
         note="a convolution over five words reads each embedding where the paper has a BiLSTM",
     ),

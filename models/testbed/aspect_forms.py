@@ -11,43 +11,54 @@ from models.testbed.aspect import RotatoryModel, TargetObjectModel
 from models.testbed.document_forms import pool
 from models.testbed.form import Built, ServedForm
 from models.testbed.taxonomy import taxonomy
-from models.testbed.text import Texts
+from models.testbed.text import Scale, Texts
 
 TURNS = 3
 
 
-def activated(texts: Texts) -> Score:
-    return ActivatedGeneral(d_q=texts.d, d_k=texts.d)
+def activated(s: Scale) -> Score:
+    return ActivatedGeneral(d_q=s.d, d_k=s.d)
 
 
-def general(texts: Texts) -> Score:
-    return General(d_q=texts.d, d_k=texts.d)
+def general(s: Scale) -> Score:
+    return General(d_q=s.d, d_k=s.d)
 
 
-def rotatory(count: int, score: Callable[[Texts], Score] = activated) -> ServedForm:
+def turning(count: int, score: Callable[[Scale], Score] = activated) -> Callable[[Scale], Rotatory]:
+    """So many rotations, which share their weights."""
+
+    def made(s: Scale) -> Rotatory:
+        parts = ("left", "right", "left_target", "right_target")
+        return Rotatory(rotations=[Rotation(**{part: Attention(score=score(s)) for part in parts})] * count)
+
+    return made
+
+
+def rotatory(count: int, score: Callable[[Scale], Score] = activated) -> ServedForm:
     """Rotatory attention with so many rotations, which share their weights."""
 
     def built(title: str, texts: Texts) -> Built:
-        turn = Rotation(
-            **{part: Attention(score=score(texts)) for part in ("left", "right", "left_target", "right_target")}
-        )
         row = taxonomy(
             score="activated general",
             features="rotatory",
             multiplicity="multi-hop" if count > 1 else "singular",
         )
-        model = RotatoryModel(texts, Rotatory(rotations=[turn] * count)).eval()
+        model = RotatoryModel(texts, turning(count, score)(texts)).eval()
         return model, aspect.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="aspect", make=built)
 
 
-def target_object(score: Callable[[Texts], Score] = general) -> ServedForm:
+def from_target(s: Scale, score: Callable[[Scale], Score] = general) -> TargetObject:
+    """The module in which a target asks."""
+    return TargetObject(over_target=pool(s), over_text=Attention(score=score(s)))
+
+
+def target_object(score: Callable[[Scale], Score] = general) -> ServedForm:
     """What the target says is the question to the sentence."""
 
     def built(title: str, texts: Texts) -> Built:
-        module = TargetObject(over_target=pool(texts), over_text=Attention(score=score(texts)))
-        model = TargetObjectModel(texts, module).eval()
+        model = TargetObjectModel(texts, from_target(texts, score)).eval()
         row = taxonomy(score="general", levels="target-object hierarchy")
         return model, aspect.card(texts, model.maps, title=title, taxonomy=row)
 

@@ -11,14 +11,14 @@ from models.testbed import document as documents
 from models.testbed.document import DocumentModel, FlatModel, HierarchicalModel, SentenceEncoder
 from models.testbed.form import Built, ServedForm
 from models.testbed.taxonomy import SOFT, taxonomy
-from models.testbed.text import Texts
+from models.testbed.text import Scale, Texts
 
 
-def pool(texts: Texts, *, score: Score | None = None, align: Align | None = None) -> SelfAttentivePool:
+def pool(s: Scale, *, score: Score | None = None, align: Align | None = None) -> SelfAttentivePool:
     """Self-attentive pooling; a trained query for a score that reads one."""
-    score = score or SelfAttentive(d_k=texts.d, d_w=texts.d)
+    score = score or SelfAttentive(d_k=s.d, d_w=s.d_w)
     attention = Attention(score=score, align=align)
-    return SelfAttentivePool(attention=attention, d_q=None if score.query_free else texts.d)
+    return SelfAttentivePool(attention=attention, d_q=None if score.query_free else s.d)
 
 
 def document(

@@ -16,7 +16,7 @@ from models.testbed.classifier import SmallModel
 from models.testbed.form import Built, ServedForm
 from models.testbed.letters import MOST, NAMES, Letters
 from models.testbed.taxonomy import ADDITIVE, taxonomy
-from models.testbed.text import TEXT, TOKENS, Features, Texts
+from models.testbed.text import TEXT, TOKENS, Features, Scale, Texts
 
 LETTERS = LabelSet(name="letters", kind="slots", names=NAMES)
 
@@ -54,17 +54,20 @@ class LettersModel(SmallModel):
         return Answer({"logits": self.classify(vectors.squeeze(1))}, maps)
 
 
+def asking_words(s: Scale) -> AttentionViaAttention:
+    """The module, by additive attention."""
+    return AttentionViaAttention(
+        over_words=Attention(score=Additive(d_q=s.d, d_k=s.d, d_w=s.d_w)),
+        over_characters=Attention(score=Additive(d_q=2 * s.d, d_k=s.d, d_w=s.d_w)),
+    )
+
+
 def via() -> ServedForm:
     """Words say which of their letters count."""
 
     def built(title: str, texts: Texts) -> Built:
-        d = texts.d
-        module = AttentionViaAttention(
-            over_words=Attention(score=Additive(d_q=d, d_k=d, d_w=d)),
-            over_characters=Attention(score=Additive(d_q=2 * d, d_k=d, d_w=d)),
-        )
         row = taxonomy(score=ADDITIVE, levels="attention-via-attention")
-        model = LettersModel(texts, module).eval()
+        model = LettersModel(texts, asking_words(texts)).eval()
         return model, sentences.card(texts, model.maps, title=title, taxonomy=row)
 
     return ServedForm(task="sentence", make=built)

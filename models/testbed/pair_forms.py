@@ -29,7 +29,7 @@ from models.testbed import pair
 from models.testbed.form import Built, ServedForm
 from models.testbed.pair import AFFINITY, FIRST, ROW_OF_FIRST, ROW_OF_SECOND, SECOND, Axes, PairModel, Read, maps_of
 from models.testbed.taxonomy import taxonomy
-from models.testbed.text import Texts
+from models.testbed.text import Scale, Texts
 
 COARSE = {"first": ROW_OF_FIRST, "second": ROW_OF_SECOND}
 FINE = {**COARSE, "affinity": AFFINITY}
@@ -37,7 +37,7 @@ CO = "parallel co-attention"
 
 
 def co(
-    make: Callable[[Texts], nn.Module],
+    make: Callable[[Scale], nn.Module],
     axes: Mapping[str, Axes],
     *,
     score: str,
@@ -57,51 +57,51 @@ def co(
     return ServedForm(task="pair", make=built)
 
 
-def additive(texts: Texts, *, contexts: int = 0) -> Attention:
-    """Additive attention; `contexts`: how many contexts lie beside its query."""
-    return Attention(score=Additive(d_q=(1 + contexts) * texts.d, d_k=texts.d, d_w=texts.d))
+def additive(s: Scale, *, cons: int = 0) -> Attention:
+    """Additive attention; `cons`: how many cons lie beside its query."""
+    return Attention(score=Additive(d_q=(1 + cons) * s.d, d_k=s.d, d_w=s.d_w))
 
 
-def interactive(score: Callable[[Texts], Score]) -> Callable[[Texts], Interactive]:
+def interactive(score: Callable[[Scale], Score]) -> Callable[[Scale], Interactive]:
     """Interactive co-attention by any score."""
     return lambda t: Interactive(over_first=Attention(score=score(t)), over_second=Attention(score=score(t)))
 
 
-def parallel(score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate]) -> Callable[[Texts], Parallel]:
+def parallel(score: Callable[[Scale], Score], aggregate: Callable[[Scale], Aggregate]) -> Callable[[Scale], Parallel]:
     """Parallel co-attention by any affinity and aggregation."""
     return lambda t: Parallel(attention=Attention(score=score(t)), aggregate=aggregate(t))
 
 
-def bilinear(texts: Texts) -> Score:
-    return TanhBilinear(d_q=texts.d, d_k=texts.d)
+def bilinear(s: Scale) -> Score:
+    return TanhBilinear(d_q=s.d, d_k=s.d)
 
 
-def general(texts: Texts) -> Score:
-    return General(d_q=texts.d, d_k=texts.d)
+def general(s: Scale) -> Score:
+    return General(d_q=s.d, d_k=s.d)
 
 
-def activated(texts: Texts) -> Score:
-    return ActivatedGeneral(d_q=texts.d, d_k=texts.d)
+def activated(s: Scale) -> Score:
+    return ActivatedGeneral(d_q=s.d, d_k=s.d)
 
 
-def concat_product(texts: Texts) -> Score:
-    return ConcatProduct(d=texts.d)
+def concat_product(s: Scale) -> Score:
+    return ConcatProduct(d=s.d)
 
 
-def perceptron(texts: Texts) -> Aggregate:
-    return Perceptron(d_first=texts.d, d_second=texts.d, d_w=texts.d)
+def perceptron(s: Scale) -> Aggregate:
+    return Perceptron(d_first=s.d, d_second=s.d, d_w=s.d_w)
 
 
-def pooling(texts: Texts) -> Aggregate:
+def pooling(s: Scale) -> Aggregate:
     return Pooling()
 
 
-def linear(texts: Texts) -> Aggregate:
-    return LinearTransformation(max_first=texts.max_tokens, max_second=texts.max_tokens)
+def linear(s: Scale) -> Aggregate:
+    return LinearTransformation(max_first=s.max_tokens, max_second=s.max_tokens)
 
 
-def multi_grained(texts: Texts) -> MultiGrained:
-    return MultiGrained(coarse=interactive(general)(texts), fine=parallel(concat_product, pooling)(texts))
+def multi_grained(s: Scale) -> MultiGrained:
+    return MultiGrained(coarse=interactive(general)(s), fine=parallel(concat_product, pooling)(s))
 
 
 def read_grains(
@@ -120,10 +120,10 @@ def read_question(
     return (vector, average(second, second_mask).squeeze(1)), weights
 
 
-def question_hops(texts: Texts, *, asks: str) -> QuestionHops:
+def question_hops(s: Scale, *, asks: str) -> QuestionHops:
     """Two hops, with shared weights."""
-    over_question = additive(texts, contexts=1 if asks == "both" else 0)
-    return QuestionHops(steps=[(over_question, additive(texts, contexts=1))] * 2, asks=asks)
+    over_question = additive(s, cons=1 if asks == "both" else 0)
+    return QuestionHops(steps=[(over_question, additive(s, cons=1))] * 2, asks=asks)
 
 
 def hop_rows(keys: LabelSet) -> Axes:
@@ -131,29 +131,29 @@ def hop_rows(keys: LabelSet) -> Axes:
     return Axes(numbered("hops", "hops", "hop", 2), keys)
 
 
-def alternating(texts: Texts) -> Alternating:
-    return Alternating(over_first=additive(texts), over_second=additive(texts), d_query=texts.d)
+def alternating(s: Scale) -> Alternating:
+    return Alternating(over_first=additive(s), over_second=additive(s), d_query=s.d)
 
 
-def alternating_from_itself(texts: Texts) -> Alternating:
+def alternating_from_itself(s: Scale) -> Alternating:
     """The first sentence begins with an attention of its own, which asks nothing (BF eq. 7)."""
-    start = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=texts.d, d_w=texts.d)))
-    return Alternating(over_first=additive(texts), over_second=additive(texts), d_query=texts.d, start=start)
+    start = SelfAttentivePool(attention=Attention(score=SelfAttentive(d_k=s.d, d_w=s.d_w)))
+    return Alternating(over_first=additive(s), over_second=additive(s), d_query=s.d, start=start)
 
 
-def hermitian(texts: Texts) -> Score:
-    return Hermitian(d_q=texts.d, d_k=texts.d, d_c=texts.d)
+def hermitian(s: Scale) -> Score:
+    return Hermitian(d_q=s.d, d_k=s.d, d_c=s.d)
 
 
-def decomposable(texts: Texts) -> Score:
-    return Decomposable(d_q=texts.d, d_k=texts.d, d_w=texts.d)
+def decomposable(s: Scale) -> Score:
+    return Decomposable(d_q=s.d, d_k=s.d, d_w=s.d_w)
 
 
-def nested(texts: Texts) -> Aggregate:
-    return NestedPerceptron(d_first=texts.d, d_second=texts.d, d_w=texts.d)
+def nested(s: Scale) -> Aggregate:
+    return NestedPerceptron(d_first=s.d, d_second=s.d, d_w=s.d_w)
 
 
-def fine(score: Callable[[Texts], Score], aggregate: Callable[[Texts], Aggregate], named: str) -> ServedForm:
+def fine(score: Callable[[Scale], Score], aggregate: Callable[[Scale], Aggregate], named: str) -> ServedForm:
     """A form of parallel co-attention."""
     return co(parallel(score, aggregate), FINE, score=named)
 

@@ -37,19 +37,18 @@ from models.testbed.queries import (
 )
 from models.testbed.readers import Reader
 from models.testbed.taxonomy import ADDITIVE, SCALED, taxonomy
-from models.testbed.text import Texts
+from models.testbed.text import Scale, Texts
 
-HEADS, HOPS, ANSWERS = 4, 3, 3
+HOPS, ANSWERS = 3, 3
 WIDE = 8  # size of a feature's own queries and keys in feature-wise scores
 
 
-def additive(texts: Texts, *, contexts: int = 0) -> Attention:
+def additive(s: Scale, *, contexts: int = 0) -> Attention:
     """Additive attention; `contexts`: how many contexts lie beside its query."""
-    d = texts.d
-    return Attention(score=Additive(d_q=(1 + contexts) * d, d_k=d, d_w=d))
+    return Attention(score=Additive(d_q=(1 + contexts) * s.d, d_k=s.d, d_w=s.d_w))
 
 
-def feature_wise(score: Callable[[], Score]) -> Callable[[Texts], Attention]:
+def feature_wise(score: Callable[[], Score]) -> Callable[[Scale], Attention]:
     """Any score, one a feature."""
     return lambda t: Attention(score=FeatureWise(score=score(), d_q=t.d, d_k=t.d, d_p=WIDE, d_v=t.d))
 
@@ -61,7 +60,12 @@ def narrow_additive() -> Score:
 
 def directional(direction: Mask) -> Callable[[Texts], Reader]:
     """One direction of DiSAN."""
-    return lambda t: Directed(module=DirectionalSelfAttention(d_f=t.d, d=t.d, direction=direction), d=t.d)
+    return lambda t: Directed(module=directed(direction)(t), d=t.d)
+
+
+def directed(direction: Mask) -> Callable[[Scale], DirectionalSelfAttention]:
+    """Its module."""
+    return lambda s: DirectionalSelfAttention(d_f=s.d, d=s.d, direction=direction)
 
 
 def heads() -> ServedForm:
@@ -93,37 +97,46 @@ def task_model(*, asks: bool) -> ServedForm:
 def decoder() -> ServedForm:
     """A decoder asks with its state, three times."""
 
-    def made(texts: Texts) -> Reader:
-        d = texts.d
-        module = Decoder(attention=Attention(score=Additive(d_q=d, d_k=d, d_w=d)), d_y=d, d_c=d, d_s=d)
-        return Decoding(module=module, texts=texts, steps=ANSWERS)
+    return read_by(lambda t: Decoding(module=decoding(t), texts=t, steps=ANSWERS), score=ADDITIVE)
 
-    return read_by(made, score=ADDITIVE)
+
+def decoding(s: Scale) -> Decoder:
+    """Its module."""
+    attention = Attention(score=Additive(d_q=s.d_w, d_k=s.d, d_w=s.d_w))
+    return Decoder(attention=attention, d_y=s.d, d_c=s.d, d_s=s.d_w)
 
 
 def syntactic() -> ServedForm:
     """Every token asks with four heads, the first of which has the form of a dependency parser."""
 
     def made(texts: Texts) -> Reader:
-        size = texts.d // HEADS
-        scores = [BiasedGeneral(d_q=size, d_k=size), *(ScaledDot() for _ in range(HEADS - 1))]
-        heads = MultiHead(attention=Attention(score=PerHead(scores=scores)), d_model=texts.d, heads=HEADS)
-        named = LabelSet(
-            name="heads", kind="heads", names=("syntax", *(f"free {number}" for number in range(1, HEADS)))
-        )
-        return SelfAttending(module=self_attention(texts, heads, maps=False), d=texts.d, of_heads=named)
+        names = ("syntax", *(f"free {number}" for number in range(1, texts.parts)))
+        named = LabelSet(name="heads", kind="heads", names=names)
+        return SelfAttending(module=self_attention(texts, parsing(texts), maps=False), d=texts.d, of_heads=named)
 
     return read_by(made, score=SCALED, multiplicity="multi-head")
 
 
+def parsing(s: Scale) -> MultiHead:
+    """Several heads, the first of which has a score of its own."""
+    size = s.d // s.parts
+    scores = [BiasedGeneral(d_q=size, d_k=size), *(ScaledDot() for _ in range(s.parts - 1))]
+    return MultiHead(attention=Attention(score=PerHead(scores=scores)), d_model=s.d, heads=s.parts)
+
+
 def average_query() -> ServedForm:
     """The text's average asks the text."""
-    return read_by(lambda t: AskedByAverage(module=AverageQuery(attention=additive(t)), d=t.d), score=ADDITIVE)
+    return read_by(lambda t: AskedByAverage(module=asking_by_average(t), d=t.d), score=ADDITIVE)
 
 
-def multi_head(texts: Texts) -> MultiHead:
-    """Four heads of scaled dot products."""
-    return MultiHead(attention=Attention(score=ScaledDot()), d_model=texts.d, heads=HEADS)
+def asking_by_average(s: Scale) -> AverageQuery:
+    """Its module."""
+    return AverageQuery(attention=additive(s))
+
+
+def multi_head(s: Scale) -> MultiHead:
+    """Several heads of scaled dot products."""
+    return MultiHead(attention=Attention(score=ScaledDot()), d_model=s.d, heads=s.parts)
 
 
 def disagreeing(by: str) -> ServedForm:
@@ -135,49 +148,67 @@ def disagreeing(by: str) -> ServedForm:
     )
 
 
-def hops(make: Callable[[Texts], MultiHop], count: int) -> ServedForm:
+def sharing(s: Scale) -> MultiHop:
+    """Hops that share their weights."""
+    return MultiHop(hops=[additive(s)] * HOPS)
+
+
+def hops(make: Callable[[Scale], MultiHop], count: int) -> ServedForm:
     """Multi-hop attention over a sentence, its average asking first."""
     rows = numbered("hops", "hops", "hop", count)
     return read_by(lambda t: Asked(module=make(t), d=t.d, queries=rows), score=ADDITIVE, multiplicity="multi-hop")
 
 
-def mixing(texts: Texts) -> MultiHop:
+def mixing(s: Scale) -> MultiHop:
     """Two hops with the context found beside the query."""
     return MultiHop(
-        hops=[additive(texts, contexts=1) for _ in range(2)],
-        transform=MixContext(d_q=texts.d, d_v=texts.d),
+        hops=[additive(s, contexts=1) for _ in range(2)],
+        transform=MixContext(d_q=s.d, d_v=s.d),
         context_in_query=True,
         average_first=True,
     )
 
 
-def self_attention(texts: Texts, attention: nn.Module, *, maps: bool) -> SelfAttention:
+def self_attention(s: Scale, attention: nn.Module, *, maps: bool) -> SelfAttention:
     """Self-attention with residual; maps: whether it projects (multi-head attention does so itself)."""
-    size = texts.d if maps else None
-    return SelfAttention(attention=attention, d_f=texts.d, d_q=size, d_k=size, d_v=size, residual=True)
+    size = s.d if maps else None
+    return SelfAttention(attention=attention, d_f=s.d, d_q=size, d_k=size, d_v=size, residual=True)
+
+
+def token_to_token(s: Scale) -> SelfAttention:
+    """Self-attention by scaled dot products."""
+    return self_attention(s, Attention(score=ScaledDot()), maps=True)
 
 
 def every_token() -> ServedForm:
     """Every token asks, by scaled dot products."""
     return read_by(
-        lambda t: SelfAttending(module=self_attention(t, Attention(score=ScaledDot()), maps=True), d=t.d),
+        lambda t: SelfAttending(module=token_to_token(t), d=t.d),
         score=SCALED,
     )
 
 
 def capsules(texts: Texts) -> Reader:
     """A capsule a class, by dot products as in the paper."""
-    module = CapsuleAttention(attention=Attention(score=Dot()), classes=len(texts.labels), d_q=texts.d, d_v=texts.d)
-    return Capsular(module=module, texts=texts)
+    return Capsular(module=capsule(texts), texts=texts)
+
+
+def capsule(s: Scale) -> CapsuleAttention:
+    """Its module."""
+    return CapsuleAttention(attention=Attention(score=Dot()), classes=s.classes, d_q=s.d, d_v=s.d)
 
 
 def label_wise(texts: Texts) -> Reader:
     """A query a class."""
-    module = LabelWise(attention=additive(texts), labels=len(texts.labels), d_q=texts.d)
-    return Labelled(module=module, texts=texts)
+    return Labelled(module=asking_by_label(texts), texts=texts)
 
 
-def pooled(make: Callable[[Texts], SelfAttentivePool]) -> Callable[[Texts], Reader]:
+def asking_by_label(s: Scale) -> LabelWise:
+    """Its module."""
+    return LabelWise(attention=additive(s), labels=s.classes, d_q=s.d)
+
+
+def pooled(make: Callable[[Scale], SelfAttentivePool]) -> Callable[[Texts], Reader]:
     """One question for every sentence."""
     return lambda t: SelfPooled(module=make(t), d=t.d)
 

@@ -18,21 +18,55 @@ RADIUS = 3  # of local windows, in words
 FILTERS = 3  # of a Gaussian grid
 OUTPUTS = 3  # rows of an importance matrix
 RANDOM_FEATURES = 64
+PARTS = 4  # heads of multi-head attention
+CLASSES = 4  # where no text decides
 
 
 @dataclass(frozen=True, kw_only=True)
-class Texts:
+class Scale:
+    """The sizes at which a mechanism is built: in a task model those that are here, in tests smaller ones.
+
+    d: of features. d_hidden: of hidden layers inside a mechanism; 0 for d. heads: of a score or an alignment itself;
+    parts: those of multi-head attention, between which d is divided. max_tokens: the longest input. radius: of local
+    windows, in words. filters: of a Gaussian grid. outputs: rows of an importance matrix.
+    """
+
+    d: int = 32
+    d_hidden: int = 0
+    heads: int = 1
+    parts: int = PARTS
+    max_tokens: int = 64
+    radius: int = RADIUS
+    filters: int = FILTERS
+    outputs: int = OUTPUTS
+    random_features: int = RANDOM_FEATURES
+
+    @property
+    def d_w(self) -> int:
+        """Size of hidden layers."""
+        return self.d_hidden or self.d
+
+    @property
+    def classes(self) -> int:
+        """How many there are of what a class has one of."""
+        return CLASSES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Texts(Scale):
     """What a small task model reads and tells apart.
 
-    tokenizer: text of its file; labels: names of the classes; d: size of features; max_*: the longest input.
+    tokenizer: text of its file; labels: names of the classes; max_*: the longest input.
     """
 
     tokenizer: str
     labels: tuple[str, ...]
-    d: int = 32
     dropout: float = 0.3
-    max_tokens: int = 64
     max_sentences: int = 32
+
+    @property
+    def classes(self) -> int:
+        return len(self.labels)
 
     @property
     def vocabulary(self) -> int:

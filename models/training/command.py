@@ -29,7 +29,10 @@ def train(
         ),
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
-    preset: Annotated[str, typer.Option(help="Sizes: demo (for builtin data), full (for your own), or paper.")] = "",
+    preset: Annotated[
+        str,
+        typer.Option(help="Sizes: tiny (a trial of a moment), demo (for builtin data), full (for your own), or paper."),
+    ] = "",
     seed: Annotated[int | None, typer.Option(help="Decides weights, order, dropout and splits.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="At most so many passes over the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Examples a step.")] = None,

@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.oracles import alignments as al
 from tests.oracles import scores
-from tests.oracles.cases import Array, Oracle, Row, array, by_row, linear, rows, summed
+from tests.oracles.cases import Array, Oracle, Row, additive_parameters, array, by_row, rows, summed
 
 
 def over_scaled_dot(weights: Callable[[Any, Row, Array], Array]) -> Oracle:
@@ -30,8 +30,8 @@ def reinforced(a: Any, r: Row, e: Array) -> Array:
 
 
 def positional(a: Any, r: Row, e: Array) -> Array:
-    """Earlier keys, and those of the same block of three."""
-    seen = np.array([j < r.at or j // 3 == r.at // 3 for j in range(len(e))])
+    """Every key but the one of the query's own place."""
+    seen = np.array([j != r.at for j in range(len(e))])
     return al.softmax(e, r.allowed & seen)
 
 
@@ -61,8 +61,8 @@ def monotonic(a: Any, r: Row, e: Array) -> Array:
 
 def chunkwise(a: Any, r: Row, e: Array) -> Array:
     """The chunk's energy is another score, without the offset."""
-    energy = np.array([scores.general(r.query, k, linear(a.chunk.query_map, r.head)) for k in r.keys])
-    return al.chunkwise(monotonic(a, r, e), energy, r.allowed, 3)
+    energy = np.array([scores.additive(r.query, k, *additive_parameters(a.chunk, r.head)) for k in r.keys])
+    return al.chunkwise(monotonic(a, r, e), energy, r.allowed, 2)
 
 
 def temperature(a: Any, r: Row, e: Array) -> Array:
@@ -106,7 +106,9 @@ ALIGN_ORACLES: dict[str, Oracle] = {
     "positional mask": over_scaled_dot(positional),
     "selective grid of Gaussians": gaussian_grid,
     "self-adaptive temperature": over_scaled_dot(temperature),
-    "compositional de-attention": over_scaled_dot(lambda a, r, e: al.de_attention(e, r.allowed, r.query, r.keys)),
+    "compositional de-attention": over_scaled_dot(
+        lambda a, r, e: al.de_attention(e, r.allowed, r.query, r.keys, nearer=1 / 6)
+    ),
     "constrained softmax": over_scaled_dot(
         lambda a, r, e: al.constrained_softmax(e, r.allowed, r.inputs["upper_bounds"])
     ),
@@ -116,7 +118,7 @@ ALIGN_ORACLES: dict[str, Oracle] = {
     "adaptive span": over_scaled_dot(span),
     "hard monotonic": over_scaled_dot(monotonic),
     "monotonic chunkwise": over_scaled_dot(chunkwise),
-    "distance-aware": over_scaled_dot(lambda a, r, e: al.distance_aware(e, r.allowed, r.inputs["distances"], 3)),
+    "distance-aware": over_scaled_dot(lambda a, r, e: al.distance_aware(e, r.allowed, r.inputs["distances"], 4)),
     "kernel ratio": by_row(kernel_ratio),
     "softmax-free kernel": by_row(kernel_weights),
 }

@@ -105,7 +105,7 @@ def temperature(e: Array, allowed: Array, q: Array, w: Array, u: Array, before: 
 
 
 def de_attention(
-    e: Array, allowed: Array, q: Array, keys: Array, *, scale: float = 2.0, centred: bool = False
+    e: Array, allowed: Array, q: Array, keys: Array, *, scale: float = 2.0, centred: bool = False, nearer: float = 1.0
 ) -> Array:
     """Tay et al. 2019: tanh(e) times a sigmoid of the negative L1 distance, doubled or of centred distances."""
     a = np.zeros(len(e))
@@ -114,7 +114,7 @@ def de_attention(
     middle = sum(chosen) / len(chosen) if centred and chosen else 0.0
     for j in range(len(e)):
         if allowed[j]:
-            a[j] = math.tanh(e[j]) * scale * sigmoid(-(far[j] - middle))
+            a[j] = math.tanh(e[j]) * scale * sigmoid(-nearer * (far[j] - middle))
     return a
 
 

@@ -47,6 +47,11 @@ def bias(layer: Any, head: int) -> Array:
     return array(layer.bias, head)[0]
 
 
+def additive_parameters(s: Any, head: int) -> tuple[Array, Array, Array, Array]:
+    """W₁, W₂, b, w."""
+    return linear(s.query_map, head), linear(s.key_map, head), bias(s.query_map, head), linear(s.importance, head)[0]
+
+
 def rows(inputs: dict[str, Array]) -> Any:
     """All rows of an attention's inputs, with their indices."""
     query, mask = inputs["query"], inputs["mask"]

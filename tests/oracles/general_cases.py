@@ -71,8 +71,8 @@ def gated(module: Any, r: Row, a: Array) -> Array:
 
 
 def nadaraya_watson(module: Any, r: Row) -> Array:
-    """A normalised Gaussian kernel of bandwidth 0.7."""
-    kernel = [math.exp(-float(np.sum((r.query - k) ** 2)) / (2 * 0.7**2)) for k in r.keys]
+    """A normalised Gaussian kernel of bandwidth 1."""
+    kernel = [math.exp(-float(np.sum((r.query - k) ** 2)) / 2) for k in r.keys]
     return alignments.ratio(np.array(kernel), r.allowed)
 
 

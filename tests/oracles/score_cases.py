@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tests.oracles import alignments, scores
-from tests.oracles.cases import Array, Oracle, Row, array, bias, by_row, linear
+from tests.oracles.cases import Array, Oracle, Row, additive_parameters, array, bias, by_row, linear
 
 
 def soft(score: Callable[[Any, Row, int], float]) -> Oracle:
@@ -25,11 +25,6 @@ def ratio(score: Callable[[Any, Row, int], float]) -> Oracle:
         return alignments.ratio(np.array([score(module.score, row, j) for j in range(len(row.keys))]), row.allowed)
 
     return by_row(weights)
-
-
-def additive_parameters(s: Any, head: int) -> tuple[Array, Array, Array, Array]:
-    """W₁, W₂, b, w."""
-    return linear(s.query_map, head), linear(s.key_map, head), bias(s.query_map, head), linear(s.importance, head)[0]
 
 
 def additive(s: Any, r: Row, j: int) -> float:
@@ -136,7 +131,7 @@ SCORE_ORACLES: dict[str, Oracle] = {
             r.query, r.keys[j], linear(s.query_map, r.head), float(array(s.offset, r.head).item())
         )
     ),
-    "cosine similarity": soft(lambda s, r, j: scores.cosine(r.query, r.keys[j], 3.0)),
+    "cosine similarity": soft(lambda s, r, j: scores.cosine(r.query, r.keys[j], 5.0)),
     "negative Euclidean distance": soft(lambda s, r, j: scores.negative_euclidean(r.query, r.keys[j])),
     "Gaussian kernel": soft(lambda s, r, j: scores.gaussian_kernel(r.query, r.keys[j], len(r.query) ** 0.25)),
     "deep": soft(deep),

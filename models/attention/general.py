@@ -22,7 +22,6 @@ class FeatureAttention(AroundAttention, nn.Module):
     """
 
     attention: Attention
-    deciding = ("key_map",)  # parts whose parameters decide weights
 
     def __init__(self, *, attention: Attention, d_f: int, d_k: int, d_v: int) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from models.attention import controls
 from models.network import Network
 from models.training.recipe import Recipe
 
@@ -28,11 +29,11 @@ def equalised(module: nn.Module) -> int:
     """Replace every score below a module, but none inside of another: how many there were."""
     count = 0
     for name, child in module.named_children():
-        same: Callable[[], nn.Module] | None = getattr(child, "uniform", None)
+        same = controls.uniform(child)
         if same is None:
             count += equalised(child)
         else:
-            setattr(module, name, same())
+            setattr(module, name, same)
             count += 1
     return count
 
@@ -40,13 +41,13 @@ def equalised(module: nn.Module) -> int:
 def frozen(network: Network) -> Network:
     """Leave the parameters that decide weights as they were drawn; everything else learns.
 
-    Those are what modules name as `deciding`: scores, alignments, trained queries, maps of queries and keys.
+    Those are of scores, alignments, trained queries, maps of queries and keys (`models.attention.controls.deciding`).
     Raises: ValueError where no part of the network has such parameters.
     """
     found = False
     for module in network.modules():
-        for name in getattr(module, "deciding", ()):
-            for parameter in module.get_submodule(name).parameters():
+        for part in controls.deciding(module):
+            for parameter in part.parameters():
                 parameter.requires_grad_(False)
                 found = True
     if not found:

@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from models.attention.align import KernelRatio, Softmax
+from models.attention.controls import Uniform
 from models.attention.core import Attention
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import GaussianKernel, ScaledDot, SelfAttentive
@@ -53,7 +54,7 @@ def test_uniform_weights_are_averages_over_what_the_mask_allows() -> None:
 
 
 def test_uniform_scores_of_a_kernel_are_divided_by_their_sum() -> None:
-    attention = Attention(score=GaussianKernel(bandwidth=1.0).uniform(), align=KernelRatio())
+    attention = Attention(score=Uniform(GaussianKernel(bandwidth=1.0)), align=KernelRatio())
     _, weights = attention(torch.randn(1, 1, 2, 3), torch.randn(1, 1, 4, 3))
     assert torch.allclose(weights, torch.full((1, 1, 2, 4), 0.25))
 

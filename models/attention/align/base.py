@@ -31,7 +31,6 @@ class Align(nn.Module):
     needs_query: bool = False  # reads the query itself
     makes_queries: bool = False  # gives several rows of weights a query
     context_fields: tuple[str, ...] = ()  # what it reads of the context besides query, key and mask
-    deciding: tuple[str, ...] = ("",)  # parts whose parameters decide weights: all of it
     d_q: int | None = None
     rows: int = 1  # rows of weights that it gives a query
     carries: bool = False  # the next step starts from `carried`, not from the weights

@@ -23,8 +23,6 @@ class Selector(nn.Module):
     Shapes: features [batch, head, key, d], valid [batch, head, 1, key] or None -> log-odds [batch, head, 1, key].
     """
 
-    deciding = ("",)  # its parameters decide weights
-
     def __init__(self, *, d: int, d_hidden: int, start: float = 0.0) -> None:
         super().__init__()
         self.d = d
@@ -40,24 +38,6 @@ class Selector(nn.Module):
         mean = mean.expand_as(features)
         odds: Tensor = self.odds(elu(self.hidden(torch.cat([features, mean, features * mean], -1))))
         return odds.transpose(-2, -1)
-
-    def uniform(self) -> "KeepAll":
-        """What keeps every position in its place: a control of equal size."""
-        return KeepAll(self)
-
-
-class KeepAll(nn.Module):
-    """Keeps every position, with the parameters of a selector: what that is compared with.
-
-    Shapes: as the selector.
-    """
-
-    def __init__(self, selector: Selector) -> None:
-        super().__init__()
-        self.selector = selector
-
-    def forward(self, features: Tensor, valid: Tensor | None = None) -> Tensor:
-        return torch.full_like(self.selector(features, valid), _CERTAIN)
 
 
 class Selection(NamedTuple):

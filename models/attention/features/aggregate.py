@@ -25,8 +25,6 @@ class Aggregate(nn.Module):
     Shapes: affinity [..., batch, head, first, second] -> Pair of weights [..., batch, head, 1, position].
     """
 
-    deciding = ("",)  # parts whose parameters decide weights: all of it
-
     def forward(self, affinity: Tensor, first: Side, second: Side, align: Align) -> Pair:
         first_scores, second_scores = self.scores(affinity, first, second, align)
         return Pair(align_row(first_scores, first, align), align_row(second_scores, second, align))
@@ -34,25 +32,6 @@ class Aggregate(nn.Module):
     def scores(self, affinity: Tensor, first: Side, second: Side, align: Align) -> tuple[Tensor, Tensor]:
         """One score a position of either input: [..., first], [..., second]."""
         raise NotImplementedError
-
-    def uniform(self) -> "Aggregate":
-        """What puts the same score for every position in its place: a control of equal size."""
-        return UniformAggregate(self)
-
-
-class UniformAggregate(Aggregate):
-    """The same score for every position, with the parameters of another aggregation: what that is compared with.
-
-    first, second: whether for this input.
-    """
-
-    def __init__(self, aggregate: Aggregate, *, first: bool = True, second: bool = True) -> None:
-        super().__init__()
-        self.aggregate, self.first, self.second = aggregate, first, second
-
-    def scores(self, affinity: Tensor, first: Side, second: Side, align: Align) -> tuple[Tensor, Tensor]:
-        ours, theirs = self.aggregate.scores(affinity, first, second, align)
-        return torch.zeros_like(ours) if self.first else ours, torch.zeros_like(theirs) if self.second else theirs
 
 
 def align_row(scores: Tensor, side: Side, align: Align) -> Tensor:

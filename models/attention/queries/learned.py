@@ -12,8 +12,6 @@ class LearnedQuery(nn.Module):
     Shapes: features [batch, …] -> query [batch, head, count, d_q].
     """
 
-    deciding = ("",)  # its parameters decide weights
-
     def __init__(self, *, d_q: int, count: int = 1, heads: int = 1) -> None:
         super().__init__()
         self.query = nn.Parameter(torch.randn(heads, count, d_q) / d_q**0.5)

@@ -28,8 +28,6 @@ class MultiHead(nn.Module):
         CombinationError where the score makes heads of its own.
     """
 
-    deciding = ("query_map", "key_map")  # parts whose parameters decide weights
-
     def __init__(
         self,
         *,

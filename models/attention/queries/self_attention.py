@@ -22,8 +22,6 @@ class SelfAttention(AroundAttention, nn.Module):
         ShapeError where the features differ from `d_f`, or the context vectors do and `residual` is set.
     """
 
-    deciding = ("query_map", "key_map")  # parts whose parameters decide weights
-
     def __init__(
         self,
         *,

@@ -1,6 +1,5 @@
 """What every score function is."""
 
-import torch
 from torch import Tensor, nn
 
 from models.attention.context import Context
@@ -26,7 +25,6 @@ class Score(nn.Module):
     needs_equal_sizes: bool = False  # d_q = d_k
     makes_heads: bool = False  # gives several heads for an input of one
     context_fields: tuple[str, ...] = ()  # what it reads of the context besides query, key and mask
-    deciding: tuple[str, ...] = ("",)  # parts whose parameters decide weights: all of it
     d_q: int | None = None
     d_k: int | None = None
     outputs: int = 1  # heads that it gives for an input of one
@@ -57,45 +55,5 @@ class Score(nn.Module):
         scores: Tensor = self(query, key, context)
         return scores
 
-    def uniform(self) -> "Score":
-        """What puts the same score for every key in its place: a control of equal size."""
-        return Uniform(self)
-
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
         raise NotImplementedError
-
-
-class Uniform(Score):
-    """The same score for every key, in the shape and with the parameters of another score: what it is compared with.
-
-    e = 0, or 1 where the scores are a kernel's values, so that softmax as well as division by the sum gives an average
-
-    Shapes: as the other score.
-    """
-
-    key_free = True
-
-    def __init__(self, score: Score) -> None:
-        super().__init__()
-        self.score = score
-        self.multidimensional, self.query_free, self.kernel = score.multidimensional, score.query_free, score.kernel
-        self.needs_equal_sizes, self.makes_heads = score.needs_equal_sizes, score.makes_heads
-        self.context_fields, self.d_q, self.d_k, self.outputs = (
-            score.context_fields,
-            score.d_q,
-            score.d_k,
-            score.outputs,
-        )
-
-    def prepare(self, key: Tensor) -> Tensor:
-        return self.score.prepare(key)
-
-    def of_prepared(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        return self.same(self.score.of_prepared(query, key, context))
-
-    def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        return self.same(self.score(query, key, context))
-
-    def same(self, scores: Tensor) -> Tensor:
-        """One number in the place of each."""
-        return torch.ones_like(scores) if self.kernel else torch.zeros_like(scores)

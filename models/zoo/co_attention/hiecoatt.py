@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from models.attention import Attention
+from models.attention.controls import UniformAggregate
 from models.attention.features import Alternating, Parallel, Perceptron, TanhBilinear
-from models.attention.features.aggregate import UniformAggregate
 from models.attention.score import Additive
 from models.blocks.cells import Cells
 from models.cards.card import Card

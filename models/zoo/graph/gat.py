@@ -13,6 +13,7 @@ from torch.nn.functional import elu, leaky_relu
 
 from bundle.values import Graph
 from models.attention import edges
+from models.attention.controls import uniform
 from models.attention.weights import Weights
 from models.cards.card import Card
 from models.cards.describe import describe
@@ -67,7 +68,7 @@ class NeighbourScore(nn.Module):
     Shapes: transformed [node, head, feature], sources (j) and targets (i) int64 [edge] -> scores [edge, head].
     """
 
-    deciding = ("",)  # parts whose parameters decide weights: all of it
+    deciding = ("",)  # all of its parameters decide weights
 
     def __init__(self, *, heads: int, d_head: int, slope: float) -> None:
         super().__init__()
@@ -76,10 +77,6 @@ class NeighbourScore(nn.Module):
         self.source = nn.Parameter(torch.empty(heads, d_head))
         nn.init.xavier_uniform_(self.target)
         nn.init.xavier_uniform_(self.source)
-
-    def uniform(self) -> "SameScore":
-        """What puts the same score for every neighbour in its place."""
-        return SameScore()
 
     def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
         of_target, of_source = (transformed * self.target).sum(-1), (transformed * self.source).sum(-1)
@@ -94,6 +91,11 @@ class SameScore(nn.Module):
 
     def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
         return transformed.new_zeros(sources.shape[0], transformed.shape[1])
+
+
+@uniform.register
+def _(score: NeighbourScore) -> SameScore:
+    return SameScore()
 
 
 class GraphAttention(nn.Module):

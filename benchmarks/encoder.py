@@ -13,9 +13,9 @@ from bundle.values import TensorValue
 from export import export_model
 from models.attention import Attention, masks
 from models.attention.align.soft import Softmax
-from models.attention.packed import Packing
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score.dot import ScaledDot
+from models.attention.token_packing import Packing
 from models.cards.card import Card, TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import TensorInput, TensorSpec

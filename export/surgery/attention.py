@@ -1,4 +1,4 @@
-"""Replaces attention markers (`models.attention.marked`) by standard operators, as cheap as their use allows.
+"""Replaces attention markers (`models.attention.export_markers`) by standard operators, as cheap as their use allows.
 
 Without weights, c = softmax(scale · q kᵀ + bias) v is computed by ONNX Runtime's fused operator where the sequence is
 long and unmasked. An *optional* map is computed only where its gate is true, and single rows of it where its row probe
@@ -16,7 +16,7 @@ from onnx import helper
 
 from export.surgery.node_builder import NodeBuilder
 from export.surgery.optional_maps import OptionalMap
-from models.attention.marked import DOMAIN, OPERATOR
+from models.attention.export_markers import DOMAIN, OPERATOR
 
 # Length from which the fused operator is faster on a CPU: 0.88 of the eager formula's time at 384 tokens, 0.86 at 512,
 # equal below 320 (encoder of 6 layers, 384 wide, one thread). It never holds the weights.

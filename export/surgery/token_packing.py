@@ -1,4 +1,4 @@
-"""Replaces packing markers (`models.attention.packed`) by standard operators.
+"""Replaces packing markers (`models.attention.token_packing`) by standard operators.
 
 Each marker becomes one gather. Packing by heads also replaces a transposition, so a batch without padding costs
 nothing more.
@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 
 from export.surgery.node_builder import NodeBuilder
-from models.attention.marked import DOMAIN
-from models.attention.packed import PACK, PACK_HEADS, UNPACK, UNPACK_HEADS
+from models.attention.export_markers import DOMAIN
+from models.attention.token_packing import PACK, PACK_HEADS, UNPACK, UNPACK_HEADS
 
 _INT64 = onnx.TensorProto.INT64
 

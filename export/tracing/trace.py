@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from export.errors import ExportError
 from export.interface import TensorSpec
-from models.attention.marked import marking
+from models.attention.export_markers import marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
 OPSET = 20

@@ -12,8 +12,8 @@ from models.attention.weights import AroundAttention
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is kept of tokens, [batch, head, token, d_model / heads]."""
+class KVCache:
+    """Keys and values of the tokens so far, both [batch, head, token, d_model / heads]."""
 
     keys: Tensor
     values: Tensor
@@ -33,15 +33,15 @@ class CausalAttention(AroundAttention, nn.Module):
         super().__init__()
         self.attention = attention
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Kept]:
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, KVCache]:
         """All tokens of a sequence at once, and what is kept of them. Padding may stand behind a sequence."""
         queries, keys, values = self.attention.project(features, features, None)
         places = torch.arange(features.shape[1], device=features.device)
         mask = causal(places.unsqueeze(-1), places)
         context, weights = self.attention.attention(queries, keys, values, mask)
-        return self.attention.join(context), weights, Kept(keys, values)
+        return self.attention.join(context), weights, KVCache(keys, values)
 
-    def step(self, features: Tensor, kept: Kept, position: Tensor) -> tuple[Tensor, Tensor, Kept]:
+    def step(self, features: Tensor, kept: KVCache, position: Tensor) -> tuple[Tensor, Tensor, KVCache]:
         """One token, from what is kept of those before it.
 
         The cache is neither copied nor changed: the new key's score takes its place among the scores, and its value is
@@ -64,7 +64,7 @@ class CausalAttention(AroundAttention, nn.Module):
         weights = inner.align(scores, mask, Context(query=queries, key=kept.keys, mask=mask))
         before, own = weights * ~new, (weights * new).sum(-1, keepdim=True)
         context = inner.combine(before, kept.values, Context()) + inner.combine(own, value, Context())
-        return self.attention.join(context), weights, Kept(key, value)
+        return self.attention.join(context), weights, KVCache(key, value)
 
 
 class CrossAttention(AroundAttention, nn.Module):
@@ -80,12 +80,12 @@ class CrossAttention(AroundAttention, nn.Module):
         super().__init__()
         self.attention = attention
 
-    def read(self, memory: Tensor) -> Kept:
+    def read(self, memory: Tensor) -> KVCache:
         """Keys and values of a memory [batch, key, d_model]."""
         heads = self.attention
-        return Kept(heads.split(heads.key_map(memory)), heads.split(heads.value_map(memory)))
+        return KVCache(heads.split(heads.key_map(memory)), heads.split(heads.value_map(memory)))
 
-    def forward(self, features: Tensor, kept: Kept, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor, kept: KVCache, mask: Tensor) -> tuple[Tensor, Tensor]:
         heads = self.attention
         queries = heads.split(heads.query_map(features))
         context, weights = heads.attention(queries, kept.keys, kept.values, mask[:, None, None, :])

@@ -12,7 +12,7 @@ from models.attention.combine import Combine, WeightedSum
 from models.attention.compatibility import check_combination
 from models.attention.context import Context
 from models.attention.errors import CombinationError, MissingContextError, ShapeError, require_axes
-from models.attention.marked import can_be_marked, is_marking, marked_attention
+from models.attention.export_markers import can_be_marked, is_marking, marked_attention
 from models.attention.score.base import Score
 from models.attention.weights import Weights
 

@@ -11,7 +11,7 @@ class Weights:
 
     heads: how many, of an input without heads. rows: rows of weights that a query gets. normalised: each row sums to 1
     (to 0 where there is nothing to attend to). signed: weights may be negative. by_feature: there is an axis of the
-    value's features. quantities: what is returned beside them, by the names of `models.attention.looks`.
+    value's features. quantities: what is returned beside them, by the names of `models.attention.quantities`.
     """
 
     heads: int = 1

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from models.attention import Attention
 from models.attention.flat import over_keys
-from models.attention.looks import QUANTITIES, Looks
+from models.attention.quantities import QUANTITIES, AttentionQuantities
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.attention.weights import AroundAttention, Weights, weights_of
@@ -36,9 +36,9 @@ class EncoderLayer(nn.Module):
         """What its weights are: they come with scores and norms."""
         return tuple(replace(each, quantities=QUANTITIES) for each in weights_of(self.attention))
 
-    def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Looks]:
+    def forward(self, features: Tensor, mask: Tensor | None = None) -> tuple[Tensor, AttentionQuantities]:
         normed = self.attention_norm(features)
-        attended, looks = self.attention.looks(normed, normed, mask=mask)
+        attended, looks = self.attention.quantities(normed, normed, mask=mask)
         features = features + self.dropout(attended)
         return features + self.dropout(self.hidden(self.hidden_norm(features))), looks
 

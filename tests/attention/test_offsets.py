@@ -94,7 +94,7 @@ def test_norms_of_values_of_halves_are_finite() -> None:
     module = MultiHead(attention=Attention(score=ScaledDot()), d_model=8, heads=2).half()
     features = normal(1, 5, 8, seed=0).half()
     with torch.no_grad():
-        _, looks = module.looks(features, features, 2000 * features)
+        _, looks = module.quantities(features, features, 2000 * features)
     assert looks.norms is not None and torch.isfinite(looks.norms).all()
 
 

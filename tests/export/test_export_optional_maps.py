@@ -16,7 +16,7 @@ from export.errors import ExportError
 from export.pipeline import export_model
 from export.surgery import attention
 from export.surgery.node_builder import NodeBuilder
-from models.attention.marked import DOMAIN
+from models.attention.export_markers import DOMAIN
 from models.cards.card import TrainedModel
 from tests.export import tiny
 

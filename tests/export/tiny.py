@@ -11,9 +11,9 @@ from bundle.values import Instance, Text
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.attention import Attention, Context
 from models.attention.align import Hard
-from models.attention.packed import Packing
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
+from models.attention.token_packing import Packing
 from models.blocks.recurrent import BiGru
 from models.cards.card import Card, Metric, TrainedModel, TrainingData
 from models.network import Answer, GeneratingNetwork, Network, StepAnswer

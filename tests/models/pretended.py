@@ -25,7 +25,7 @@ from models.training.settings import Settings
 from models.training.stop import Stop
 from models.training.supervision import SupervisedAttention
 from models.training.trainer import Trainer
-from models.zoo import seeing
+from models.zoo import vision_pretraining
 from models.zoo.index import recipe
 from tests.models import pretend, small
 from tests.models.small import NAMES, PUBLISHED
@@ -91,7 +91,7 @@ def learns_to_see() -> None:
     plan = replace(plan, config=replace(plan.config, taught=True))
     network = recipe("hiecoatt").build(plan).to(DEVICE)
     before = network.cells.layers[0][0].weight.to(CPU)
-    seeing.learn_to_see(network, questions.dataset(training=1, held_out=1), plan)
+    vision_pretraining.learn_to_see(network, questions.dataset(training=1, held_out=1), plan)
     assert not torch.equal(before, network.cells.layers[0][0].weight.to(CPU))
 
 
@@ -117,7 +117,7 @@ CHECKS: dict[str, Callable[[], None]] = {
 def main() -> None:
     """Do all of it."""
     torch.set_num_threads(1)
-    seeing._PICTURES, seeing._EPOCHS, frechet._STEPS = 32, 1, 3
+    vision_pretraining._PICTURES, vision_pretraining._EPOCHS, frechet._STEPS = 32, 1, 3
     failed = dict.fromkeys(CHECKS, "")
     for name, check in CHECKS.items():
         try:

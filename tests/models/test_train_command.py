@@ -39,8 +39,8 @@ def test_a_run_from_nothing_to_figures(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("bert", {}, "there is no model 'bert'; there are han, "),
-        ("han", {"preset": "huge"}, "there is no preset 'huge' of han; there are demo, full"),
+        ("bert", {}, "there is no model 'bert'; there are bahdanau, "),
+        ("han", {"preset": "huge"}, "there is no preset 'huge' of han; there are tiny, demo, full"),
         ("han", {"data": "nowhere"}, "nowhere: there is no such file or folder"),
     ],
 )
@@ -78,7 +78,7 @@ def test_training_reads_the_data_sets_as_they_lie(
     preset = Preset(settings=Settings(epochs=1, batch_size=20), sizes=sizes, vocabulary=300)
     monkeypatch.setitem(recipe(model).presets, "full", preset)
     if model != "bahdanau":  # of the few that are taken, every class must be among the first
-        module = "models.zoo.co_attention.asking" if model == "hiecoatt" else "models.training.prepared"
+        module = "models.zoo.co_attention.vqa" if model == "hiecoatt" else "models.training.prepared"
         monkeypatch.setattr(f"{module}.classes", lambda dataset: whole[0].labels)
     train(model, data=str(data / name), out=tmp_path / "run")
     sizes_of = {

@@ -8,8 +8,8 @@ from models.attention.align.base import in_single
 from models.attention.context import Context
 from models.attention.core import Attention
 from models.attention.errors import CombinationError, ShapeError, require_axes, require_features
-from models.attention.looks import Looks
-from models.attention.packed import Packing
+from models.attention.quantities import AttentionQuantities
+from models.attention.token_packing import Packing
 from models.attention.weights import Weights, weights_of
 
 
@@ -82,14 +82,14 @@ class MultiHead(nn.Module):
         context_vectors, weights = self.attention(*projected, mask)
         return self.merge(packing.pack_heads(context_vectors)), weights
 
-    def looks(
+    def quantities(
         self,
         query: Tensor,
         key: Tensor,
         value: Tensor | None = None,
         mask: Tensor | None = None,
         context: Context | None = None,
-    ) -> tuple[Tensor, Looks]:
+    ) -> tuple[Tensor, AttentionQuantities]:
         """The output, and what it looked at in every quantity.
 
         norms: ‖a_ij W_O^h (W_V^h v_j + b_V^h)‖, head by head: what key j adds to the output of query i (Kobayashi et
@@ -99,7 +99,7 @@ class MultiHead(nn.Module):
         context_vectors, weights, scores = self.attention.with_scores(queries, keys, values, mask, context)
         merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_model / heads, d_model]
         added = in_single(values @ merge).square().sum(-1).sqrt().to(values.dtype)  # [batch, head, key]
-        return self.join(context_vectors), Looks(weights, scores, weights.abs() * added.unsqueeze(-2))
+        return self.join(context_vectors), AttentionQuantities(weights, scores, weights.abs() * added.unsqueeze(-2))
 
     def context_vectors(
         self,

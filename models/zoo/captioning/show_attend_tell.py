@@ -36,7 +36,7 @@ from models.tasks.generate import Generate
 from models.training.prepared import fitting
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seeing import learn_to_see
+from models.zoo.vision_pretraining import learn_to_see
 
 TARGET = "target.json"
 _OPEN = 3.0  # the gate, to begin with: closed, it would let no gradient through to where to look

@@ -26,15 +26,15 @@ from models.data.canvas import questions
 from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Lstm, Words, of_picture, prepare
-from models.zoo.seeing import learn_to_see
+from models.zoo.co_attention.vqa import ANSWER, FILE, Lstm, VqaConfig, Words, of_picture, prepare
+from models.zoo.vision_pretraining import learn_to_see
 
 LEVELS = ("word", "phrase", "question")
 GRAMS = (1, 2, 3)
 
 
 @dataclass(frozen=True, kw_only=True)
-class HieCoAttConfig(AskingConfig):
+class HieCoAttConfig(VqaConfig):
     """Sizes. The paper has d 512 everywhere, 196 regions of VGG-19 or ResNet, and dropout 0.5.
 
     around: how many cells further each region sees.

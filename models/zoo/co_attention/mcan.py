@@ -28,12 +28,12 @@ from models.data.canvas import questions
 from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Lstm, Words, of_picture, prepare
-from models.zoo.seeing import learn_to_see
+from models.zoo.co_attention.vqa import ANSWER, FILE, Lstm, VqaConfig, Words, of_picture, prepare
+from models.zoo.vision_pretraining import learn_to_see
 
 
 @dataclass(frozen=True, kw_only=True)
-class McanConfig(AskingConfig):
+class McanConfig(VqaConfig):
     """Sizes. The paper has d 512, 6 layers, 8 heads, d_hidden 2048, d_fused 1024, and 10 to 100 detected regions.
 
     stacked: whether regions are guided, in each layer, by the words of that layer, not by those of the last (Fig. 5).

@@ -32,14 +32,14 @@ from models.data.canvas import films
 from models.network import Answer, Network
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.co_attention.asking import ANSWER, FILE, AskingConfig, Words, frames_of, prepare
-from models.zoo.seeing import learn_to_see
+from models.zoo.co_attention.vqa import ANSWER, FILE, VqaConfig, Words, frames_of, prepare
+from models.zoo.vision_pretraining import learn_to_see
 
 BOTH = ("question", "video")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PsacConfig(AskingConfig):
+class PsacConfig(VqaConfig):
     """Sizes. The authors' code has 36 frames, d 2048 for them, and 8 heads."""
 
     d: int = 128

@@ -25,11 +25,11 @@ from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.rewriting import RewritingConfig, prepare
+from models.zoo.seq2seq import Seq2SeqConfig, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
-class BahdanauConfig(RewritingConfig):
+class BahdanauConfig(Seq2SeqConfig):
     """Sizes. The paper has d_embedding 620, d_encoder and d_decoder 1000, d_attention 1000, d_maxout 500."""
 
     d_embedding: int = 64

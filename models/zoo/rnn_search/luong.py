@@ -26,7 +26,7 @@ from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.rewriting import RewritingConfig, prepare
+from models.zoo.seq2seq import Seq2SeqConfig, prepare
 
 ScoreName = Literal["dot", "general", "concat", "location"]
 AlignName = Literal["global", "local-m", "local-p"]
@@ -34,7 +34,7 @@ _SCORING = {"dot": "multiplicative", "general": "general", "concat": "concat", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class LuongConfig(RewritingConfig):
+class LuongConfig(Seq2SeqConfig):
     """Sizes. The paper has d 1000 everywhere, 4 layers, dropout 0.2 and radius 10.
 
     score: of eq. 8. align: to all of the source, to a window around the place of the output, or to one around a

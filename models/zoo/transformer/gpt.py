@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from models.attention import Attention
-from models.attention.cached import CausalAttention, Kept
+from models.attention.cached import CausalAttention, KVCache
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.attention.weights import AroundAttention
@@ -75,11 +75,11 @@ class Block(AroundAttention, nn.Module):
         self.hidden = nn.Sequential(nn.Linear(d_model, config.d_hidden), nn.GELU(), nn.Linear(config.d_hidden, d_model))
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, Kept]:
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor, KVCache]:
         attended, weights, kept = self.attention(self.attention_norm(features))
         return self.fed(features + self.dropout(attended)), weights, kept
 
-    def step(self, features: Tensor, kept: Kept, position: Tensor) -> tuple[Tensor, Tensor, Kept]:
+    def step(self, features: Tensor, kept: KVCache, position: Tensor) -> tuple[Tensor, Tensor, KVCache]:
         """One token [batch, 1, d_model], from what is kept of those before it."""
         attended, weights, new = self.attention.step(self.attention_norm(features), kept, position)
         return self.fed(features + attended), weights, new
@@ -132,7 +132,7 @@ class Gpt(PromptedNetwork):
         maps: dict[str, Tensor] = {}
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, Block)
-            kept = Kept(tensors[f"keys.{number}"], tensors[f"values.{number}"])
+            kept = KVCache(tensors[f"keys.{number}"], tensors[f"values.{number}"])
             features, weights, new = layer.step(features, kept, position)
             states |= {f"next_keys.{number}": new.keys, f"next_values.{number}": new.values}
             maps[f"decoder.{number}.self"] = weights[:, :, 0]

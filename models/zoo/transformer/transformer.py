@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from models.attention import Attention
-from models.attention.cached import CausalAttention, CrossAttention, Kept
+from models.attention.cached import CausalAttention, CrossAttention, KVCache
 from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.attention.weights import Weights, weights_of
@@ -25,11 +25,11 @@ from models.network import Answer, GeneratingNetwork, StepAnswer
 from models.tasks.generate import Generate
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.rewriting import RewritingConfig, prepare
+from models.zoo.seq2seq import Seq2SeqConfig, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig(RewritingConfig):
+class TransformerConfig(Seq2SeqConfig):
     """Sizes. The paper's base model has d_model 512, 6 layers, 8 heads and d_hidden 2048."""
 
     d_model: int = 64
@@ -67,20 +67,20 @@ class DecoderLayer(nn.Module):
         """Those over what was put out; then those over the source."""
         return weights_of(self.itself, self.cross)
 
-    def forward(self, features: Tensor, memory: Kept, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, features: Tensor, memory: KVCache, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         attended, own, _ = self.itself(features)
         features, cross = self.rest(self.after_itself(features, attended), memory, mask)
         return features, own, cross
 
     def step(
-        self, features: Tensor, kept: Kept, position: Tensor, memory: Kept, mask: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Kept]:
+        self, features: Tensor, kept: KVCache, position: Tensor, memory: KVCache, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, KVCache]:
         """One token [batch, 1, d_model], from what is kept of those before it."""
         attended, own, new = self.itself.step(features, kept, position)
         features, cross = self.rest(self.after_itself(features, attended), memory, mask)
         return features, own, cross, new
 
-    def rest(self, features: Tensor, memory: Kept, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def rest(self, features: Tensor, memory: KVCache, mask: Tensor) -> tuple[Tensor, Tensor]:
         """All behind the attention to itself."""
         attended, weights = self.cross(features, memory, mask)
         features = self.after_cross(features, attended)
@@ -136,8 +136,8 @@ class Transformer(GeneratingNetwork):
         maps: dict[str, Tensor] = {}
         for number, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            kept = Kept(tensors[f"keys.{number}"], tensors[f"values.{number}"])
-            memory = Kept(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
+            kept = KVCache(tensors[f"keys.{number}"], tensors[f"values.{number}"])
+            memory = KVCache(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
             features, own, cross, new = layer.step(features, kept, position, memory, mask)
             states |= {f"next_keys.{number}": new.keys, f"next_values.{number}": new.values}
             maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
@@ -149,7 +149,7 @@ class Transformer(GeneratingNetwork):
         features = self.embed(self.target_embedding, put_in, torch.arange(put_in.shape[1], device=put_in.device))
         maps = {f"encoder.{number}.self": encoded[f"encoder.{number}.self"] for number in range(len(self.encoder))}
         for number, layer in enumerate(self.decoder):
-            memory = Kept(encoded[f"source_keys.{number}"], encoded[f"source_values.{number}"])
+            memory = KVCache(encoded[f"source_keys.{number}"], encoded[f"source_values.{number}"])
             features, own, cross = layer(features, memory, tensors["source_mask"])
             maps |= {f"decoder.{number}.self": own, f"decoder.{number}.cross": cross}
         return Answer({"scores": self.scores(features)}, maps)

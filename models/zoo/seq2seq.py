@@ -1,4 +1,4 @@
-"""What the models that rewrite a text share: what they are sent, what they put out, and what the data decide."""
+"""Shared by the sequence-to-sequence models: source and target, the generated sequence, vocabularies from the data."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SOURCE, TARGET = "source.json", "target.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RewritingConfig:
+class Seq2SeqConfig:
     """Sizes that all of them have. begin, end: the token put in first, and the one that ends a sequence."""
 
     source_vocabulary: int
@@ -53,7 +53,7 @@ class RewritingConfig:
         )
 
 
-C = TypeVar("C", bound=RewritingConfig)
+C = TypeVar("C", bound=Seq2SeqConfig)
 
 
 def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:

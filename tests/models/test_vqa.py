@@ -16,8 +16,8 @@ from models.data.canvas.world import hands
 from models.data.dataset import Example
 from models.data.gold import Box, Gold, Span
 from models.training.recipe import Blueprint
-from models.zoo import seeing
-from models.zoo.co_attention.asking import few_regions, frames_of
+from models.zoo import vision_pretraining
+from models.zoo.co_attention.vqa import few_regions, frames_of
 from models.zoo.index import recipe
 from tests.models.runs import losses, order, run
 
@@ -37,7 +37,7 @@ def test_a_cell_is_named_after_the_digit_that_a_quarter_of_it_shows() -> None:
         Gold((Box("image", 0, 0, 6, 12),), of=Span("target", 2, 5)),
         Gold((Box("image", 20, 5, 27, 17),), of=Span("target", 16, 21)),  # a sixth of its first row: too little
     )
-    found = seeing.names(Example({"target": caption}, gold=gold), 6)
+    found = vision_pretraining.names(Example({"target": caption}, gold=gold), 6)
     assert found.shape == (8, 8)
     assert {(r, c): found[r, c] for r, c in zip(*np.nonzero(found != 10), strict=True)} == {
         (0, 0): 2, (1, 0): 2, (1, 3): 7, (2, 3): 7, (1, 4): 7, (2, 4): 7,
@@ -45,8 +45,8 @@ def test_a_cell_is_named_after_the_digit_that_a_quarter_of_it_shows() -> None:
 
 
 def test_cells_learn_to_name_digits_where_the_config_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeing, "_PICTURES", 40)
-    monkeypatch.setattr(seeing, "_EPOCHS", 1)
+    monkeypatch.setattr(vision_pretraining, "_PICTURES", 40)
+    monkeypatch.setattr(vision_pretraining, "_EPOCHS", 1)
     chosen = recipe("hiecoatt")
     assert chosen.start is not None
     dataset = captions.dataset(training=1, held_out=1)
@@ -66,10 +66,12 @@ def test_what_cells_are_taught_is_drawn_by_hands_of_the_training_part(monkeypatc
     drawn: list[object] = []
     example = captions.example
     monkeypatch.setattr(captions, "example", lambda hand, *rest: drawn.append(hand) or example(hand, *rest))
-    monkeypatch.setattr(seeing, "_PICTURES", 4)
-    monkeypatch.setattr(seeing, "_EPOCHS", 1)
+    monkeypatch.setattr(vision_pretraining, "_PICTURES", 4)
+    monkeypatch.setattr(vision_pretraining, "_EPOCHS", 1)
     blueprint = Blueprint(recipe("mcan").config(rows=48, columns=48, vocabulary=9, classes=3, taught=True), (), {})
-    seeing.learn_to_see(recipe("mcan").build(blueprint), captions.dataset(training=1, held_out=1), blueprint)
+    vision_pretraining.learn_to_see(
+        recipe("mcan").build(blueprint), captions.dataset(training=1, held_out=1), blueprint
+    )
     assert sum(hand is hands()[0] for hand in drawn) == 1 + 4
 
 

@@ -1,4 +1,4 @@
-"""What the models that answer questions about pictures share: what they are sent, and what the data decide."""
+"""Shared by the models of visual question answering: picture and question, and the sizes that the data decide."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _REGIONS = 160  # of a picture, at most
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskingConfig:
+class VqaConfig:
     """Sizes that all of them have.
 
     rows, columns: of the picture, in pixels; mean, deviation: of pixels from 0 to 1. taught: whether its eye learns the
@@ -73,7 +73,7 @@ class AskingConfig:
         )
 
 
-C = TypeVar("C", bound=AskingConfig)
+C = TypeVar("C", bound=VqaConfig)
 
 
 def of_picture(picture: ImageInput, regions: Regions) -> LabelSet:
@@ -84,7 +84,7 @@ def of_picture(picture: ImageInput, regions: Regions) -> LabelSet:
 class Words(nn.Module):
     """The words of a question as vectors, zeros at padding. Shapes: ids, mask [batch, word] -> [batch, word, d]."""
 
-    def __init__(self, config: AskingConfig) -> None:
+    def __init__(self, config: VqaConfig) -> None:
         super().__init__()
         self.embedding = nn.Embedding(config.vocabulary, config.d, padding_idx=0)
         nn.init.normal_(self.embedding.weight, std=0.5)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.attention.marked import DOMAIN, is_marking
+from models.attention.export_markers import DOMAIN, is_marking
 
 PACK, UNPACK, PACK_HEADS, UNPACK_HEADS = "Pack", "Unpack", "PackHeads", "UnpackHeads"
 

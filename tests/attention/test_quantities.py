@@ -25,7 +25,7 @@ def case() -> tuple[MultiHead, torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def test_norms_and_scores_are_what_their_definitions_say() -> None:
     module, query, key, mask = case()
-    output, looks = module.looks(query, key, mask=mask)
+    output, looks = module.quantities(query, key, mask=mask)
     plain, weights = module(query, key, mask=mask)
     assert torch.equal(output, plain) and torch.equal(looks.weights, weights)
     size = D_MODEL // HEADS
@@ -49,7 +49,7 @@ def test_norms_and_scores_are_what_their_definitions_say() -> None:
 def test_what_the_keys_add_is_the_output_without_its_bias() -> None:
     """The vectors whose norms are told sum to the output: nothing of it is missing."""
     module, query, key, mask = case()
-    output, looks = module.looks(query, key, mask=mask)
+    output, looks = module.quantities(query, key, mask=mask)
     _, _, values = module.project(query, key, None)
     merge = module.merge.weight.unflatten(1, (HEADS, -1)).permute(1, 2, 0)
     added = (looks.weights.unsqueeze(-1) * (values @ merge).unsqueeze(2)).sum((1, 3))
@@ -58,5 +58,5 @@ def test_what_the_keys_add_is_the_output_without_its_bias() -> None:
 
 def test_the_softmax_of_the_scores_is_the_weights() -> None:
     module, query, key, mask = case()
-    _, looks = module.looks(query, key, mask=mask)
+    _, looks = module.quantities(query, key, mask=mask)
     assert torch.allclose(looks.scores.softmax(-1) * mask, looks.weights, atol=1e-12)

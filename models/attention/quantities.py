@@ -1,4 +1,4 @@
-"""What an attention looks at, in every quantity that people ask for: weights, scores, norms."""
+"""The quantities of attention that can be asked for: weights, scores, norms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ QUANTITIES = ("scores", "norms")  # beside weights
 
 
 @dataclass(frozen=True)
-class Looks:
+class AttentionQuantities:
     """Three tensors [batch, head, query, key].
 
     weights: what values are multiplied by. scores: before alignment, with the dtype's lowest number where no attention

@@ -1,4 +1,4 @@
-"""Eyes that know digits before anything is told or asked, as those of the papers had learned to tell objects.
+"""Pretraining of a vision encoder on the names of digits, in the place of the papers' pretraining on objects.
 
 Xu et al. (2015), Lu et al. (2016) and Li et al. (2019) take features of networks that had learned ImageNet, Yu et al.
 (2019) those of a detector taught with boxes and names. Here it is captions of the canvas world: each cell learns to

@@ -85,7 +85,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", type=int, nargs="+", default=sorted({1, cores()}), help="numbers of processes")
-    parser.add_argument("--option", default="--workers", help="flag of `limelight serve` for the number")
+    parser.add_argument("--option", default="--frontends", help="flag of `limelight serve` for the number")
     parser.add_argument("--seconds", type=float, default=1.5, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help="write the record of the repository")

@@ -15,12 +15,14 @@ from limelight.v1 import attention_pb2, model_pb2
 class Labels:
     """Labels of the entries along an axis, for one instance, as columns (see `LabelSet` of attention.proto).
 
+    kind: a value of `LabelKind`.
+
     A column has one value for each entry, or is empty. Columns replace one object for each token, whose construction
     was most of the time of preprocessing a text.
     """
 
     name: str
-    kind: attention_pb2.LabelKind
+    kind: int
     size: int
     texts: Sequence[str] = ()
     starts: Sequence[int] = ()

@@ -140,7 +140,7 @@ def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:
     """Convert a label set to its message."""
     return attention_pb2.LabelSet(
         name=labels.name,
-        kind=labels.kind,
+        kind=labels.kind,  # type: ignore[arg-type]
         size=labels.size,
         texts=labels.texts,
         starts=labels.starts,

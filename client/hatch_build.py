@@ -47,5 +47,5 @@ def generate(source: Path, package: str, target: Path) -> None:
         for old in target.glob("*_pb2*"):
             old.unlink()
         for made in (Path(scratch) / package).iterdir():
-            if not made.name.endswith("_pb2_grpc.py") or "service" in made.name:  # only one file has a service
+            if not made.name.endswith("_pb2_grpc.py") or b"Stub" in made.read_bytes():  # the others have no service
                 (target / made.name).write_bytes(made.read_bytes())

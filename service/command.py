@@ -15,11 +15,10 @@ from bundle.errors import LimelightError
 from limelight.cli import CommandError
 from limelight.cli.streams import say
 from service.configuration import SettingsError, ignored_variables, load_settings
-from service.settings import Settings
+from service.settings import Settings, public_settings
 
 if TYPE_CHECKING:
-    from service.listening import Reachable
-    from service.server import Server
+    from service.supervisor.served import Served
 
 
 logger = logging.getLogger(__name__)
@@ -43,70 +42,36 @@ def serve(**flags: Any) -> None:
         raise CommandError("which models? Give --repository DIR", status=2)
     if not Path(settings.repository).is_dir():
         raise CommandError(f"the repository {settings.repository} is no folder")
-    if settings.workers > 1:
-        run_workers(settings)
-    elif settings.apart:
-        run_apart(settings)
-    else:
-        run(settings)
+    run(settings)
 
 
-def print_address(server: "Reachable") -> None:
+def print_address(server: "Served") -> None:
     """Say in one line where calls are answered."""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
     say(f"limelight: serving on {server.address}{metrics}")
 
 
-def run(settings: Settings, announce: Callable[["Server"], None] = print_address) -> None:
-    """Serve with this process until a signal; `announce` is called once calls are answered.
+def run(settings: Settings, announce: Callable[[Any], None] = print_address) -> None:
+    """Serve until a signal; `announce` is called with the server once calls are answered.
 
     Raises: CommandError in one line where the server cannot start.
     """
-    _prepare()
-    from service.server import serve as serve_alone
+    from service.platform.signals import leave_on_signal
 
-    _run(settings, serve_alone(settings, announce))
-
-
-def run_workers(settings: Settings) -> None:
-    """Serve with several processes until a signal.
-
-    Raises: CommandError in one line where they cannot start.
-    """
-    _prepare()
-    from service.workers import serve as serve_together
-
-    _run(settings, serve_together(settings, print_address))
-
-
-def run_apart(settings: Settings) -> None:
-    """Serve with a process that takes calls and one that answers them, until a signal.
-
-    Raises: CommandError in one line where they cannot start.
-    """
-    _prepare()
-    from service.apart.serving import serve as serve_apart
-
-    _run(settings, serve_apart(settings, print_address))
-
-
-def _prepare() -> None:
-    """Do what comes before what runs the server is imported, which takes a second."""
-    from service.signals import leave_on_signal
-
-    leave_on_signal()
+    leave_on_signal()  # before anything is imported that takes a second
     limit_libraries()
+    from service.supervisor.serving import serve as serve_settings
+
+    _run(settings, serve_settings(settings, announce))
 
 
 def limit_libraries() -> None:
-    """Have libraries compute on the thread that calls them, and the C library keep memory as a server needs it, here
-    and in workers; and have gRPC's core write nothing, of which callers without any right could bring about thousands
-    of lines a second.
+    """Set up libraries for this process and those that it starts, before they are imported.
 
-    They would use every core for one document, or one product of matrices: cores that are the lanes'. They look once,
-    when they are imported.
+    They compute on the thread that calls them (the cores are the engine's), the C library keeps memory as a server
+    needs it, and gRPC's core logs nothing, of which callers without any right could cause thousands of lines a second.
     """
-    from service.memory import settle_allocation
+    from service.platform.memory import settle_allocation
 
     settle_allocation()
     told = {"TOKENIZERS_PARALLELISM": "false", "OPENBLAS_NUM_THREADS": "1", "GRPC_VERBOSITY": "NONE"}
@@ -125,12 +90,12 @@ def _run(settings: Settings, serving: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.run(serving)
     except LimelightError as error:
-        raise CommandError(error.message + _remedy(error, settings)) from error
+        raise CommandError(error.message + remedy(error, settings)) from error
     finally:
         flush_logs()
 
 
-def _remedy(error: LimelightError, settings: Settings) -> str:
+def remedy(error: LimelightError, settings: Settings) -> str:
     """Name the flag that helps where a port is taken; empty for other errors."""
     cause = error.__cause__
     if not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
@@ -153,10 +118,11 @@ def _signature() -> inspect.Signature:
                     help=_help(each.metadata["rule"].summary, each.default),
                     show_default=False,  # the parameter's own is None: not given
                     metavar=_metavar(each.name, type(each.default)),
+                    rich_help_panel=each.metadata["rule"].group.value,
                 ),
             ],
         )
-        for each in fields(Settings)
+        for each in public_settings()
     ]
     config = Annotated[Optional[Path], typer.Option(help="A TOML file with settings.", metavar="FILE")]  # noqa: UP045
     print_config = Annotated[

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bundle.errors import LimelightError
-from service.access.exposure import exposed
-from service.numbers import shown
-from service.settings import Rule, Settings
+from service.platform.numbers import shown
+from service.security.exposure import exposed
+from service.settings import Rule, Settings, public_settings
 
 PREFIX = "LIMELIGHT_"
 # Kubernetes describes each Service to every container beside it, and Docker each linked container: that of a Service
@@ -29,20 +29,25 @@ def load_settings(
 ) -> Settings:
     """Put settings together from flags (None where not given), `LIMELIGHT_*` variables and a TOML file, and check them.
 
+    Limits that users do not set are taken from flags alone.
+
     Raises: SettingsError naming the setting, its value and where it came from.
     """
     environment = os.environ if environment is None else environment
     known = {each.name: each for each in fields(Settings)}
+    public = [each.name for each in public_settings()]
     content = _read_file(file) if file else {}
     for name in content:
-        if name not in known:
-            raise SettingsError(f"{file}: there is no setting {name!r}; there are {', '.join(known)}")
+        if name not in public:
+            raise SettingsError(f"{file}: there is no setting {name!r}; there are {', '.join(public)}")
     values: dict[str, Any] = {}
     for name, each in known.items():
         assert each.default is not MISSING
         kind, rule, variable = type(each.default), each.metadata["rule"], PREFIX + name.upper()
         if flags.get(name) is not None:
             values[name] = _check(flags[name], kind, rule, "--" + name.replace("_", "-"))
+        elif name not in public:
+            continue
         elif variable in environment and not _is_address(name, environment[variable]):
             values[name] = _check(_parse(environment[variable], kind, variable), kind, rule, variable)
         elif name in content:
@@ -53,10 +58,11 @@ def load_settings(
             f"max_instances is {settings.max_instances}, more than queue_rows ({settings.queue_rows}): such a call "
             "could never be admitted"
         )
-    if settings.workers > 1 and settings.provider != "cpu":
+    if not all(each.strip().isdecimal() for each in settings.gpu_devices.split(",")):
+        raise SettingsError(f"gpu_devices is {settings.gpu_devices!r}; name GPUs by their numbers, as 0 or 0,1")
+    if len(settings.devices) > 1 and not settings.frontends:
         raise SettingsError(
-            f"workers is {settings.workers} and provider is {settings.provider}: several workers are for the CPU; "
-            "give --provider cpu as well"
+            f"gpu_devices is {settings.gpu_devices!r}, which are several engines; give --frontends 1 or more as well"
         )
     if bool(settings.tls_cert) is not bool(settings.tls_key):
         raise SettingsError("tls_cert and tls_key are needed together: a certificate and its key")
@@ -71,7 +77,7 @@ def load_settings(
 def ignored_variables(environment: Mapping[str, str] | None = None) -> list[str]:
     """Give the variables that are named as settings are and describe Services of Kubernetes; they do not count."""
     environment = os.environ if environment is None else environment
-    named = {PREFIX + each.name.upper(): each.name for each in fields(Settings)}
+    named = {PREFIX + each.name.upper(): each.name for each in public_settings()}
     return [each for each, name in named.items() if each in environment and _is_address(name, environment[each])]
 
 

@@ -22,7 +22,7 @@ from service.settings import Settings
 
 if TYPE_CHECKING:
     from limelight.v1 import model_pb2, values_pb2
-    from service.server import Server
+    from service.supervisor.in_process import InProcessServer
 
 DEMO = Path(__file__).resolve().parent.parent / "deploy" / "demo"
 _WIDTH = 100
@@ -47,35 +47,35 @@ def demo(
     flags = {"repository": str(repository), "port": port, "metrics_port": metrics_port}
     flags |= {"workers": 1, "log_level": "warning"}
     try:
-        settings = load_settings(flags)
+        settings = replace(load_settings(flags), frontends=0)
     except SettingsError as error:
         raise CommandError(error.message, status=2) from error
-    settings, taken = _on_free_ports(settings, chosen={"port": port, "metrics_port": metrics_port})
+    settings, taken = on_free_ports(settings, chosen={"port": port, "metrics_port": metrics_port})
     run(settings, lambda server: print_commands(server, taken))
 
 
-def print_commands(server: "Server", taken: Sequence[int] = ()) -> None:
+def print_commands(server: "InProcessServer", taken: Sequence[int] = ()) -> None:
     """Print what to try with each model that loaded, made of its own examples; taken: ports that others are in."""
     say("\n".join(_lines(server, taken)))
 
 
-def _lines(server: "Server", taken: Sequence[int]) -> Iterator[str]:
+def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
     target = "" if server.address == server_of(os.environ) else f" --target {server.address}"
     yield from (f"Port {each} is taken by another program: a free one is used instead." for each in taken)
     yield f"Serving on {server.address}" + (f", metrics on {server.metrics_url}" if server.metrics_url else "")
     yield "Try, in another terminal (Ctrl-C here to stop):\n"
     program = _program()
     yield f"  {program} models{target}"
-    for status in server.repository.statuses():
+    for status in server.models.catalogue.statuses():
         if status.model is not None and status.is_default:
-            yield f"\n{does(status.model.description)}"
-            for command in commands(status.model.description):
+            yield f"\n{does(status.model.schema.description)}"
+            for command in commands(status.model.schema.description):
                 yield f"  {program} {command}{target}"
-            if own := own_command(status.model.description):
+            if own := own_command(status.model.schema.description):
                 yield f"  # one of yours: {program} {own}{target}"
 
 
-def _on_free_ports(settings: Settings, chosen: Mapping[str, int | None]) -> tuple[Settings, list[int]]:
+def on_free_ports(settings: Settings, chosen: Mapping[str, int | None]) -> tuple[Settings, list[int]]:
     """Move each port that is taken, and that nobody chose by its flag, to a free one; the ports that were taken."""
     hosts = {"port": settings.host, "metrics_port": settings.metrics_host}
     taken = [

@@ -1,6 +1,8 @@
-"""The service's errors; with those of `bundle.errors` they are all there are. `service.rpc.status` has their codes."""
+"""The errors of the service, beside those of `bundle.errors`; `service.frontend.transport.status` has their codes."""
 
-from bundle.errors import LimelightError
+from dataclasses import dataclass
+
+from bundle.errors import InputError, LimelightError, OutOfRangeError, TooLargeError
 
 
 class ModelNotFoundError(LimelightError):
@@ -76,3 +78,54 @@ class OverrunError(InferenceError):
 
 class MemoryShortError(InferenceError):
     """A run needed more memory than there is."""
+
+
+@dataclass(frozen=True)
+class ErrorRecord:
+    """An error as data, to be raised again in another process. kind: name of its class."""
+
+    kind: str
+    message: str
+    field: str = ""
+    retry_after: float = 0.0
+
+
+def record_of(error: LimelightError) -> ErrorRecord:
+    """Write an error down."""
+    field = error.field if isinstance(error, InputError) else ""
+    retry_after = error.retry_after if isinstance(error, TryLaterError) else 0.0
+    kind = next(each.__name__ for each in type(error).__mro__ if each.__name__ in _KINDS)
+    return ErrorRecord(kind, error.message, field, retry_after)
+
+
+def error_of(record: ErrorRecord) -> LimelightError:
+    """Make the error that a record is of; of an unknown kind, an InferenceError."""
+    kind = _KINDS.get(record.kind, InferenceError)
+    if issubclass(kind, InputError):
+        return kind(record.field, record.message)
+    if issubclass(kind, TryLaterError):
+        return kind(record.message, retry_after=record.retry_after)
+    return kind(record.message)
+
+
+# Every kind that crosses the boundary of a process.
+_KINDS: dict[str, type[LimelightError]] = {
+    each.__name__: each
+    for each in (
+        LimelightError,
+        InputError,
+        OutOfRangeError,
+        TooLargeError,
+        ModelNotFoundError,
+        ModelRefusedError,
+        ModelUnavailableError,
+        WrongModelError,
+        QueueFullError,
+        StoppingError,
+        DeadlineError,
+        InferenceError,
+        NotFiniteError,
+        OverrunError,
+        MemoryShortError,
+    )
+}

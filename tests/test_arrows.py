@@ -122,7 +122,13 @@ def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
         ("limelight", "typer rich PIL torch onnx onnxruntime tokenizers"),
         ("limelight.cli", "torch onnx onnxruntime tokenizers"),
         ("service.command", "numpy onnxruntime tokenizers"),  # it says first how many threads they may use
-        ("service.server", "torch onnx onnxscript"),
+        ("service.supervisor.in_process", "torch onnx onnxscript"),
+        ("service.supervisor.supervisor", "grpc onnxruntime tokenizers PIL service.engine.scheduling service.codecs"),
+        ("service.supervisor.frontend_process", "onnxruntime service.engine"),
+        (
+            "service.supervisor.engine_process",
+            "grpc tokenizers PIL limelight.v1.service_pb2 service.codecs service.frontend",
+        ),
         ("models.training.command", "torch"),
         ("export.command", "torch onnx"),
     ],

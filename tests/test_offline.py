@@ -33,6 +33,8 @@ time.sleep(float(sys.argv[3]))
 """
 _CALLED = re.compile(r"connect\(\d+, \{sa_family=AF_INET6?, .*?\"([0-9a-f.:]+)\"")
 
+_SERVING, _EXPORTING = "service.engine.runtime.providers", "export.execution.onnx_runner"
+
 
 def begun(home: Path, trace: Path, code: str, *arguments: str) -> subprocess.Popen[str]:
     """Begin a program as a user whose home is empty, and watch what it connects to where this system can."""
@@ -111,14 +113,22 @@ def test_onnx_runtime_is_imported_only_where_its_telemetry_is_off() -> None:
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 if any(each.partition(".")[0] == "onnxruntime" for each in names):
                     found.add(path.relative_to(ROOT).as_posix())
-    assert found == {"service/engine/providers.py", "export/execution/onnx_runner.py", "export/conversion/float16.py"}
+    assert found == {
+        "service/engine/runtime/providers.py",
+        "export/execution/onnx_runner.py",
+        "export/conversion/float16.py",
+    }
 
 
 @pytest.mark.parametrize(
-    "module", ["service.engine.providers", "export.execution.onnx_runner", "export", "tests", "benchmarks", "studies"]
+    "module",
+    ["service.engine.runtime.providers", "export.execution.onnx_runner", "export", "tests", "benchmarks", "studies"],
 )
 def test_what_imports_onnx_runtime_has_turned_its_telemetry_off(module: str) -> None:
-    calls = {"service.engine.providers": "module.runtime()", "export.execution.onnx_runner": "module.onnx_runtime()"}
+    calls = {
+        "service.engine.runtime.providers": "module.runtime()",
+        "export.execution.onnx_runner": "module.onnx_runtime()",
+    }
     code = (
         f"import importlib, os, sys; module = importlib.import_module({module!r}); {calls.get(module, '')}\n"
         "print(os.environ['ORT_DISABLE_TELEMETRY'])"

@@ -30,10 +30,11 @@ def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:
     assert all(each == packages for each in found.values()), found
 
 
-def test_a_server_needs_a_newer_grpc_than_a_client() -> None:
+def test_a_server_has_one_version_of_grpc_and_a_client_any_from_a_certain_one_on() -> None:
     project = tomllib.loads(text("pyproject.toml"))["project"]
     client = tomllib.loads(text("client/pyproject.toml"))["project"]
-    assert "grpcio>=1.85" in project["optional-dependencies"]["serving"]
+    (exact,) = (each for each in project["optional-dependencies"]["serving"] if re.match("grpcio[=<>]", each))
+    assert re.fullmatch(r"grpcio==\d+\.\d+\.\d+", exact) and exact in text("constraints.txt").splitlines()
     assert "grpcio>=1.76" in client["dependencies"]
 
 

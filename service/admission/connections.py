@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from service.admission.turns import Turns
-from service.engine.observer import Observer, Rejection
 from service.errors import QueueFullError
+from service.observability.observer import Observer, Rejection
 
 _RETRY_AFTER = 1.0  # seconds, since nobody knows how long it will take
 

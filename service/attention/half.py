@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.arithmetic import open_graph
 from service.attention.heads import Floats
+from service.engine.runtime.arithmetic import open_graph
 
 
 def as_half(weights: Floats) -> npt.NDArray[np.float16]:

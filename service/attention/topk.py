@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from service.attention.heads import Floats
-from service.ranking import largest_of_rows
+from service.attention.ranking import largest_of_rows
 
 NO_KEY = -1
 

@@ -24,7 +24,7 @@ from bundle.reader import MAX_DESCRIPTION_BYTES, origin_of, parse, placed
 from service.checking.checker import Checker, Checks
 from service.checking.identity import identity
 from service.checking.verdict import Passed, Verdict, from_json, to_json
-from service.engine.providers import Provider
+from service.engine.runtime.providers import Provider
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)

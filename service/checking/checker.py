@@ -8,7 +8,7 @@ from typing import Protocol
 
 from service.checking.process import CheckingProcess
 from service.checking.verdict import Interrupted, Request, Verdict
-from service.engine.providers import Provider
+from service.engine.runtime.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
 

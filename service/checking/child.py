@@ -8,16 +8,16 @@ from multiprocessing.connection import Connection
 from bundle.errors import LimelightError
 from bundle.reader import read_bundle
 from service.checking.limits import lift, limit_next, settle_process
+from service.checking.selftest import check_ranges, check_samples
 from service.checking.verdict import Passed, Refused, Request, Verdict, to_json
-from service.engine.arena import share_arena
-from service.engine.model import open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import runtime
-from service.engine.selftest import check_ranges, check_samples
+from service.engine.opening import open_model
+from service.engine.runtime.arena import share_arena
+from service.engine.runtime.providers import runtime
 from service.errors import MemoryShortError
-from service.memory import give_back
-from service.signals import leave_stopping_to_parent
-from service.threads import background
+from service.observability.observer import NullObserver
+from service.platform.memory import give_back
+from service.platform.signals import leave_stopping_to_parent
+from service.platform.threads import background
 
 BEGUN = b"begun"
 _LONGEST_DETAIL = 4000
@@ -55,7 +55,7 @@ def _check(request: Request) -> Verdict:
         folder = read_bundle(request.folder, settings.check_bytes)
         model = open_model(folder, request.provider, settings, NullObserver(), saved=request.saves)
         check_samples(model, folder)
-        check_ranges(model)
+        check_ranges(model, folder)
         return Passed.of(folder)
     except (MemoryError, MemoryShortError) as error:
         return Refused(

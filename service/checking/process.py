@@ -7,8 +7,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from service.checking.verdict import Interrupted, Refused, Request, Verdict, from_json
-from service.signals import spared
-from service.threads import background
+from service.platform.signals import spared
+from service.platform.threads import background
 
 _PROGRAM = "import sys; sys.path[:] = {path!r}; from service.checking.child import main; main({descriptor}, {idle})"
 _LARGEST_ANSWER = 64 * 2**20

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from service.checking.checker import Checks
 from service.checking.verdict import Interrupted, Request, Verdict
-from service.engine.providers import Provider
+from service.engine.runtime.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bundle.files import Stamp
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
-from service.engine.providers import Provider
+from service.engine.runtime.providers import Provider
 from service.settings import Settings
 
 

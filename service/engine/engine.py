@@ -1,221 +1,294 @@
-"""The engine's surface: rows in, answers out, on an event loop that never computes."""
+"""The engine's surface: calls of rows in, outcomes out, on an event loop that never computes."""
 
 import asyncio
 import itertools
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Generic, TypeVar
 
-from service.engine.chunks import ChunkRow
-from service.engine.jobs import AdmittedCall, News, Told
-from service.engine.lane_work import Chores
-from service.engine.lanes import Lanes
+from service.engine.jobs import AdmittedCall, Delivered, Job, Outcome
 from service.engine.model import Model
-from service.engine.observer import NullObserver, Observer, Rejection
-from service.engine.providers import Provider
-from service.engine.types import Answer, Outlook, Query, Step, Strategy
+from service.engine.runtime.chunks import ChunkRow
+from service.engine.runtime.providers import Provider
+from service.engine.scheduling.workers import Activity, WorkerPool
+from service.engine.types import Answer, Query, Step, Strategy, WaitEstimate
 from service.errors import DeadlineError, ModelUnavailableError, WrongModelError
+from service.observability.observer import NullObserver, Observer, Rejection
 from service.settings import Settings
 
-_Told = TypeVar("_Told")
+_Value = TypeVar("_Value")
 _PAUSE = 0.01
 _LATE = "the deadline passed before the answer was there"
 
 
 class Engine:
-    """Answers queries on lanes (worker threads), with whatever models it is given.
+    """Answers calls of rows on worker threads, for all models of one device.
 
-    All methods but `errand` are for the one event loop that `start` ran on. admitted: calls so far. chunks_ahead: how
-    many chunks of a call are computed before the one is taken that comes first. takes_calls: as `Lanes` has it.
+    All methods but `run_task` are for the event loop that `start` ran on.
+
+    Attributes:
+        admitted: calls so far.
+        chunks_ahead: chunks of a call that are computed before the first of them is taken.
     """
 
-    def __init__(
-        self, settings: Settings, provider: Provider, *, observer: Observer | None = None, takes_calls: bool = True
-    ) -> None:
+    def __init__(self, settings: Settings, provider: Provider, *, observer: Observer | None = None) -> None:
         self._settings = settings
-        self._provider = provider
         self._observer = observer or NullObserver()
-        self._lanes = Lanes(
-            provider.lanes,
-            settings.queue_rows,
-            self._observer,
-            most_overruns=settings.max_overruns,
-            takes_calls=takes_calls,
+        self._workers = WorkerPool(
+            provider.workers, settings.queue_rows, self._observer, most_overruns=settings.max_overruns
         )
         self._tickets = itertools.count()
         self.admitted = 0
-        self.chunks_ahead = provider.lanes + 1
+        self.chunks_ahead = provider.workers + 1
         self._calls: set[AdmittedCall] = set()
 
     async def start(self) -> None:
-        """Start the lanes."""
-        self._lanes.start(asyncio.get_running_loop())
+        """Start the workers."""
+        self._workers.start(asyncio.get_running_loop())
 
-    @property
-    def has_every_core(self) -> bool:
-        """True where lanes are as many as cores: other threads would take turns with them."""
-        return not self._provider.is_cuda and self._provider.lanes >= self._settings.core_count
+    def run_task(self, function: Callable[[], None]) -> None:
+        """Run a one-shot task on a worker, in turns with batches, and wait until the task is done.
 
-    def lend(self, chores: Chores) -> None:
-        """Have lanes do something else between batches, which waits for no more than a batch of each."""
-        self._lanes.lend(chores)
+        For any thread but a worker or the event loop.
 
-    def errand(self, function: Callable[[], None]) -> None:
-        """Have a lane do something between two batches, and wait until it is done.
-
-        For any thread but a lane or the event loop. Raises: what the function raises; ModelUnavailableError where the
-        engine stops before it begins.
+        Raises:
+            ModelUnavailableError: the engine stops before the task begins.
+            Exception: what the function raises.
         """
-        self._lanes.errand(function)
-
-    def wake(self) -> None:
-        """Have a lane look at what else there is to do."""
-        self._lanes.wake()
+        self._workers.run_task(function)
 
     def on_stuck(self, take_out: Callable[[Model], None]) -> None:
-        """Have something told of each model whose runs take too long, one after the other: it is run no more."""
-        self._lanes.on_stuck(take_out)
+        """Set a function that is called for each model whose runs take too long; such a model is run no more."""
+        self._workers.on_stuck(take_out)
 
     async def stop(self, grace: float | None = None) -> None:
-        """Admit no more, finish what was admitted (for at most `grace` seconds, then cut it short), stop the lanes.
+        """Admit no more, finish what was admitted for at most `grace` seconds, and stop the workers.
 
-        grace: None for the settings' `grace_seconds`.
+        Args:
+            grace: None for the settings' `grace_seconds`.
         """
-        await self._lanes.stop(self._settings.grace_seconds if grace is None else grace)
+        await self._workers.stop(self._settings.grace_seconds if grace is None else grace)
         for call in list(self._calls):
             call.receive(0, ModelUnavailableError("the server stopped before the answer was there"))
 
-    def check(
-        self, model: Model, rows: int, ahead: int, deadline: float | None, before: float, *, streams: bool = False
-    ) -> None:
-        """Refuse rows that could not be answered before their deadline, by what the model's rows have been costing.
+    def wait(self, model: Model) -> WaitEstimate:
+        """Estimate when a row of a model that arrives now is answered, with a margin for later arrivals.
 
-        ahead: rows that will come before them. before: seconds until they can be given to `answer`, which checks again
-        when it knows the rows. streams: they are given to `generate`, and their tokens are sent as they come.
-        Raises: QueueFullError.
+        For a generating model the estimate includes the time that streams of tokens need on the event loop.
+
+        Returns:
+            Zeros while a worker is free and nothing waits.
         """
-        self._lanes.check(model, rows, ahead, deadline, before, streams=streams)
+        return self._workers.wait(model)
 
-    def outlook(self, model: Model, ahead: int, before: float, *, streams: bool = False) -> Outlook:
-        """Expect what a call of one row would find if it came now. Arguments: as `check` has them."""
-        return self._lanes.outlook(model, ahead, before, streams=streams)
+    def waits(self) -> dict[Model, WaitEstimate]:
+        """Estimate it for every model for which a row would have to wait."""
+        estimates = {model: self._workers.wait(model) for model in self._workers.busy() if model.chunks is not None}
+        return {model: estimate for model, estimate in estimates.items() if estimate.seconds}
+
+    def activity(self) -> Activity:
+        """Give the state of the workers now."""
+        return self._workers.activity()
 
     async def forget(self, model: Model) -> None:
-        """Let go of a model that nobody asks any more; what an abandoned call left running is waited for."""
-        while not self._lanes.forget(model):
+        """Forget a model without callers, after rows of abandoned calls that still run."""
+        while not self._workers.forget(model):
             await asyncio.sleep(_PAUSE)
 
-    async def answer(self, model: Model, query: Query, finish: Callable[[int, Answer], _Told]) -> list[_Told]:
+    def admit(self, model: Model, call: AdmittedCall) -> "Admission":
+        """Queue all rows of a call, or none. The caller closes the admission when the call ends.
+
+        Outcomes come through `call.receive(index, outcome)` on the event loop: `Delivered` values, or one error; the
+        `DeadlineError` of a deadline that passes is among them. The seeds of the call's query are settled
+        (`Model.seeded`).
+
+        Raises:
+            QueueFullError: the rows do not all fit in the queue.
+            DeadlineError: the deadline has passed already.
+            ModelUnavailableError: the engine is stopping.
+        """
+        jobs = self._jobs(model, call)
+        self._workers.submit(model, jobs)
+        self.admitted += 1
+        self._observer.in_flight(model.name, 1)
+        return Admission(self, model, call, jobs, counted=True)
+
+    async def answer(self, model: Model, query: Query, finish: Callable[[int, Answer], _Value]) -> list[_Value]:
         """Answer each row of a query, in order. Cancelling the awaiting task cancels the rows.
 
-        finish: makes of row i's answer what is returned for it. It runs on the lane, as soon as the row is computed.
-        Raises: QueueFullError at once where the rows do not all fit in the queue; DeadlineError; InferenceError;
-        ModelUnavailableError once the engine is stopping; what `finish` raises.
+        Args:
+            finish: makes the returned value of row i's answer, on the worker that computed it.
+
+        Raises:
+            QueueFullError, DeadlineError, ModelUnavailableError: as `admit`.
+            InferenceError: the model failed on a row.
+            Exception: what `finish` raises.
         """
         if not query.rows:
             return []
-        answers = _Answers[_Told](len(query.rows))
-        with _Admission(self, model, AdmittedCall(model.seeded(query), answers.receive, finish)):
+        answers = Answers[_Value](len(query.rows))
+        with closing(self.admit(model, AdmittedCall(model.seeded(query), answers.receive, finish))):
             return await answers.all()
 
     async def chunks(
-        self, model: Model, chunks: Iterable[tuple[ChunkRow, Callable[[Answer], _Told]]], deadline: float | None
-    ) -> AsyncGenerator[_Told, None]:
-        """Compute chunks of an answer's maps, in order, a few ahead of whoever takes them: who takes them slowly has
-        them computed slowly, and closing this withdraws those that are under way.
+        self, model: Model, chunks: Iterable[tuple[ChunkRow, Callable[[Answer], _Value]]], deadline: float | None
+    ) -> AsyncGenerator[_Value, None]:
+        """Compute chunks of an answer's maps, in order, at most `chunks_ahead` before the one that is taken next.
 
-        chunks: each with what makes of its answer what is given for it, on the lane that computed it.
-        Raises: DeadlineError; InferenceError; ModelUnavailableError; what the functions raise.
+        A slow reader has them computed slowly; closing the generator withdraws those that are under way.
+
+        Args:
+            chunks: rows, each with the function that makes the yielded value of its answer, on a worker.
+            deadline: on the clock of `time.monotonic`; None for no limit.
+
+        Raises:
+            DeadlineError: the deadline passed.
+            InferenceError: a chunk could not be computed.
+            ModelUnavailableError: the engine stopped.
+            Exception: what the functions raise.
         """
         assert model.chunks is not None
-        ahead: deque[asyncio.Task[_Told]] = deque()
-        with self._lanes.unfinished():
+        ahead: deque[tuple[Answers[_Value], Admission]] = deque()
+        with self._workers.unfinished(), ExitStack() as under_way:
             self._observer.in_flight(model.name, 1)
-            try:
-                for row, finish in chunks:
-                    ahead.append(asyncio.create_task(self._chunk(model.chunks, row, finish, deadline)))
-                    if len(ahead) > self.chunks_ahead:
-                        yield await ahead.popleft()
-                while ahead:
-                    yield await ahead.popleft()
-            finally:
-                self._observer.in_flight(model.name, -1)  # before anything that can be cancelled
-                for each in ahead:
-                    each.cancel()
-                await asyncio.gather(*ahead, return_exceptions=True)
-                ahead.clear()  # as in `_Answers.all`
+            under_way.callback(self._observer.in_flight, model.name, -1)
+            under_way.callback(_close, ahead)
+            for row, finish in chunks:
+                ahead.append(self._chunk(model.chunks, row, finish, deadline))
+                if len(ahead) > self.chunks_ahead:
+                    yield await _first(ahead)
+            while ahead:
+                yield await _first(ahead)
 
-    async def _chunk(
-        self, chunks: Model, row: ChunkRow, finish: Callable[[Answer], _Told], deadline: float | None
-    ) -> _Told:
+    def _chunk(
+        self, chunks: Model, row: ChunkRow, finish: Callable[[Answer], _Value], deadline: float | None
+    ) -> "tuple[Answers[_Value], Admission]":
+        """Queue a further row of a call that is admitted: a full queue or a stop does not break the call off."""
         query = Query((row,), seeds=(None,), deadline=deadline)
-        answers = _Answers[_Told](1)
+        answers = Answers[_Value](1)
         call = AdmittedCall(query, answers.receive, lambda _, answer: finish(answer))
-        with _Admission(self, chunks, call, goes_on=True):
-            return (await answers.all())[0]
+        jobs = self._jobs(chunks, call)
+        self._workers.go_on(chunks, jobs)
+        return answers, Admission(self, chunks, call, jobs, counted=False)
 
     @contextmanager
     def generate(
-        self, model: Model, query: Query, tell: Callable[[Step], _Told], finish: Callable[[Answer], _Told]
-    ) -> Iterator[AsyncIterator[_Told]]:
-        """Generate one row for the length of a block. Gives its tokens as they come, then its whole answer.
+        self, model: Model, query: Query, tell: Callable[[Step], _Value], finish: Callable[[Answer], _Value]
+    ) -> Iterator[AsyncIterator[_Value]]:
+        """Generate one row for the length of a block: give its tokens as they come, then its whole answer.
 
-        Whoever asks for the next has sent the one before; a row that is ahead of that may wait with its next step.
-        tell, finish: make of a token, and of the answer, what is put out; they run on the lane.
-        Beam search has no steps. Raises at once: WrongModelError for a model that does not generate, and what `answer`
-        raises at once; what else it raises comes from the iterator.
+        Asking for the next value says that the one before was sent; a row far ahead of its reader pauses. Beam search
+        has no steps.
+
+        Args:
+            tell: makes the value of a token, on a worker.
+            finish: makes the value of the answer, on a worker.
+
+        Raises:
+            WrongModelError: the model does not generate.
+            QueueFullError, DeadlineError, ModelUnavailableError: as `admit`.
         """
         if not model.generates:
             raise WrongModelError(f"{model.name} does not generate; Predict and Attend answer for it")
         if len(query.rows) != 1:
             raise ValueError("one row at a time is generated step by step")
-        queue: asyncio.Queue[News] = asyncio.Queue()
+        outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
         call = AdmittedCall(
             model.seeded(query),
-            receive=lambda _, news: queue.put_nowait(news),
+            receive=lambda _, outcome: outcomes.put_nowait(outcome),
             finish=lambda _, answer: finish(answer),
             tell=None if query.generation.strategy is Strategy.BEAM else tell,
         )
-        with _Admission(self, model, call):
-            yield self._told(call, queue)
+        with closing(self.admit(model, call)) as admission:
+            yield _values(admission, outcomes)
 
-    async def _told(self, call: AdmittedCall, queue: asyncio.Queue[News]) -> AsyncIterator[Any]:
-        while True:
-            news = await queue.get()
-            if not isinstance(news, Told):
-                try:
-                    raise news
-                finally:
-                    del news  # as in `_Answers.all`
-            yield news.value
-            if news.last:
-                return
-            self._lanes.sent(call)
+    def _jobs(self, model: Model, call: AdmittedCall) -> list[Job]:
+        deadline = call.query.deadline
+        if deadline is not None and deadline <= time.monotonic():
+            self._observer.rejected(Rejection.DEADLINE, len(call.query.rows))
+            raise DeadlineError("the deadline passed before the call was admitted")
+        return model.jobs(call, self._tickets, time.monotonic_ns())
 
 
-class _Answers(Generic[_Told]):
-    """Gathers what is told of each row of a call."""
+class Admission:
+    """The time from a call's admission until `close`; then nothing of the call is left in the engine."""
+
+    def __init__(self, engine: Engine, model: Model, call: AdmittedCall, jobs: list[Job], *, counted: bool) -> None:
+        """Made by `Engine.admit`, once the rows are queued.
+
+        Args:
+            counted: the call is one of those in flight, and no further row of one.
+        """
+        self._engine = engine
+        self._model = model
+        self._call: AdmittedCall | None = call
+        self._jobs = jobs
+        self._counted = counted
+        self._timer: asyncio.TimerHandle | None = None
+        engine._calls.add(call)
+        if (deadline := call.query.deadline) is not None:
+            left = max(0.0, deadline - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(left, call.receive, 0, DeadlineError(_LATE))
+
+    def sent(self) -> None:
+        """Count a token that was sent to the reader; a row that paused for its reader may go on."""
+        if self._call is not None:
+            self._engine._workers.sent(self._call)
+
+    def close(self) -> None:
+        """Withdraw rows that have not ended and cancel the deadline's timer. Closing again does nothing."""
+        if self._call is None:
+            return
+        engine, call, jobs = self._engine, self._call, self._jobs
+        self._call, self._jobs = None, []  # the receiver of outcomes may hold this: no cycle is left to be collected
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        call.abandoned = True
+        if call.open:
+            engine._workers.withdraw(self._model, jobs)
+        engine._calls.discard(call)
+        if self._counted:
+            engine._observer.in_flight(self._model.name, -1)
+
+
+async def _values(admission: Admission, outcomes: asyncio.Queue[Outcome]) -> AsyncIterator[Any]:
+    while True:
+        outcome = await outcomes.get()
+        if not isinstance(outcome, Delivered):
+            try:
+                raise outcome
+            finally:
+                del outcome  # as in `Answers.all`
+        yield outcome.value
+        if outcome.last:
+            return
+        admission.sent()
+
+
+class Answers(Generic[_Value]):
+    """Collects the values of all rows of a call."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._told: dict[int, _Told] = {}
-        self._future: asyncio.Future[list[_Told]] | None = asyncio.get_running_loop().create_future()
+        self._values: dict[int, _Value] = {}
+        self._future: asyncio.Future[list[_Value]] | None = asyncio.get_running_loop().create_future()
 
-    def receive(self, index: int, news: News) -> None:
-        """Take the news of row i."""
+    def receive(self, index: int, outcome: Outcome) -> None:
+        """Take the outcome of row i."""
         if self._future is None or self._future.done():
             return
-        if not isinstance(news, Told):
-            self._future.set_exception(news)
+        if not isinstance(outcome, Delivered):
+            self._future.set_exception(outcome)
             self._future.exception()  # it counts as seen, though the caller may be gone already
             return
-        self._told[index] = news.value
-        if len(self._told) == self._rows:
-            self._future.set_result([self._told[each] for each in range(self._rows)])
+        self._values[index] = outcome.value
+        if len(self._values) == self._rows:
+            self._future.set_result([self._values[each] for each in range(self._rows)])
 
-    async def all(self) -> list[_Told]:
+    async def all(self) -> list[_Value]:
         """Wait for all of them, once. Raises the first failure."""
         assert self._future is not None
         try:
@@ -224,43 +297,16 @@ class _Answers(Generic[_Told]):
             self._future = None  # a failure's traceback holds this frame: no cycle is left to be collected
 
 
-class _Admission:
-    """The time from a call's admission to its end, however it ends: then nothing of it is left in the engine."""
+def _close(ahead: deque[tuple[Answers[_Value], Admission]]) -> None:
+    for _, admission in ahead:
+        admission.close()
+    ahead.clear()  # as in `Answers.all`
 
-    def __init__(self, engine: Engine, model: Model, call: AdmittedCall, *, goes_on: bool = False) -> None:
-        """Prepare it. goes_on: the call is admitted already, and this is a further part of it."""
-        self._engine = engine
-        self._goes_on = goes_on
-        self._model = model
-        self._call = call
-        self._jobs = model.jobs(self._call, engine._tickets, time.monotonic_ns())
-        self._timer: asyncio.TimerHandle | None = None
 
-    def __enter__(self) -> None:
-        engine, deadline = self._engine, self._call.query.deadline
-        now = time.monotonic()
-        if deadline is not None and deadline <= now:
-            engine._observer.rejected(Rejection.DEADLINE, len(self._jobs))
-            raise DeadlineError("the deadline passed before the call was admitted")
-        if self._goes_on:
-            engine._lanes.go_on(self._model, self._jobs)
-        else:
-            engine._lanes.submit(self._model, self._jobs)
-            engine.admitted += 1
-            engine._observer.in_flight(self._model.name, 1)
-        engine._calls.add(self._call)
-        if deadline is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(deadline - now, self._call.receive, 0, DeadlineError(_LATE))
-
-    def __exit__(self, *_: object) -> None:
-        engine = self._engine
-        if self._timer is not None:
-            self._timer.cancel()
-        self._call.abandoned = True
-        if self._call.open:
-            engine._lanes.withdraw(self._model, self._jobs)
-        engine._calls.discard(self._call)
-        if self._goes_on:
-            return
-        engine._observer.in_flight(self._model.name, -1)
+async def _first(ahead: deque[tuple[Answers[_Value], Admission]]) -> _Value:
+    """Wait for the first chunk of those under way, and take it out."""
+    answers, admission = ahead[0]
+    (value,) = await answers.all()
+    admission.close()
+    ahead.popleft()
+    return value

@@ -7,46 +7,48 @@ from typing import Any
 
 from bundle.errors import LimelightError
 from bundle.rows import Row
-from service.engine.exhausted import is_exhausted, short_of_memory
-from service.engine.shapes import Shape
+from service.engine.runtime.out_of_memory import is_out_of_memory, memory_short_error
+from service.engine.scheduling.shapes import Shape
 from service.engine.types import Answer, Query, Step
-from service.errors import InferenceError
+from service.errors import DeadlineError, InferenceError
 
 logger = logging.getLogger(__name__)
 
-# What runners tell of a row. An Answer or an error is its last.
+# An event of a row, as runners give them. An answer or an error is the last.
 Event = Step | Answer | LimelightError
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a call made of an event of one of its rows."""
+class Delivered:
+    """A value that a call made of a token or an answer of one of its rows. last: of the row's."""
 
     value: Any
     last: bool
 
 
-# What the loop is told of a row.
-News = Told | LimelightError
+# What the event loop receives of a row. An error is its last.
+Outcome = Delivered | LimelightError
 
 
 @dataclass(eq=False)
 class AdmittedCall:
-    """A query that was admitted. The loop sets `abandoned`; lanes read it.
+    """A query on its way. The event loop sets `abandoned`; workers read it.
 
-    open: rows that nothing final was told of; the loop counts them.
-    receive: takes the news of row i, on the loop.
-    finish: makes of row i's answer what the call wants of it; tell: the same of a token, None where tokens are not told
-    one by one. Both run on the lane, so that large arrays end there and nothing is built on the loop.
-    told: tokens so far, which the lane counts; sent: those that have gone out, which the loop counts.
+    Attributes:
+        receive: takes an outcome of row i, on the loop.
+        finish: makes the delivered value of row i's answer. tell: the same of a token; None where tokens are not
+            delivered one by one. Both run on the worker, so that large arrays end there and nothing is built on the
+            loop.
+        generated: tokens so far, which the worker counts. sent: of those, which the loop counts.
+        open: rows that have not ended; the loop counts them.
     """
 
     query: Query
-    receive: Callable[[int, News], None]
+    receive: Callable[[int, Outcome], None]
     finish: Callable[[int, Answer], Any]
     tell: Callable[[Step], Any] | None = None
     abandoned: bool = False
-    told: int = 0
+    generated: int = 0
     sent: int = 0
     open: int = field(init=False)
 
@@ -55,21 +57,23 @@ class AdmittedCall:
 
     @property
     def unsent(self) -> int:
-        """Tokens that wait for their stream."""
-        return 0 if self.abandoned else self.told - self.sent
+        """Tokens that wait for their reader."""
+        return 0 if self.abandoned else self.generated - self.sent
 
 
-def unheard(query: Query, tell: Callable[[Step], Any] | None = None) -> AdmittedCall:
-    """Make a call for a runner without lanes: whoever runs it sees the events, and nobody else hears of them."""
-    return AdmittedCall(query, lambda index, news: None, lambda index, answer: None, tell)
+def detached_call(query: Query, tell: Callable[[Step], Any] | None = None) -> AdmittedCall:
+    """Make a call for a runner without workers: the events come from the runner, and the call receives nothing."""
+    return AdmittedCall(query, lambda index, outcome: None, lambda index, answer: None, tell)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """One row, as the plan sees it and as a lane runs it.
+    """One row, as the scheduler plans it and as a worker runs it.
 
-    seed: what it draws at random from; None where nothing is drawn. admitted: nanoseconds on the clock of
-    `time.monotonic_ns`.
+    Attributes:
+        index: of the row in its call.
+        seed: of its random draws; None where nothing is drawn.
+        deadline: on the clock of `time.monotonic`. admitted: nanoseconds on that of `time.monotonic_ns`.
     """
 
     ticket: int
@@ -87,25 +91,32 @@ class Job:
         """True once nobody waits for it."""
         return self.call.abandoned
 
-    def told(self, event: Step | Answer) -> Told:
-        """Make of what happened what the call wants to be told. Raises what the call's functions raise."""
+    def delivered(self, event: Step | Answer) -> Delivered:
+        """Make the value that the call wants of an event. Raises what the call's functions raise."""
         if isinstance(event, Answer):
-            return Told(self.call.finish(self.index, event), last=True)
+            return Delivered(self.call.finish(self.index, event), last=True)
         assert self.call.tell is not None
-        self.call.told += 1
-        return Told(self.call.tell(event), last=False)
+        self.call.generated += 1
+        return Delivered(self.call.tell(event), last=False)
 
 
-# A row, and what happened to it.
 RowEvent = tuple[Job, Event]
 
 
+class CutError(DeadlineError):
+    """The deadline passed, or the caller left, before the whole answer was generated. steps: that the row took."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__("the deadline passed before the whole answer was generated")
+        self.steps = steps
+
+
 def failure(error: BaseException) -> LimelightError:
-    """Give what the caller is told of a row that failed: never what the runtime or NumPy said."""
+    """Make the error that a caller gets for a row that failed, without the words of the runtime or NumPy."""
     if isinstance(error, InferenceError):
         return error
-    if is_exhausted(error):
+    if is_out_of_memory(error):
         logger.error("the model ran out of memory: %s", error)
-        return short_of_memory()
+        return memory_short_error()
     logger.error("the model failed", exc_info=error)
     return InferenceError("the model failed on this input")

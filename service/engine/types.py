@@ -1,4 +1,4 @@
-"""What passes between the engine and whoever calls it."""
+"""The dataclasses between the engine and its callers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,17 +23,18 @@ MapKey = tuple[str, int]
 
 @dataclass(frozen=True)
 class Query:
-    """Rows to answer with one model, and what to bring back for them.
+    """Rows to answer with one model, and the outputs and maps that their answers need.
 
-    maps: those wanted; empty for a prediction alone.
-    seeds: one a row, or none at all. What a row draws depends on its own seed alone, not on its place or its batch.
-    None: arg max (or, for sampling, a fresh seed).
-    sequences: for a generating model, how many of its hypotheses the maps are wanted of.
-    deadline: on `time.monotonic`'s clock, None for no limit.
-    outputs: names of the raw outputs wanted of each step of a generating model; None for all. What its results are made
-    of is among them.
-    parts: what is enough of some of the maps, one mapping a row, or none at all. Whether the engine computes just that
-    is its own choice, which `MapWeights` tells.
+    Attributes:
+        maps: requested maps; empty for a prediction alone.
+        seeds: one a row, or none at all. The draws of a row depend on its own seed alone, not on its place or its
+            batch. None: arg max (or, for sampling, a fresh seed).
+        generation: of a generating model.
+        sequences: for a generating model, how many of its hypotheses the maps are requested of.
+        deadline: on the clock of `time.monotonic`; None for no limit.
+        outputs: names of the raw outputs of each step of a generating model; None for all.
+        parts: the needed parts of some of the maps, one mapping a row, or none at all. The engine may compute more,
+            which `MapWeights` tells.
     """
 
     rows: tuple[Row, ...]
@@ -46,7 +47,7 @@ class Query:
     parts: tuple[Mapping[MapKey, MapPart], ...] = ()
 
     def parts_of(self, index: int) -> Mapping[MapKey, MapPart]:
-        """Give what is enough of the maps for a row."""
+        """Give the needed parts of maps of a row."""
         return self.parts[index] if self.parts else {}
 
 
@@ -62,12 +63,13 @@ class SequenceMaps:
 class Answer:
     """One row's answer, cut to its own sizes.
 
-    outputs: raw outputs by name, without batch axis or padding.
-    maps: as wanted, but for those that are `projected` instead; for a generating model the query axis is the output
-    step of the best sequence.
-    labels: every label set of this row, those that only running the model decides (output steps) included.
-    seed: what was drawn from; None where nothing was.
-    other_sequences: of the sequences after the best one, as many as the query wants the maps of.
+    Attributes:
+        outputs: raw outputs by name, without batch axis or padding.
+        maps: as requested, but for those that are `projected` instead; for a generating model the query axis is the
+            output step of the best sequence.
+        labels: every label set of this row, those that only running the model decides (output steps) included.
+        seed: of the random draws; None where nothing was drawn.
+        other_sequences: of the sequences after the best one, as many as the query requests maps of.
     """
 
     outputs: Mapping[str, Array]
@@ -83,20 +85,8 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What a call would find if it came now. seconds: that it would have to have until its deadline, to be admitted; 0
-    while nothing waits. ahead: rows of its model that are there before it. beside: whether it takes turns with those,
-    as generations do, and not the place behind them.
-    """
-
-    seconds: float
-    ahead: int
-    beside: bool = False
-
-
-@dataclass(frozen=True)
 class Step:
-    """One token of a sequence as it is put out; each map has a query axis of size 1.
+    """One generated token of a sequence; each map has a query axis of size 1.
 
     text: as the vocabulary writes it. delta: what it adds to the sequence's text.
     """

@@ -1,13 +1,14 @@
 """The engine boundary: rows and options go in, outputs and reduced attention maps come out.
 
-Frontends and engines share these dataclasses and nothing else. In one process they are passed as they are; between
-processes `service.ipc.wire` encodes them.
+Frontends and engines share these records and nothing else. In one process they are passed as they are; between
+processes `service.ipc.wire` encodes them. They are msgspec structs, which are frozen dataclasses that encode fast.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence as Ordered
 from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
 
 from bundle.rows import Labels, Row
 from bundle.values import Array
@@ -54,6 +55,10 @@ class GenerationSettings:
         return self.strategy is Strategy.SAMPLE and self.temperature > 0 and self.top_p > 0
 
 
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of what an engine tells: immutable, and encoded by the position of its fields."""
+
+
 @dataclass(frozen=True)
 class InferenceRequest:
     """Rows of one call for one model.
@@ -74,8 +79,7 @@ class InferenceRequest:
     deadline: float | None = None
 
 
-@dataclass(frozen=True)
-class MapResult:
+class MapResult(Record, frozen=True):
     """One map as it is sent: selected, reduced and encoded (`AttentionMap` of the protocol has the shapes).
 
     name: of the map, or of the rollout that replaces a stack. heads: indices of the heads that are here, or went into
@@ -87,7 +91,7 @@ class MapResult:
     name: str
     normalised: bool
     signed: bool
-    heads: Ordered[int]
+    heads: list[int]
     head_reduction: HeadReduction
     query_labels: str
     key_labels: str
@@ -100,8 +104,7 @@ class MapResult:
     left_out: Array | None = None
 
 
-@dataclass(frozen=True)
-class Sequence:
+class Sequence(Record, frozen=True):
     """Tokens that a generating model put out, the end token included where there is one."""
 
     token_ids: tuple[int, ...]
@@ -111,24 +114,21 @@ class Sequence:
     score: float = 0.0
 
 
-@dataclass(frozen=True)
-class SequenceResult:
+class SequenceResult(Record, frozen=True):
     """The attention of one further sequence: maps and label sets that its own tokens decide."""
 
     maps: tuple[MapResult, ...]
     labels: tuple[Labels, ...]
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(Record, frozen=True):
     """Nanoseconds that one row waited and computed."""
 
     queue: int
     compute: int
 
 
-@dataclass(frozen=True)
-class RowResult:
+class RowResult(Record, frozen=True, tag=0):
     """The answer to one row.
 
     outputs: by name, cut to the row's own sizes. labels: sets that only running the model decides (output steps).
@@ -150,16 +150,14 @@ class RowResult:
     reduce_nanoseconds: int = 0
 
 
-@dataclass(frozen=True)
-class GenerationBegun:
+class GenerationBegun(Record, frozen=True, tag=1):
     """The first event of a generation. labels: sets of what goes into the model, before anything is put out."""
 
     seed: int | None
     labels: tuple[Labels, ...]
 
 
-@dataclass(frozen=True)
-class TokenResult:
+class TokenResult(Record, frozen=True, tag=2):
     """One generated token. text: as the vocabulary writes it. delta: what it adds to the text of the sequence."""
 
     index: int
@@ -170,24 +168,21 @@ class TokenResult:
     maps: tuple[MapResult, ...] = ()
 
 
-@dataclass(frozen=True)
-class StreamedMap:
+class StreamedMap(Record, frozen=True):
     """A map that is about to be streamed. queries: indices [query] that are sent. keys: size of its key axis."""
 
     queries: Array
     keys: int
 
 
-@dataclass(frozen=True)
-class StreamBegun:
+class StreamBegun(Record, frozen=True, tag=3):
     """The first event of a stream of maps: the prediction, and one entry for each selected map, in order."""
 
     result: RowResult
     maps: tuple[StreamedMap, ...]
 
 
-@dataclass(frozen=True)
-class ChunkResult:
+class ChunkResult(Record, frozen=True, tag=4):
     """Some heads and queries of one streamed map. place: of the map among those of `StreamBegun`."""
 
     place: int

@@ -28,7 +28,8 @@ DEFAULT_BYTES = 4 * 2**20
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _FLUSH_SECONDS, _FLUSH_POLL = 1.0, 0.005
 _GATHER = 0.02  # seconds that lines gather: waking the thread for each line would cost a call more than its line
-_OPERATORS = ("service.repository", "service.checking", "service.folders")  # a line for each model, not for each call
+# Loggers of a line for each model, and not for each call.
+_OPERATORS = ("service.repository", "service.checking", "service.engine.store", "service.engine.loading")
 _requests = logging.getLogger("limelight.requests")
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
@@ -36,15 +37,15 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
 class JsonFormatter(logging.Formatter):
     """Writes a record as one line of JSON; a mapping logged as `extra={"fields": …}` becomes members of its own.
 
-    worker: the number of the process among several, which every line then has.
+    process: the name of this process among several, which every line then has.
     """
 
     default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
-    def __init__(self, worker: int | None = None) -> None:
+    def __init__(self, process: str | None = None) -> None:
         super().__init__()
         self.converter = time.gmtime
-        self._every: dict[str, Any] = {} if worker is None else {"worker": worker}
+        self._every: dict[str, Any] = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
         """Write the record."""
@@ -84,10 +85,10 @@ class _Lines(queue.Queue[str]):
 class _Handler(QueueHandler):
     """Queues every line of the process; a line that does not fit is dropped and counted."""
 
-    def __init__(self, limit: int, worker: int | None) -> None:
+    def __init__(self, limit: int, process: str | None) -> None:
         self.lines = _Lines(max(1, limit))
         super().__init__(self.lines)
-        self.setFormatter(JsonFormatter(worker))
+        self.setFormatter(JsonFormatter(process))
         self.addFilter(self._is_allowed)
         self.limit = LineLimit(self._left_out)
         self.dropped = self._unsaid = 0
@@ -194,13 +195,13 @@ _output: tuple[_Handler, _Writer] | None = None
 
 
 def configure_logs(
-    level: str, *, worker: int | None = None, descriptor: int | None = None, limit: int = DEFAULT_BYTES
+    level: str, *, process: str | None = None, descriptor: int | None = None, limit: int = DEFAULT_BYTES
 ) -> None:
     """Send every log of the process to a descriptor (standard error), from `level` up.
 
     Args:
         level: of `logging`, in either case.
-        worker: number of the process among several.
+        process: name of this process among several.
         descriptor: to write to.
         limit: characters of lines that may wait to be written; more lines are dropped and counted.
     """
@@ -208,7 +209,7 @@ def configure_logs(
     if descriptor is None:
         descriptor = sys.stderr.fileno()
         _unblock(descriptor)
-    handler = _Handler(limit, worker)
+    handler = _Handler(limit, process)
     _output = handler, _Writer(handler, descriptor)
     _output[1].start()
     root = logging.getLogger()

@@ -2,13 +2,33 @@
 
 from collections.abc import Iterable
 
-import grpc
-
-from service.engine.observer import Rejection, Stage
 from service.observability.counters import Join, Registry, Snapshot
+from service.observability.observer import Rejection, Stage
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+# Names of gRPC's status codes, which public dashboards know; engines count without grpc.
+CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "OUT_OF_RANGE",
+)
 
 
 class MethodMetrics:
@@ -17,15 +37,15 @@ class MethodMetrics:
     def __init__(self, metrics: "Metrics", kind: str, service: str, method: str) -> None:
         labels = (kind, service, method)
         self._started = metrics.started.child(*labels)
-        self._handled = {code: metrics.handled.child(*labels, code.name) for code in grpc.StatusCode}
+        self._handled = {code: metrics.handled.child(*labels, code) for code in CODES}
         self._seconds = metrics.handling.child(*labels)
 
     def begin(self) -> None:
         """Count a call that arrived."""
         self._started.add()
 
-    def end(self, code: grpc.StatusCode, seconds: float) -> None:
-        """Count a call that was answered."""
+    def end(self, code: str, seconds: float) -> None:
+        """Count a call that was answered. code: its name."""
         self._handled[code].add()
         self._seconds.observe(seconds)
 
@@ -77,8 +97,10 @@ class Metrics:
             "limelight_log_lines_dropped_total", "Lines of the log that were dropped, since nobody read it.", ()
         )
         self._dropped.child()
-        self._workers = own.gauge("limelight_workers", "Processes that answer, where there are several.", ())
-        self._worker_ends = own.counter("limelight_worker_ends_total", "Processes that ended unasked.", ())
+        self._processes = own.gauge(
+            "limelight_processes", "Processes that are ready, where there are several.", ("role",)
+        )
+        self._process_ends = own.counter("limelight_process_ends_total", "Processes that ended unasked.", ("role",))
         self._token_calls = own.counter(
             "limelight_token_calls_total", "Calls answered, by the token's name.", ("token", "grpc_code")
         )
@@ -154,9 +176,9 @@ class Metrics:
         else:
             self._registry.remove(model=name, version=str(version))
 
-    def token_call(self, token: str, code: grpc.StatusCode) -> None:
+    def token_call(self, token: str, code: str) -> None:
         """A call with a token, by its name, was answered."""
-        self._token_calls.child(token, code.name).add()
+        self._token_calls.child(token, code).add()
 
     def token_rows(self, token: str, rows: int) -> None:
         """So many rows of a token began."""
@@ -192,14 +214,14 @@ class Metrics:
         """So many lines of the log were dropped."""
         self._dropped.child().add(lines)
 
-    def workers(self, answering: int) -> None:
-        """So many processes of several answer now."""
-        self._workers.child().set(answering)
-        self._worker_ends.child()
+    def processes(self, role: str, ready: int) -> None:
+        """So many processes of a role are ready now."""
+        self._processes.child(role).set(ready)
+        self._process_ends.child(role)
 
-    def worker_ended(self) -> None:
-        """A process of several ended unasked."""
-        self._worker_ends.child().add()
+    def process_ended(self, role: str) -> None:
+        """A process ended unasked."""
+        self._process_ends.child(role).add()
 
     def snapshot(self) -> Snapshot:
         """Read everything, as plain data."""

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 from bundle.errors import LimelightError
-from service.descriptors import room_for_scrapers
 from service.observability.counters import Snapshot
 from service.observability.exposition import SnapshotCollector
-from service.threads import background
+from service.platform.descriptors import room_for_scrapers
+from service.platform.threads import background
 
 logger = logging.getLogger(__name__)
 

@@ -51,7 +51,7 @@ class TaskData:
 def tokens_of(encoder: Encoder, texts: Sequence[str]) -> list[Encoded]:
     """The tokens of texts; raises ValueError where one is cut, since gold places would be lost."""
     found = encoder.encode(texts)
-    if any(each.cut for each in found):
+    if any(each.truncated for each in found):
         raise ValueError("a text is longer than the tokens that are read")
     return found
 

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 
 from bundle.errors import BundleError
 from bundle.maps import MapPart
+from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder, read_bundle
 from bundle.v1 import bundle_pb2
 from bundle.writer import write_bundle
 from export.pipeline import export_model
 from limelight.v1 import attention_pb2
-from service.engine.model import Model, open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import choose_provider
-from service.engine.selftest import check_samples
+from service.checking.selftest import check_samples
+from service.engine.model import Model
+from service.engine.opening import open_model
+from service.engine.runtime.providers import choose_provider
 from service.engine.types import Answer, Query
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.export import tiny
 from tests.service.engine.conftest import run_together, weights_of
@@ -42,7 +44,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> BundleFolder:
 
 @pytest.fixture(scope="module")
 def model(folder: BundleFolder) -> Model:
-    return open_model(folder, choose_provider("cpu", lanes=1), Settings(), NullObserver())
+    return open_model(folder, choose_provider("cpu", workers=1), Settings(), NullObserver())
+
+
+@pytest.fixture(scope="module")
+def preprocessor(folder: BundleFolder) -> Preprocessor:
+    return Preprocessor(folder)
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +76,10 @@ def assert_same(found: Answer, whole: Answer) -> None:
 @settings(max_examples=12, deadline=None)
 @given(batch=lengths, data=st.data())
 def test_a_row_is_answered_the_same_alone_padded_gated_and_by_parts(
-    model: Model, batch: list[int], data: st.DataObject
+    model: Model, preprocessor: Preprocessor, batch: list[int], data: st.DataObject
 ) -> None:
     rows = tuple(
-        model.preprocessor.row({"text": tiny.Text(words(count, seed))}, field="") for seed, count in enumerate(batch)
+        preprocessor.row({"text": tiny.Text(words(count, seed))}, field="") for seed, count in enumerate(batch)
     )
     heads = st.none() | st.sets(st.integers(0, HEADS - 1), min_size=1).map(lambda each: np.array(sorted(each)))
     parts = []
@@ -96,16 +103,18 @@ def test_a_row_is_answered_the_same_alone_padded_gated_and_by_parts(
             assert held.queries is None or each.queries is None or set(each.queries) <= set(held.queries)
 
 
-def test_a_row_of_a_long_text_is_computed_alone(model: Model) -> None:
-    row = model.preprocessor.row({"text": tiny.Text(words(330))}, field="")
+def test_a_row_of_a_long_text_is_computed_alone(model: Model, preprocessor: Preprocessor) -> None:
+    row = preprocessor.row({"text": tiny.Text(words(330))}, field="")
     part = MapPart(np.array([1, 3]), np.array([0, 329]))
     (answer,) = run_together(model, Query((row,), weights_of(MAPS[0]), parts=({(MAPS[0], 1): part},)))
     assert answer.maps[MAPS[0], 1].weights.shape == (2, 2, 330)
 
 
-def test_rows_with_the_same_maps_share_a_batch_and_long_ones_with_others_do_not(model: Model) -> None:
+def test_rows_with_the_same_maps_share_a_batch_and_long_ones_with_others_do_not(
+    model: Model, preprocessor: Preprocessor
+) -> None:
     def group(count: int, *maps: str) -> object:
-        row = model.preprocessor.row({"text": tiny.Text(words(count))}, field="")
+        row = preprocessor.row({"text": tiny.Text(words(count))}, field="")
         return model.runner.group(row, weights_of(*maps), {})
 
     assert group(5) == group(7, MAPS[0])
@@ -178,6 +187,6 @@ def test_a_bundle_whose_parts_are_wrong_is_refused_by_its_samples(
                 node.output[place] = names[MAPS[0] if name == names[MAPS[1]] else MAPS[1]]
     path = changed(folder, tmp_path, {}, graph.SerializeToString())
     wrong = read_bundle(path)
-    opened = open_model(wrong, choose_provider("cpu", lanes=1), Settings(), NullObserver())
+    opened = open_model(wrong, choose_provider("cpu", workers=1), Settings(), NullObserver())
     with pytest.raises(BundleError, match=f"{how}, is not answered as in PyTorch: encoder"):
         check_samples(opened, wrong)

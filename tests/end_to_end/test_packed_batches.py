@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundle.errors import BundleError
+from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from bundle.writer import write_bundle
 from export.pipeline import export_model
 from service.engine.engine import Engine
-from service.engine.model import Model, open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import Provider, choose_provider
-from service.engine.shapes import places
+from service.engine.model import Model
+from service.engine.opening import open_model
+from service.engine.runtime.providers import Provider, choose_provider
+from service.engine.scheduling.shapes import places
 from service.engine.types import Answer, Query
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.export import tiny
 from tests.service.engine.conftest import run_together, weights_of
@@ -37,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> BundleFolder:
 
 @pytest.fixture(scope="module")
 def provider() -> Provider:
-    return choose_provider("cpu", lanes=1)
+    return choose_provider("cpu", workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,15 @@ def model(folder: BundleFolder, provider: Provider) -> Model:
     return open_model(folder, provider, Settings(), NullObserver())
 
 
-def query(model: Model, *counts: int) -> Query:
+@pytest.fixture(scope="module")
+def preprocessor(folder: BundleFolder) -> Preprocessor:
+    return Preprocessor(folder)
+
+
+def query(preprocessor: Preprocessor, *counts: int) -> Query:
     """Ask about texts of so many words, without maps."""
     texts = [" ".join(np.random.default_rng(count).choice(tiny.WORDS[:-1], count)) for count in counts]
-    return Query(tuple(model.preprocessor.row({"text": tiny.Text(each)}, field="") for each in texts))
+    return Query(tuple(preprocessor.row({"text": tiny.Text(each)}, field="") for each in texts))
 
 
 def assert_same(found: Answer, alone: Answer) -> None:
@@ -60,16 +67,20 @@ def assert_same(found: Answer, alone: Answer) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(counts=lengths, maps=st.booleans())
-def test_rows_of_any_lengths_answer_alike_alone_and_packed(model: Model, counts: list[int], maps: bool) -> None:
+def test_rows_of_any_lengths_answer_alike_alone_and_packed(
+    model: Model, preprocessor: Preprocessor, counts: list[int], maps: bool
+) -> None:
     wanted = WANTED if maps else frozenset()
-    rows = query(model, *counts).rows
+    rows = query(preprocessor, *counts).rows
     for row, found in zip(rows, run_together(model, Query(rows, wanted)), strict=True):
         assert found.maps.keys() == wanted
         assert_same(found, run_together(model, Query((row,), WANTED))[0])
 
 
-def test_the_engine_batches_rows_of_different_lengths(model: Model, provider: Provider) -> None:
-    asked = query(model, 20, 31, 12, 25)
+def test_the_engine_batches_rows_of_different_lengths(
+    model: Model, preprocessor: Preprocessor, provider: Provider
+) -> None:
+    asked = query(preprocessor, 20, 31, 12, 25)
 
     async def answered() -> list[Answer]:
         engine = Engine(Settings(), provider)
@@ -85,8 +96,8 @@ def test_the_engine_batches_rows_of_different_lengths(model: Model, provider: Pr
         assert_same(answer, run_together(model, Query((row,)))[0])
 
 
-def test_a_batch_costs_its_real_tokens(model: Model) -> None:
-    assert [places(model.shape(row.sizes)) for row in query(model, 20, 31).rows] == [20, 31]
+def test_a_batch_costs_its_real_tokens(model: Model, preprocessor: Preprocessor) -> None:
+    assert [places(model.shape(row.sizes)) for row in query(preprocessor, 20, 31).rows] == [20, 31]
     assert model.policy.max_padding == 0.5
 
 

@@ -38,11 +38,11 @@ from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot, SelfAttentive
 from models.cards.card import Card, Metric, TrainedModel
 from models.zoo.index import recipe
-from service.engine import sessions
-from service.engine.model import open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import Provider, choose_provider
-from service.engine.selftest import check_samples
+from service.checking.selftest import check_samples
+from service.engine.opening import open_model
+from service.engine.runtime import sessions
+from service.engine.runtime.providers import Provider, choose_provider
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.export import tiny
 from tests.export.conftest import MODELS
@@ -178,7 +178,7 @@ def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
     assert SAMPLES_FILE in files
     for number, graph in enumerate((right.file("model.onnx"), quantise(broken.model).SerializeToString()), start=1):
         folder = write_bundle(tmp_path, right.bundle, files | {"model.onnx": graph}, version=number)
-        model = open_model(folder, choose_provider("cpu", lanes=1), Settings(), NullObserver())
+        model = open_model(folder, choose_provider("cpu", workers=1), Settings(), NullObserver())
         if number == 1:
             check_samples(model, folder)
             continue

@@ -1,12 +1,13 @@
-"""A server to attack: `limelight serve` in a process of its own under a memory cap, and somebody who asks it for its
-health all the while.
+"""A server to attack: `limelight serve` in processes of its own, each under a memory cap, and somebody who asks it for
+its health all the while.
 """
 
+import os
 import resource
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import service_pb2_grpc
-from tests.service.processes import process, scrape, started
+from tests.service.processes import children, frontends, process, scrape, started
 from tests.service.serving import free_port
 
 CAP = 3 * 2**30
@@ -27,7 +28,10 @@ _PAUSE = 0.01
 
 @dataclass(frozen=True)
 class Capped:
-    """A server in a process of its own. stub: of a client without limits of its own. logged: its log lines so far."""
+    """A server in one process of its own, or in several.
+
+    process: the first. stub: of a client without limits of its own. logged: its log lines so far.
+    """
 
     process: subprocess.Popen[str]
     address: str
@@ -37,39 +41,65 @@ class Capped:
 
     @property
     def alive(self) -> bool:
-        """True while the process runs."""
+        """True while the first process runs."""
         return self.process.poll() is None
 
+    @property
+    def pids(self) -> list[int]:
+        """The first process, and the frontends and engines that it started."""
+        return [self.process.pid, *children(self.process.pid)]
+
+    @property
+    def listening(self) -> int:
+        """The process that callers are connected to: the first one, or its frontend."""
+        return next(iter(frontends(self.process.pid)), self.process.pid)
+
     def resident(self) -> int:
-        """How many bytes of memory it has now."""
+        """How many bytes of memory its processes have now."""
         return self._status("VmRSS")
 
     def peak(self) -> int:
-        """How many bytes of memory it has had at most, since it started or since `forget_peak`."""
+        """How many bytes its processes have had at most, each since it started or since `forget_peak`."""
         return self._status("VmHWM")
 
     def forget_peak(self) -> None:
         """Begin anew to watch for the most memory."""
-        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        for pid in self.pids:
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+    def cpu_seconds(self) -> float:
+        """How many seconds of processors its processes have had."""
+        ticks = 0
+        for pid in self.pids:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def scrape(self) -> dict[str, float]:
         """Read its metrics."""
         return scrape(self.metrics_port)
 
     def _status(self, name: str) -> int:
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+        return sum(_status(pid, name) for pid in self.pids)
+
+
+def _status(pid: int, name: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
 
 
 @contextmanager
-def capped(repository: Path, *flags: str, cap: int = CAP) -> Iterator[Capped]:
-    """Serve a repository in a process that gets no more than so many bytes of memory of its own, children included.
+def capped(
+    repository: Path, *flags: str, frontends: int = 0, cap: int = CAP, limits: Mapping[str, Any] | None = None
+) -> Iterator[Capped]:
+    """Serve a repository in processes that each get no more than so many bytes of memory of their own.
 
     Files that are mapped, and addresses that are only reserved, do not count: runtimes have many gigabytes of both.
+    limits: settings that have no flag.
     """
     metrics_port = free_port()
     common = ("--repository", str(repository), "--port", "0", "--metrics-port", str(metrics_port), "--provider", "cpu")
-    with process(*common, *flags) as (running, logged):
+    with process(*common, "--frontends", str(frontends), *flags, limits=limits) as (running, logged):
         resource.prlimit(running.pid, resource.RLIMIT_DATA, (cap, cap))
         address = started(running)
         with grpc.insecure_channel(address, _UNLIMITED) as channel:

@@ -17,8 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 import limelight
-from service.access.certificates import CertificateError, read_certificates
-from service.access.tokens import entry, new_token
+from service.security.certificates import CertificateError, read_certificates
+from service.security.tokens import entry, new_token
 from tests.service import bundles
 from tests.service.processes import process, scrape, started
 from tests.service.serving import Running, eventually, free_port, serving
@@ -213,13 +213,13 @@ def test_old_versions_of_tls_are_refused(repository: Path, files: Files) -> None
             context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def test_workers_have_the_certificate_and_a_token_travels_by_tls(
+def test_frontends_have_the_certificate_and_a_token_travels_by_tls(
     repository: Path, files: Files, tmp_path: Path
 ) -> None:
     tokens, token = tmp_path / "tokens.toml", new_token()
     tokens.write_text(entry("site", token, {}))
     flags = ("--repository", str(repository), "--port", "0", "--metrics-port", "0", "--tokens", str(tokens))
-    lock = ("--tls-cert", str(files.chain), "--tls-key", str(files.key), "--workers", "2", "--provider", "cpu")
+    lock = ("--tls-cert", str(files.chain), "--tls-key", str(files.key), "--frontends", "2", "--provider", "cpu")
     with process(*flags, *lock) as (running, _):
         target = started(running)
         with limelight.Client(target, ca=files.ca, token=token) as client:

@@ -14,8 +14,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 import limelight
-from limelight.v1 import service_pb2, values_pb2
-from service.access.tokens import entry, new_token
+from limelight.v1 import admin_pb2, service_pb2, values_pb2
+from service.security.tokens import entry, new_token
 from tests.service import bundles
 from tests.service.processes import process, scrape, started
 from tests.service.serving import Running, eventually, free_port, generate, predict, refusal, serving, text
@@ -69,7 +69,7 @@ def locked(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     file = tmp_path_factory.mktemp("access") / "tokens.toml"
     tokens = {name: new_token() for name in RULES}
     write(file, tokens, RULES)
-    with serving(repository, tokens=str(file), metrics_port=free_port(), apart=True) as running:
+    with serving(repository, tokens=str(file), metrics_port=free_port(), frontends=1) as running:
         yield Locked(running, tokens, file)
 
 
@@ -110,6 +110,34 @@ def test_without_a_good_token_no_method_answers(locked: Locked, metadata: Any, r
 
 def _empty(method: str) -> Any:
     return getattr(service_pb2, f"{method}Request")()
+
+
+def test_models_are_unloaded_and_loaded_by_tokens_that_name_it_and_their_models_only(tmp_path: Path) -> None:
+    bundles.tiny(tmp_path / "models")
+    bundles.echo(tmp_path / "models")
+    rules = {"all": {}, "loader": {"methods": ["LoadModel", "UnloadModel"], "models": ["tin*"]}}
+    tokens, file = {name: new_token() for name in rules}, tmp_path / "tokens.toml"
+    write(file, tokens, rules)
+
+    with serving(tmp_path / "models", tokens=str(file), admin=True, frontends=1) as running:
+
+        def change(action: str, model: str, name: str) -> str:
+            method = running.channel.unary_unary(f"/limelight.v1.AdminService/{action}Model")
+            message = admin_pb2.UnloadModelRequest(model={"name": model, "version": 1})
+            try:
+                method(message.SerializeToString(), metadata=bearer(tokens[name]), timeout=20)
+            except grpc.RpcError as error:
+                return refusal(error).code
+            return "OK"
+
+        assert change("Unload", "tiny", "all") == "PERMISSION_DENIED"
+        assert change("Unload", "echo", "loader") == "NOT_FOUND"
+        assert change("Load", "echo", "loader") == "NOT_FOUND"
+        assert change("Unload", "tiny", "loader") == "OK"
+        listed = running.stub.ListModels(MODELS, metadata=bearer(tokens["all"]), timeout=20)
+        assert [each.model.name for each in listed.models] == ["echo"]
+        assert change("Load", "tiny", "loader") == "OK"
+        assert change("Load", "tiny", "loader") == "UNAVAILABLE"
 
 
 def test_the_digest_of_a_token_is_no_token(locked: Locked) -> None:
@@ -233,7 +261,7 @@ def test_calls_and_rows_are_counted_by_the_tokens_name(locked: Locked) -> None:
 def test_what_a_changed_file_says_counts_and_a_bad_one_changes_nothing(repository: Path, tmp_path: Path) -> None:
     file, tokens = tmp_path / "tokens.toml", {name: new_token() for name in ("old", "new")}
     write(file, tokens, {"old": {}})
-    with serving(repository, tokens=str(file), metrics_port=free_port(), apart=True) as running:
+    with serving(repository, tokens=str(file), metrics_port=free_port(), frontends=1) as running:
         locked = Locked(running, tokens, file)
 
         def reloads(result: str) -> float:

@@ -25,7 +25,7 @@ from tests.service.processes import alive, children, process, started
 from tests.service.serving import eventually
 
 MEMORY = 600 * 2**20
-LIMITS = ("--check-cpu-seconds", "2", "--check-seconds", "600", "--max-check-bytes", str(MEMORY))
+LIMITS = {"check_cpu_seconds": 2, "check_seconds": 600.0, "max_check_bytes": MEMORY, "load_wait_seconds": 0.0}
 
 
 def loops(folder: Path) -> None:
@@ -274,7 +274,8 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     for attack in ATTACKS:
         attack(copied(good, attack.__name__))
     flags = ("--repository", str(repository), "--port", "0", "--metrics-port", "0", "--provider", "cpu")
-    with process(*flags, *LIMITS, "--load-wait-seconds", "0") as (running, logged):
+    # The checks of an engine in a process of its own are its supervisor's.
+    with process(*flags, "--frontends", "1", limits=LIMITS) as (running, logged):
         yield Serving(running.pid, started(running), logged, repository)
 
 

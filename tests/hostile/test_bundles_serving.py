@@ -104,17 +104,17 @@ def has_weights_beside(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def metrics() -> int:
+def metrics(frontends: int) -> int:
     return free_port()
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(tmp_path_factory: pytest.TempPathFactory, frontends: int) -> Path:
     return tmp_path_factory.mktemp("later")
 
 
 @pytest.fixture(scope="module")
-def stub(repository: Path, metrics: int) -> Iterator[service_pb2_grpc.AttentionServiceStub]:
+def stub(repository: Path, metrics: int, frontends: int) -> Iterator[service_pb2_grpc.AttentionServiceStub]:
     good = bundles.tiny(repository).path
     has_weights_beside(copied(good, "beside"))
     inflates_on_long_texts(copied(good, "inflates"))
@@ -122,8 +122,8 @@ def stub(repository: Path, metrics: int) -> Iterator[service_pb2_grpc.AttentionS
     for name in ("loops", "slows"):
         loops_on_long_texts(copied(good, name))
     flags = ("--repository", str(repository), "--port", "0", "--metrics-port", str(metrics), "--provider", "cpu")
-    limits = ("--max-run-seconds", "0.5", "--lanes", "1", "--max-run-bytes", str(2**29))
-    limited = process(*flags, *limits)
+    flags += ("--frontends", str(frontends))
+    limited = process(*flags, limits={"max_run_seconds": 0.5, "lanes": 1, "max_run_bytes": 2**29})
     with limited as (running, _), grpc.insecure_channel(started(running)) as channel:
         yield service_pb2_grpc.AttentionServiceStub(channel)
 

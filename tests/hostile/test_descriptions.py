@@ -14,13 +14,13 @@ from google.protobuf import json_format
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2, service_pb2, values_pb2
 from service.checking.verdict import Refused, Verdict
-from service.engine.providers import choose_provider
+from service.engine.runtime.providers import choose_provider
 from service.settings import Settings
 from tests.hostile.forge import edit
 from tests.service import bundles
 from tests.service.serving import CHECKS, serving
 
-PROVIDER = choose_provider("cpu", lanes=1)
+PROVIDER = choose_provider("cpu", workers=1)
 MOST = 2**31 - 1
 BASES = {"tiny": bundles.tiny, "echo": bundles.echo, "noisy": bundles.noisy, "web": bundles.web, "paper": bundles.paper}
 # Field by field of a bundle of one's own: where, what it becomes, and the reason. A path's number is a place in a list.
@@ -44,7 +44,7 @@ LIES: list[tuple[str, str, Any, str]] = [
     ("tiny", "description.maps.0.form", "MAP_FORM_EDGES", "but their tensor has no rows"),
     ("tiny", "description.outputs.0.name", "features", "'features' is used for more than one output"),
     ("tiny", "description.outputs.0.name", "nothing", "refers to the output 'logits', which is not described"),
-    ("tiny", "description.outputs.1.name", "nothing", "does not put out ['nothing']"),
+    ("tiny", "description.outputs.1.name", "nothing", "has no output ['nothing']"),
     ("tiny", "description.outputs.0.data_type", "DATA_TYPE_INT64", "is described as INT64"),
     ("tiny", "description.outputs.0.dimensions.0.size", 4, "has 3 labels, but the output 'logits' has size 4"),
     ("tiny", "description.outputs.1.dimensions.1.size", MOST, "size is 2147483647"),

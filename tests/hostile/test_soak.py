@@ -36,7 +36,11 @@ ROUND = Round(
 )
 
 
-def test_models_are_swapped_on_a_signal_and_no_call_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontends", ["0", "2"])
+def test_models_are_swapped_on_a_signal_and_no_call_fails(
+    tmp_path: Path, frontends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIMELIGHT_FRONTENDS", frontends)
     for version in (1, 2):
         bundles.tiny(tmp_path / "repository", version=version)
     with (

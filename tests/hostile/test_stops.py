@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from limelight.v1 import service_pb2_grpc
+from service.supervisor.in_process import InProcessServer
 from tests.hostile.stops import Work, described, measure
 from tests.service import bundles
 from tests.service.processes import alive, children, process, started
@@ -29,18 +30,23 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_callers_who_try_again_notice_no_stop(repository: Path) -> None:
+@pytest.mark.parametrize("frontends", [0, 2])
+def test_callers_who_try_again_notice_no_stop(repository: Path, frontends: int) -> None:
     work = Work(
         predict("tiny", text("the cat")).SerializeToString(), generate("echo", text("the cat")).SerializeToString()
     )
-    outcome = asyncio.run(measure(repository, work, stops=3, servers=2, callers=4, streams=1))
+    flags = ("--frontends", str(frontends))
+    outcome = asyncio.run(measure(repository, work, stops=3, flags=flags, servers=2, callers=4, streams=1))
     assert not outcome.failed, described(outcome)
     assert outcome.statuses == {0: 3}
     assert outcome.answered["Predict"] > 0 and outcome.answered["Generate"] > 0
 
 
-def test_while_calls_finish_others_are_answered_and_streams_are_sent_elsewhere(repository: Path) -> None:
-    with serving(repository, grace_seconds=3.0) as running, ThreadPoolExecutor() as threads:
+@pytest.mark.parametrize("frontends", [0, 1])
+def test_while_calls_finish_others_are_answered_and_streams_are_sent_elsewhere(
+    repository: Path, frontends: int
+) -> None:
+    with serving(repository, grace_seconds=3.0, frontends=frontends) as running, ThreadPoolExecutor() as threads:
         begun = running.stub.Generate(generate("endless", text("the cat")))
         next(begun), next(begun)
         finishing = asyncio.run_coroutine_threadsafe(running.server.finish(), running.loop)
@@ -57,7 +63,7 @@ def test_while_calls_finish_others_are_answered_and_streams_are_sent_elsewhere(r
         finishing.result(timeout=30)
         with pytest.raises(grpc.RpcError) as late:
             running.stub.Predict(predict("tiny", text("the cat")), timeout=30)
-        assert refusal(late.value).code == "UNAVAILABLE"
+        assert late.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 def _status(running: Running) -> Any:
@@ -81,7 +87,7 @@ onnxruntime.InferenceSession.__init__ = load
 
 
 def test_a_signal_while_a_model_is_loaded_ends_the_process_and_nothing_is_announced(repository: Path) -> None:
-    with process("--repository", str(repository), *LOCAL, "--no-apart", before=SLOW) as (running, logged):
+    with process("--repository", str(repository), *LOCAL, before=SLOW) as (running, logged):
         assert eventually(lambda: any("loading" in line for line in list(logged)), 120)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=30) == 0
@@ -89,22 +95,24 @@ def test_a_signal_while_a_model_is_loaded_ends_the_process_and_nothing_is_announ
         assert running.stdout.read() == ""
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_signal_while_workers_start_ends_them_all_and_nothing_is_announced(repository: Path, count: int) -> None:
-    with process("--repository", str(repository), *LOCAL, "--workers", str(count)) as (running, _):
-        assert eventually(lambda: len(children(running.pid)) == count, 120)
-        workers = children(running.pid)
+@pytest.mark.parametrize("frontends", [1, 2])
+def test_a_signal_while_processes_start_ends_them_all_and_nothing_is_announced(
+    repository: Path, frontends: int
+) -> None:
+    with process("--repository", str(repository), *LOCAL, "--frontends", str(frontends)) as (running, _):
+        assert eventually(lambda: len(children(running.pid)) == frontends + 1, 120)
+        others = children(running.pid)
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=30) == 0
         assert running.stdout is not None
         assert running.stdout.read() == ""
-        assert eventually(lambda: not [pid for pid in workers if alive(pid)], 30)
+        assert eventually(lambda: not [pid for pid in others if alive(pid)], 30)
 
 
-# A lane that is inside a library does not hear of anything.
+# A worker thread that is inside a library does not hear of anything.
 STUCK = """
 import os, time
-from service.engine.sessions import Session
+from service.engine.runtime.sessions import Session
 run = Session.run
 def stuck(self, *arguments, **options):
     while os.path.exists({flag!r}):
@@ -114,9 +122,9 @@ Session.run = stuck
 """
 
 
-def test_a_lane_that_hangs_keeps_no_process_from_ending_in_order(repository: Path, tmp_path: Path) -> None:
+def test_a_thread_that_hangs_keeps_no_process_from_ending_in_order(repository: Path, tmp_path: Path) -> None:
     flag = tmp_path / "stuck"
-    flags = ("--repository", str(repository), *LOCAL, "--no-apart", "--grace-seconds", "0.5")
+    flags = ("--repository", str(repository), *LOCAL, "--grace-seconds", "0.5")
     with process(*flags, before=STUCK.format(flag=str(flag))) as (running, _):
         with grpc.insecure_channel(started(running)) as channel:
             stub = service_pb2_grpc.AttentionServiceStub(channel)
@@ -129,9 +137,10 @@ def test_a_lane_that_hangs_keeps_no_process_from_ending_in_order(repository: Pat
         assert running.wait(timeout=30) == 0
 
 
-def test_a_closed_terminal_stops_in_order_unless_that_is_ignored(repository: Path) -> None:
+@pytest.mark.parametrize("frontends", [0, 1])
+def test_a_closed_terminal_stops_in_order_unless_that_is_ignored(repository: Path, frontends: int) -> None:
     heeded, ignored = (f"signal.signal(signal.SIGHUP, signal.{each})" for each in ("SIG_DFL", "SIG_IGN"))
-    flags = ("--repository", str(repository), *LOCAL)
+    flags = ("--repository", str(repository), *LOCAL, "--frontends", str(frontends))
     # Who runs the tests may have it ignored, as `nohup` does.
     with process(*flags, before=heeded) as (running, logged), process(*flags, before=ignored) as (other, _):
         started(running)
@@ -150,7 +159,8 @@ def test_a_closed_terminal_stops_in_order_unless_that_is_ignored(repository: Pat
 def test_health_follows_the_models_that_are_there(repository: Path) -> None:
     serving_, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
     with serving(repository) as running:
-        models = running.server.repository
+        assert isinstance(running.server, InProcessServer)
+        store = running.server.store
 
         def on_loop(work: Any) -> None:
             asyncio.run_coroutine_threadsafe(work, running.loop).result(timeout=60)
@@ -159,8 +169,8 @@ def test_health_follows_the_models_that_are_there(repository: Path) -> None:
         assert next(watched).status == serving_
         for name in ("echo", "endless", "tiny"):
             assert _status(running) == serving_
-            on_loop(models.unload(name, 1))
+            on_loop(store.unload(name, 1))
         assert next(watched).status == not_serving
-        on_loop(models.load_version("tiny", 1))
+        on_loop(store.load("tiny", 1, repository / "tiny" / "1"))
         assert next(watched).status == serving_
         watched.cancel()

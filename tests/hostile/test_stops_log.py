@@ -21,15 +21,15 @@ from tests.service.serving import free_port, predict, text
 DROPPED = "limelight_log_lines_dropped_total"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_server(tmp_path: Path, workers: int) -> None:
+@pytest.mark.parametrize("frontends", [0, 1, 2])
+def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_server(tmp_path: Path, frontends: int) -> None:
     bundles.tiny(tmp_path)
     port = free_port()
     flags = ("--repository", str(tmp_path), "--port", "0", "--metrics-port", str(port), "--provider", "cpu")
-    more = ("--log-buffer-bytes", "4096", "--workers", str(workers), "--drain-seconds", "0.2")
+    more, limits = ("--frontends", str(frontends), "--drain-seconds", "0.2"), {"log_buffer_bytes": 4096}
     there, here = os.pipe()
     fcntl.fcntl(here, fcntl.F_SETPIPE_SZ, 4096)
-    with process(*flags, *more, errors=here) as (running, _):
+    with process(*flags, *more, errors=here, limits=limits) as (running, _):
         os.close(here)
         with grpc.insecure_channel(started(running)) as channel:
             stub, health = service_pb2_grpc.AttentionServiceStub(channel), health_pb2_grpc.HealthStub(channel)
@@ -49,9 +49,11 @@ def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_server(tmp_path: Pa
     assert dropped and all(each > 0 for each in dropped)
 
 
-def test_a_server_whose_log_is_stuck_stops_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontends", ["0", "1"])
+def test_a_server_whose_log_is_stuck_stops_in_order(tmp_path: Path, frontends: str) -> None:
     bundles.tiny(tmp_path)
     flags = ("--repository", str(tmp_path), "--port", "0", "--metrics-port", "0", "--provider", "cpu")
+    flags += ("--frontends", frontends)
     there, here = os.pipe()
     size = fcntl.fcntl(here, fcntl.F_SETPIPE_SZ, 4096)
     os.write(here, b" " * size)

@@ -21,7 +21,7 @@ import trustme
 from limelight.v1 import service_pb2, service_pb2_grpc, values_pb2
 from service.configuration import ignored_variables, load_settings
 from tests.service import bundles
-from tests.service.processes import alive, children, process, started
+from tests.service.processes import alive, children, engines, process, started
 from tests.service.serving import attend, eventually, predict, text
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +34,7 @@ ARCHITECTURE = platform.machine()
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("repository")
     bundles.tiny(folder)
+    bundles.tiny(folder, "wide", max_tokens=256)
     bundles.echo(folder, "endless", max_new_tokens=100_000, endless=True)
     return folder
 
@@ -79,19 +80,21 @@ def announced(running: Any, logged: list[str]) -> Iterator[Any]:
         yield service_pb2_grpc.AttentionServiceStub(channel)
 
 
+@pytest.mark.parametrize("frontends", [0, 1])
 @pytest.mark.parametrize("where", SURROUNDINGS)
-def test_a_server_starts_answers_large_maps_and_stops(repository: Path, where: str) -> None:
+def test_a_server_starts_answers_large_maps_and_stops(repository: Path, where: str, frontends: int) -> None:
     if "memfd" in where and ARCHITECTURE not in MEMFD_CREATE:
         pytest.skip(f"the number of memfd_create is not known for {ARCHITECTURE}")
-    many = [text(" ".join(["cat"] * 30))] * 64
-    with process("--repository", str(repository), *LOCAL, before=SURROUNDINGS[where]) as (running, logged):
+    long = text(" ".join(["a"] * 200))  # two maps of 320 kB, which processes share where they can
+    flags = ("--repository", str(repository), *LOCAL, "--frontends", str(frontends))
+    with process(*flags, before=SURROUNDINGS[where]) as (running, logged):
         with announced(running, logged) as stub:
-            answer = stub.Attend(attend("tiny", *many), timeout=60)
+            answer = stub.Attend(attend("wide", long), timeout=60)
             assert answer.ByteSize() > 2**19
         running.send_signal(signal.SIGTERM)
         assert running.wait(timeout=30) == 0
-    said = [line for line in logged if "no memory to share" in line]
-    assert len(said) == ("memfd" in where or where in ("files of 100 kB", "files of 1 MB"))
+    said = [line for line in logged if "processes cannot share memory" in line]
+    assert len(said) == frontends * ("memfd" in where or where == "files of 100 kB")
 
 
 def test_a_log_that_may_not_grow_keeps_no_server_from_answering(repository: Path, tmp_path: Path) -> None:
@@ -132,8 +135,8 @@ def test_addresses_of_services_are_no_settings() -> None:
 def test_a_server_beside_services_of_its_own_name_starts_and_says_what_it_ignores(repository: Path) -> None:
     before = f"import os; os.environ.update({KUBERNETES!r})"
     flags = ("--repository", str(repository), "--port", "0", "--provider", "cpu")
-    alone = before + "; os.environ['LIMELIGHT_APART'] = 'false'; os.environ['LIMELIGHT_METRICS_HOST'] = '127.0.0.1'"
-    with process(*flags, "--metrics-port", "0", before=alone) as (running, logged):
+    local = before + "; os.environ['LIMELIGHT_METRICS_HOST'] = '127.0.0.1'"
+    with process(*flags, "--metrics-port", "0", before=local) as (running, logged):
         with announced(running, logged) as stub:
             assert stub.Predict(predict("tiny", text("the cat")), timeout=60).predictions
         running.send_signal(signal.SIGTERM)
@@ -148,11 +151,12 @@ def whole_service(running: subprocess.Popen[str]) -> list[int]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize("kind", [(), ("--workers", "2"), ("--no-apart",)])
+@pytest.mark.parametrize("frontends", [0, 1, 2])
 def test_signals_to_every_process_stop_a_server_once_and_in_order(
-    repository: Path, kind: tuple[str, ...], number: signal.Signals
+    repository: Path, frontends: int, number: signal.Signals
 ) -> None:
-    flags = ("--repository", str(repository), *LOCAL, *kind, "--drain-seconds", "1", "--grace-seconds", "60")
+    flags = ("--repository", str(repository), *LOCAL, "--frontends", str(frontends))
+    flags += ("--drain-seconds", "1", "--grace-seconds", "60")
     heeded = "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
     with process(*flags, before=heeded) as (running, logged):
         with announced(running, logged) as stub:
@@ -175,7 +179,7 @@ def test_signals_to_every_process_stop_a_server_once_and_in_order(
 
 
 def test_a_process_that_is_starting_is_spared_as_well(repository: Path) -> None:
-    flags = ("--repository", str(repository), *LOCAL)
+    flags = ("--repository", str(repository), *LOCAL, "--frontends", "1", "--cache-dir", "none")  # bundles are checked
     with process(*flags) as (running, logged):
         assert eventually(lambda: bool(children(running.pid)), 60)
         seen = set()
@@ -191,13 +195,17 @@ def test_a_process_that_is_starting_is_spared_as_well(repository: Path) -> None:
         assert running.wait(timeout=30) == 0
 
 
-def test_a_service_manager_is_told_when_it_serves_and_when_it_stops(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("frontends", ["0", "1"])
+def test_a_service_manager_is_told_when_it_serves_and_when_it_stops(
+    repository: Path, tmp_path: Path, frontends: str
+) -> None:
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address)
         manager.settimeout(60)
         before = f"import os; os.environ['NOTIFY_SOCKET'] = {address!r}"
-        with process("--repository", str(repository), *LOCAL, before=before) as (running, _):
+        flags = ("--repository", str(repository), *LOCAL, "--frontends", frontends)
+        with process(*flags, before=before) as (running, _):
             assert manager.recv(100) == b"READY=1"
             running.send_signal(signal.SIGTERM)
             assert manager.recv(100) == b"STOPPING=1"
@@ -213,9 +221,10 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
 
 
-def test_few_open_files_leave_room_for_connections_and_it_is_said(repository: Path) -> None:
+@pytest.mark.parametrize("frontends", ["0", "1"])
+def test_few_open_files_leave_room_for_connections_and_it_is_said(repository: Path, frontends: str) -> None:
     before = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))"
-    flags = ("--repository", str(repository), *LOCAL)
+    flags = ("--repository", str(repository), *LOCAL, "--frontends", frontends)
     with process(*flags, before=before) as (running, logged):
         with ExitStack() as stack:
             address = started(running)
@@ -230,14 +239,15 @@ def test_few_open_files_leave_room_for_connections_and_it_is_said(repository: Pa
     assert "raise it to 2560" in said
 
 
-@pytest.mark.parametrize("kind", [(), ("--workers", "1", "--no-apart")])
-def test_bytes_that_are_no_handshake_are_not_logged(repository: Path, tmp_path: Path, kind: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("frontends", ["0", "1"])
+def test_bytes_that_are_no_handshake_are_not_logged(repository: Path, tmp_path: Path, frontends: str) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost", "127.0.0.1")
     chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
     certificate.private_key_pem.write_to_path(str(key))
     chain.write_bytes(b"".join(each.bytes() for each in certificate.cert_chain_pems))
-    flags = ("--repository", str(repository), *LOCAL, "--tls-cert", str(chain), "--tls-key", str(key), *kind)
+    flags = ("--repository", str(repository), *LOCAL, "--tls-cert", str(chain), "--tls-key", str(key))
+    flags += ("--frontends", frontends)
     with process(*flags) as (running, logged):
         host, _, port = started(running).rpartition(":")
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 64, b""):
@@ -251,10 +261,10 @@ def test_bytes_that_are_no_handshake_are_not_logged(repository: Path, tmp_path: 
 
 
 def test_an_engine_that_is_stopped_holds_no_stop_up(repository: Path) -> None:
-    flags = ("--repository", str(repository), *LOCAL, "--grace-seconds", "1")
+    flags = ("--repository", str(repository), *LOCAL, "--frontends", "1", "--grace-seconds", "1")
     with process(*flags) as (running, logged):
         with announced(running, logged) as stub:
-            (engine,) = children(running.pid)
+            (engine,) = engines(running.pid)
             os.kill(engine, signal.SIGSTOP)
             call = stub.Predict.future(predict("tiny", text("the cat")), timeout=120)
             time.sleep(0.3)
@@ -264,4 +274,4 @@ def test_an_engine_that_is_stopped_holds_no_stop_up(repository: Path) -> None:
         assert not alive(engine)
     said = {line["event"]: datetime.fromisoformat(line["time"]) for line in map(json.loads, logged)}
     # Its grace of a second and two more, by the server's own timers; they were ten longer.
-    assert said["1 workers did not stop in time and are killed"] - said["stopping"] < timedelta(seconds=10)
+    assert said["1 processes (engine) did not stop in time and are killed"] - said["stopping"] < timedelta(seconds=10)

@@ -26,8 +26,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def impatient(repository: Path) -> Iterator[Capped]:
-    with capped(repository, "--answer-seconds", "1") as running:
+def impatient(repository: Path, frontends: int) -> Iterator[Capped]:
+    with capped(repository, frontends=frontends, limits={"answer_seconds": 1}) as running:
         yield running
 
 
@@ -78,9 +78,10 @@ def test_who_does_not_read_is_hung_up_on_and_others_are_not(impatient: Capped, p
         each.close()
 
 
-def test_what_waits_for_its_reader_is_counted_until_the_reader_is_gone(repository: Path) -> None:
+def test_what_waits_for_its_reader_is_counted_until_the_reader_is_gone(repository: Path, frontends: int) -> None:
     large = attend("tiny", *[text(LONGEST)] * 64)  # about a megabyte is the answer
-    with capped(repository, "--max-held-bytes", "2000000", "--answer-seconds", "3") as server:
+    limits = {"max_held_bytes": 2_000_000, "answer_seconds": 3}
+    with capped(repository, frontends=frontends, limits=limits) as server:
         assert not refused(server, large)
         before = server.resident()
         server.forget_peak()
@@ -97,9 +98,11 @@ def test_what_waits_for_its_reader_is_counted_until_the_reader_is_gone(repositor
 
 
 @pytest.mark.parametrize("options", [{"top_k": 1}, {"encoding": attention_pb2.ENCODING_UINT8}], ids=["top_k", "uint8"])
-def test_small_answers_of_large_maps_stay_within_the_budget(repository: Path, options: dict[str, int]) -> None:
+def test_small_answers_of_large_maps_stay_within_the_budget(
+    repository: Path, frontends: int, options: dict[str, int]
+) -> None:
     request = attend("tiny", *[text(LONGEST)] * 256, **options)
-    with capped(repository, "--max-held-bytes", "8000000") as server:
+    with capped(repository, frontends=frontends, limits={"max_held_bytes": 8_000_000}) as server:
         assert server.stub.Attend(request, timeout=60).results
         before = server.resident()
         server.forget_peak()
@@ -111,9 +114,9 @@ def test_small_answers_of_large_maps_stay_within_the_budget(repository: Path, op
         assert not refused(server, request)
 
 
-def test_a_reader_that_is_slow_but_reads_gets_everything(repository: Path) -> None:
+def test_a_reader_that_is_slow_but_reads_gets_everything(repository: Path, frontends: int) -> None:
     request = attend("tiny", *[text(LONGEST)] * 64)
-    with capped(repository, "--answer-seconds", "20") as server:
+    with capped(repository, frontends=frontends, limits={"answer_seconds": 20}) as server:
         whole = len(server.stub.Attend(request).SerializeToString())
         wire = Wire(server.address, windows=65_535)
         stream = ask(wire, f"{SERVICE}Attend", request.SerializeToString())

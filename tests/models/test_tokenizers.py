@@ -43,7 +43,7 @@ def test_what_is_put_out_reads_as_it_was_written(name: str, text: str) -> None:
 def test_a_cut_target_still_ends() -> None:
     end = tokenizers.special_ids(MADE["put out characters"])[1]
     encoded = Encoder(MADE["put out characters"], special_tokens=True, maximum=4).encode([TEXTS[0]])[0]
-    assert encoded.cut and len(encoded.ids) == 4 and encoded.ids[-1] == end
+    assert encoded.truncated and len(encoded.ids) == 4 and encoded.ids[-1] == end
 
 
 @pytest.mark.parametrize("name", ["words", "characters", "pieces"])

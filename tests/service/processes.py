@@ -6,9 +6,10 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,9 +22,13 @@ def scrape(port: int) -> dict[str, float]:
 
 
 # A job in the background ignores SIGINT, and its children with it: a test says which of both it wants.
+# Limits that no flag sets are given as flags are.
 _SERVE = """
 import signal, sys
 from limelight.cli import main
+import service.command
+load_settings = service.command.load_settings
+service.command.load_settings = lambda flags, **rest: load_settings(flags | {limits!r}, **rest)
 signal.signal(signal.SIGINT, {handler})
 {before}
 sys.exit(main())
@@ -32,14 +37,25 @@ sys.exit(main())
 
 @contextmanager
 def process(
-    *flags: str, background: bool = False, errors: int | None = None, before: str = ""
+    *flags: str,
+    background: bool = False,
+    errors: int | None = None,
+    before: str = "",
+    limits: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Run `limelight serve` in a process of its own; the list gets its log lines.
 
-    background: as a shell's job. errors: a descriptor that gets the log instead. before: code that runs first.
+    background: as a shell's job. errors: a descriptor that gets the log instead. before: code that runs first. limits:
+    settings that have no flag.
     """
     handler = "signal.SIG_IGN" if background else "signal.default_int_handler"
-    command = [sys.executable, "-c", _SERVE.format(handler=handler, before=before), "serve", *flags]
+    command = [
+        sys.executable,
+        "-c",
+        _SERVE.format(handler=handler, before=before, limits=dict(limits or {})),
+        "serve",
+        *flags,
+    ]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"}
     running = subprocess.Popen(
         command,
@@ -72,20 +88,33 @@ def started(running: subprocess.Popen[str]) -> str:
     return found[1]
 
 
-def children(parent: int, doing: str = "service.worker") -> list[int]:
-    """The workers (or other processes, by the module that they run) that a process started and that are there still,
+PROCESSES = "supervisor.processes"
+
+
+def children(parent: int, doing: str = PROCESSES) -> list[int]:
+    """The frontends and engines (or other processes, by their command) that a process started and that are there still,
     oldest first.
     """
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             after = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_text()
+            command = (folder / "cmdline").read_text(errors="replace")
         except OSError:
             continue
         if int(after[1]) == parent and after[0] != "Z" and doing in command:
             found.append(int(folder.name))
     return sorted(found)
+
+
+def engines(parent: int) -> list[int]:
+    """The engines that a supervisor started."""
+    return children(parent, "main('engine'")
+
+
+def frontends(parent: int) -> list[int]:
+    """The frontends that a supervisor started."""
+    return children(parent, "main('frontend'")
 
 
 def alive(pid: int) -> bool:

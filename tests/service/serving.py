@@ -14,10 +14,10 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
-from service.apart.serving import Apart
 from service.checking.checker import Checker
 from service.configuration import load_settings
-from service.server import Server, running_server
+from service.supervisor.in_process import InProcessServer, running_in_process
+from service.supervisor.supervisor import Supervisor, supervised
 
 # One for all tests: a process that checks bundles takes a second to start.
 CHECKS = Checker(idle=60.0)
@@ -27,7 +27,7 @@ CHECKS = Checker(idle=60.0)
 class Running:
     """A server on a thread of its own, and a client."""
 
-    server: Server | Apart
+    server: InProcessServer | Supervisor
     loop: asyncio.AbstractEventLoop
     channel: grpc.Channel
     stub: Any
@@ -57,22 +57,23 @@ def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 @contextmanager
 def serving(repository: Path, **settings: Any) -> Iterator[Running]:
-    """Serve a repository on a free port of this machine."""
+    """Serve a repository on a free port of this machine. frontends: processes; by default all is in this one."""
     flags = {
         "repository": str(repository),
         "port": 0,
         "metrics_port": 0,
         "provider": "cpu",
         "grace_seconds": 5.0,
-        "apart": False,
+        "load_wait_seconds": 300.0,  # however busy the machine is
     }
     loaded = load_settings(flags | settings, environment={})
-    started: list[tuple[Server | Apart, asyncio.AbstractEventLoop, asyncio.Event]] = []
+    started: list[tuple[InProcessServer | Supervisor, asyncio.AbstractEventLoop, asyncio.Event]] = []
     ready = threading.Event()
     failure: list[BaseException] = []
 
     async def run() -> None:
-        async with Apart(loaded).running() if loaded.apart else running_server(loaded, checks=CHECKS) as server:
+        running = supervised(loaded) if loaded.frontends else running_in_process(loaded, CHECKS)
+        async with running as server:
             stop = asyncio.Event()
             started.append((server, asyncio.get_running_loop(), stop))
             ready.set()

@@ -1,32 +1,32 @@
 """Writes what pages say of settings from `Settings` itself: `python -m tests.service.settings_table`.
 
-The table of all of them in docs/serving.md, and that of limits in SECURITY.md.
+The table of those that users set in docs/serving.md, group by group, and that of limits in SECURITY.md.
 """
 
 import re
-from dataclasses import Field, fields
+from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
-from service.settings import Settings
+from service.settings import public_settings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS, LIMITS = ROOT / "docs" / "serving.md", ROOT / "SECURITY.md"
 # What bounds something, by its name: a new limit is in the table without anybody thinking of it.
-_LIMIT = re.compile(r"max_.*|.*_(rows|bytes|calls|seconds|instances|threads|connections|places)|lanes|workers")
+_LIMIT = re.compile(r"max_.*|.*_(rows|bytes|calls|seconds|instances|threads|connections|places)")
 
 
 def with_settings(page: str) -> str:
     """Give the page with the table that the settings make."""
-    rows = [f"| `{each.name}` | {_default(each)} | {_meaning(each)} |" for each in fields(Settings)]
+    rows = [f"| `{each.name}` | {_default(each)} | {_meaning(each)} |" for each in public_settings()]
     return _between(page, "settings", ["| setting | default | meaning |", "|---|---|---|", *rows])
 
 
 def with_limits(page: str) -> str:
     """Give the page with the table that those settings make which bound something."""
-    limits = [each for each in fields(Settings) if _LIMIT.fullmatch(each.name)]
+    limits = [each for each in public_settings() if _LIMIT.fullmatch(each.name)]
     rows = [f"| `--{each.name.replace('_', '-')}` | {_default(each)} | {_meaning(each)} |" for each in limits]
     return _between(page, "limits", ["| flag | default | what it bounds |", "|---|---|---|", *rows])
 

@@ -27,9 +27,9 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["two processes", "one process"])
+@pytest.fixture(scope="module", params=[1, 0], ids=["a frontend and an engine", "one process"])
 def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
-    with serving(repository, apart=request.param, metrics_port=free_port()) as running:
+    with serving(repository, frontends=request.param, metrics_port=free_port()) as running:
         yield running
 
 
@@ -75,7 +75,7 @@ def test_the_synchronous_client_may_ask_for_as_many(running: Running) -> None:
 
 def test_past_what_may_wait_calls_are_told_when_to_come_back_and_the_next_is_answered(repository: Path) -> None:
     with serving(
-        repository, apart=True, metrics_port=free_port(), max_calls_per_connection=1, pending_calls=8
+        repository, frontends=1, metrics_port=free_port(), max_calls_per_connection=1, pending_calls=8
     ) as running:
         calls = [running.stub.Predict.future(ONE) for _ in range(200)]
         codes = Counter(each.code() for each in calls)
@@ -93,7 +93,7 @@ def test_past_what_may_wait_calls_are_told_when_to_come_back_and_the_next_is_ans
 def test_one_connection_with_a_thousand_calls_keeps_no_other_from_its_turn(repository: Path) -> None:
     ended: list[str] = []
     with (
-        serving(repository, apart=True, max_calls_per_connection=2) as running,
+        serving(repository, frontends=1, max_calls_per_connection=2) as running,
         grpc.insecure_channel(running.server.address, [("grpc.use_local_subchannel_pool", 1)]) as channel,
     ):
         other = service_pb2_grpc.AttentionServiceStub(channel)

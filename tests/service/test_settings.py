@@ -1,16 +1,19 @@
 """Settings: flag over environment over file over default, checked once, with messages that name the culprit."""
 
+import os
+import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service import machine
 from service.configuration import SettingsError, load_settings
-from service.settings import Settings
+from service.platform import machine
+from service.settings import Group, Settings, public_settings
 from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_settings
 
 
@@ -18,15 +21,15 @@ from tests.service.settings_table import LIMITS, SETTINGS, with_limits, with_set
 def file(tmp_path: Path) -> Path:
     """A settings file."""
     path = tmp_path / "limelight.toml"
-    path.write_text('port = 1\nlanes = 2\nhost = "::1"\n')
+    path.write_text('port = 1\ncores = 2\nhost = "::1"\n')
     return path
 
 
 def test_a_flag_counts_before_the_environment_before_the_file_before_the_default(file: Path) -> None:
     found = load_settings(
-        {"port": 3, "lanes": None}, environment={"LIMELIGHT_PORT": "2", "LIMELIGHT_LANES": "5"}, file=file
+        {"port": 3, "cores": None}, environment={"LIMELIGHT_PORT": "2", "LIMELIGHT_CORES": "5"}, file=file
     )
-    assert (found.port, found.lanes, found.host, found.provider) == (3, 5, "::1", "auto")
+    assert (found.port, found.cores, found.host, found.provider) == (3, 5, "::1", "auto")
 
 
 def test_nothing_listens_beyond_this_machine_unless_told() -> None:
@@ -47,6 +50,8 @@ def test_nothing_listens_beyond_this_machine_unless_told() -> None:
         ({}, {"LIMELIGHT_INSECURE": "maybe"}, r"LIMELIGHT_INSECURE is 'maybe', which is not true or false"),
         ({"tls_cert": "a.pem"}, {}, r"tls_cert and tls_key are needed together"),
         ({"tls_client_ca": "a.pem"}, {}, r"tls_client_ca is of no use without"),
+        ({"gpu_devices": "first"}, {}, r"gpu_devices is 'first'; name GPUs by their numbers, as 0 or 0,1"),
+        ({"gpu_devices": "0,1"}, {}, r"gpu_devices is '0,1', which are several engines; give --frontends 1 or more"),
     ],
 )
 def test_what_cannot_be_used_is_named(flags: dict[str, object], environment: dict[str, str], message: str) -> None:
@@ -106,6 +111,7 @@ def test_a_truth_is_written_as_people_write_it() -> None:
     ("content", "message"),
     [
         ("prot = 1", "no setting 'prot'"),
+        ("lanes = 1", "no setting 'lanes'"),
         ('port = "1"', "port is '1', which is not a whole number"),
         ("port = true", "port is True, which is not a whole number"),
         ("port = ", "is not TOML"),
@@ -153,7 +159,7 @@ def test_cores_and_memory_are_cut_to_what_the_control_group_allows(monkeypatch: 
 def test_memory_is_cut_to_the_limit_of_the_address_space() -> None:
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
-        "from service.machine import available_memory; print(available_memory())"
+        "from service.platform.machine import available_memory; print(available_memory())"
     )
     root = Path(__file__).parents[2]
     run = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, timeout=60)
@@ -171,8 +177,37 @@ def test_the_docs_have_every_setting_as_it_is() -> None:
         assert page == made(page), "run python -m tests.service.settings_table"
 
 
-def test_workers_are_for_the_cpu_and_cores_can_be_fewer_than_there_are() -> None:
-    with pytest.raises(SettingsError, match=r"workers is 2 and provider is auto: .* give --provider cpu"):
-        load_settings({"workers": 2}, environment={})
-    assert load_settings({"workers": 2, "provider": "cpu", "cores": 3}, environment={}).core_count == 3
+def test_cores_can_be_fewer_than_there_are() -> None:
+    assert load_settings({"cores": 3}, environment={}).core_count == 3
     assert load_settings({}, environment={}).core_count == machine.available_cores()
+
+
+def test_users_set_thirty_settings_each_in_a_group_of_the_help() -> None:
+    public = public_settings()
+    assert len(public) <= 30
+    groups = [each.metadata["rule"].group for each in public]
+    assert list(dict.fromkeys(groups)) == list(Group)
+    result = subprocess.run(
+        [sys.executable, "-m", "limelight.cli", "serve", "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert result.returncode == 0, result.stderr
+    shown = set(re.findall(r"--([a-z0-9-]+)", result.stdout))
+    assert {each.name.replace("_", "-") for each in public} <= shown
+    assert not shown & {each.name.replace("_", "-") for each in fields(Settings) if each not in public}
+    places = [result.stdout.index(f"\n{group.value}:\n") for group in Group]
+    assert places == sorted(places)
+
+
+def test_limits_are_set_by_programs_alone(tmp_path: Path) -> None:
+    assert load_settings({"lanes": 3, "max_held_bytes": 7}, environment={}).lanes == 3
+    assert load_settings({}, environment={"LIMELIGHT_LANES": "3"}).lanes == 0
+    with pytest.raises(SettingsError, match="--max-calls-per-connection is 0; it may be from 1"):
+        load_settings({"max_calls_per_connection": 0}, environment={})
+
+
+def test_each_device_is_an_engine() -> None:
+    found = load_settings({"gpu_devices": "0,1", "frontends": 1}, environment={})
+    assert found.devices == (0, 1)

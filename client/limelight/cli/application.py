@@ -4,6 +4,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from limelight.cli import CommandError, commands, streams
 from limelight.version import version
@@ -50,8 +51,26 @@ def _application(chosen: str | None) -> typer.Typer:
             application.command(name, help=summary)(_not_chosen)
     function = commands.load(chosen) if chosen else None
     if chosen and function:
-        application.command(chosen)(function)
+        application.command(chosen, cls=_Grouped)(function)
     return application
+
+
+class _Grouped(TyperCommand):
+    """Lists options under the heading that each names, in the order of the headings."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections of the help."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for each in self.get_params(ctx):
+            record = each.get_help_record(ctx)
+            if record is not None:
+                is_argument = each.param_type_name == "argument"
+                heading = "Arguments" if is_argument else getattr(each, "rich_help_panel", None) or "Options"
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
 
 def _root(

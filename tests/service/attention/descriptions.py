@@ -5,6 +5,10 @@ from collections.abc import Mapping
 from bundle.maps import WEIGHTS, MapWeights
 from bundle.rows import Labels
 from limelight.v1 import attention_pb2, model_pb2
+from service.attention.part import Finished
+from service.codecs.v1.framing import Frame
+from service.codecs.v1.maps import frame_map
+from service.engine.reduction import map_result
 
 
 def map_of(name: str, **fields: object) -> model_pb2.MapDescription:
@@ -41,3 +45,8 @@ def labels_of(sizes: Mapping[str, int]) -> dict[str, Labels]:
 def keyed(maps: Mapping[str, MapWeights], quantity: int = WEIGHTS) -> dict[tuple[str, int], MapWeights]:
     """Maps as an answer has them: by name and quantity."""
     return {(name, quantity): weights for name, weights in maps.items()}
+
+
+def framed(finished: Finished) -> Frame:
+    """Frame a finished map as it is sent."""
+    return frame_map(map_result(finished), finished.part.description, finished.part.quantity)

@@ -15,8 +15,7 @@ from service.attention.options import Encoding, HeadReduction, Options, Selectio
 from service.attention.part import Finished
 from service.attention.plan import AttentionPlan, check_instance, parts_of, plan_attention
 from service.attention.size import AxisSizes, attention_bytes, fitting
-from service.rpc.maps import frame_map
-from tests.service.attention.descriptions import encoder, keyed, labels_of, map_of
+from tests.service.attention.descriptions import encoder, framed, keyed, labels_of, map_of
 
 SIZES = {"tokens": 3, "output": 2, "word": 4, "sentence": 2}
 LABELS = labels_of(SIZES)
@@ -206,7 +205,7 @@ def test_the_size_known_beforehand_is_never_too_small_and_tight_for_rectangles(
     plan = plan_attention(descriptions, options)
     bound = attention_bytes(plan, AxisSizes(sizes, {}))
     finished = apply(plan, keyed(softmax_maps(descriptions, sizes)), labels_of(sizes)).maps
-    size = sum(frame_map(each).size for each in finished)
+    size = sum(framed(each).size for each in finished)
     assert size <= bound
     if not options.top_k:
         assert bound <= 1.05 * size + 130 * len(finished)
@@ -239,7 +238,7 @@ def test_the_size_of_edges_is_bounded_too() -> None:
     for encoding in Encoding:
         plan = plan_attention([description], Options(encoding=encoding))
         (finished,) = apply(plan, keyed({"word": weights}), LABELS).maps
-        assert frame_map(finished).size <= attention_bytes(plan, AxisSizes(SIZES, {}))
+        assert framed(finished).size <= attention_bytes(plan, AxisSizes(SIZES, {}))
 
 
 @given(st.integers(400, 600_000))

@@ -31,8 +31,7 @@ from service.attention.part import Part
 from service.attention.plan import plan_attention
 from service.attention.pooling import ranges
 from service.attention.size import AxisSizes, attention_bytes, derived_label_bytes
-from service.rpc.maps import frame_map
-from tests.service.attention.descriptions import keyed, labels_of, map_of
+from tests.service.attention.descriptions import framed, keyed, labels_of, map_of
 
 SUM, MEAN = GroupReduction.SUM, GroupReduction.MEAN
 QUERIES, KEYS, HEADS = 4, 5, 2
@@ -348,7 +347,7 @@ def test_an_answer_claims_only_what_is_true_and_its_size_was_known(
     if scores:
         assert part.signed and not part.normalised and part.left_out is None
     sizes = AxisSizes(SIZES, {"layer.0": len(as_edges(weights).key_index)} if edges else {})  # type: ignore[arg-type]
-    assert frame_map(finished).size <= attention_bytes(plan, sizes)
+    assert framed(finished).size <= attention_bytes(plan, sizes)
     made = sum(labels_to_wire(each).ByteSize() + 4 for each in answer.labels.values())
     assert made <= derived_label_bytes(plan, sizes)
 

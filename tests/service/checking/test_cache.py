@@ -15,13 +15,14 @@ from bundle.reader import BundleFolder
 from service.checking import cache as cache_module
 from service.checking.cache import Cached
 from service.checking.checker import Checks
+from service.checking.selftest import check_samples
 from service.checking.shared import Once
 from service.checking.verdict import Interrupted, Passed, Refused, Verdict, from_json, to_json
-from service.engine import sessions
-from service.engine.model import open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import Provider
-from service.engine.selftest import check_samples, warm_up
+from service.engine.opening import open_model
+from service.engine.runtime import sessions
+from service.engine.runtime.providers import Provider
+from service.engine.runtime.warm_up import warm_up
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.hostile.forge import change_graph, edit
 from tests.service import bundles
@@ -78,7 +79,7 @@ def test_a_bundle_that_passed_is_not_checked_again(cached: Cached, counted: Coun
     opened = second.folder(folder.path)
     opened.check_unchanged()
     assert passes(again, folder.path) == first and counted.asked == 1
-    warm_up(open_model(opened, PROVIDER, SETTINGS, NullObserver()))
+    warm_up(open_model(opened, PROVIDER, SETTINGS, NullObserver()), opened)
 
 
 def rewritten(folder: BundleFolder) -> None:

@@ -18,7 +18,7 @@ from service.checking import checker as checker_module
 from service.checking import process as process_module
 from service.checking.checker import Checker
 from service.checking.verdict import Interrupted, Passed, Refused, Verdict
-from service.engine.providers import Provider
+from service.engine.runtime.providers import Provider
 from service.errors import ModelUnavailableError
 from service.settings import Settings
 from tests.hostile.forge import LOOP, change_graph, copied, put_behind

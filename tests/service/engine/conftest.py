@@ -11,11 +11,12 @@ import pytest
 from bundle.maps import WEIGHTS, MapPart
 from bundle.reader import BundleFolder
 from bundle.rows import Row
-from service.engine.jobs import Job, RowEvent, unheard
-from service.engine.model import Model, open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import Provider, choose_provider
+from service.engine.jobs import Job, RowEvent, detached_call
+from service.engine.model import Model
+from service.engine.opening import open_model
+from service.engine.runtime.providers import Provider, choose_provider
 from service.engine.types import Answer, GenerationSettings, MapKey, Query, Timing
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.service import bundles
 
@@ -24,8 +25,8 @@ EMPTY = Answer({}, {}, {}, "fake", 1, Timing(0, 0))
 
 @pytest.fixture(scope="session")
 def provider() -> Provider:
-    """The CPU with two lanes."""
-    return choose_provider("cpu", lanes=2)
+    """The CPU with two workers."""
+    return choose_provider("cpu", workers=2)
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +44,7 @@ def models(folders: dict[str, BundleFolder], provider: Provider) -> dict[str, Mo
 
 @dataclass
 class FakeRunner:
-    """Holds a lane until it is told to go on, and for some seconds; fails on rows that hold the token 9."""
+    """Holds a worker until it is told to go on, and for some seconds; fails on rows that hold the token 9."""
 
     seconds: float = 0.0
     failure: BaseException = field(default_factory=lambda: RuntimeError("/secret/path: kernel failed"))
@@ -72,7 +73,7 @@ class FakeRunner:
 
 @pytest.fixture
 def runner() -> Iterator[FakeRunner]:
-    """A runner whose gate opens at the end, so that no lane stays behind."""
+    """A runner whose gate opens at the end, so that no worker stays behind."""
     runner = FakeRunner()
     yield runner
     runner.gate.set()
@@ -90,7 +91,7 @@ def weights_of(*names: str) -> frozenset[MapKey]:
 
 
 def run_together(model: Model, query: Query) -> list[Answer]:
-    """Answer all rows of a query in one batch, without lanes."""
+    """Answer all rows of a query in one batch, without workers."""
     answers: dict[int, Answer] = {}
     for happened in model.runner.run(jobs_of(model, query)):
         for job, event in happened:
@@ -100,6 +101,6 @@ def run_together(model: Model, query: Query) -> list[Answer]:
 
 
 def jobs_of(model: Model, query: Query, *, steps: bool = False) -> list[Job]:
-    """Admit a query's rows now, without lanes."""
-    call = unheard(model.seeded(query), (lambda step: step) if steps else None)
+    """Admit a query's rows now, without workers."""
+    call = detached_call(model.seeded(query), (lambda step: step) if steps else None)
     return model.jobs(call, itertools.count(), time.monotonic_ns())

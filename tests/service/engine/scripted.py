@@ -14,7 +14,7 @@ import pytest
 from bundle.values import Array
 from service.engine.engine import Engine
 from service.engine.model import Model
-from service.engine.sessions import Session
+from service.engine.runtime.sessions import Session
 from service.engine.types import Answer, GenerationSettings, Query, Step
 from tests.service import bundles
 
@@ -32,7 +32,7 @@ class HeldRun:
 
 
 class Gate:
-    """Stands in front of every run of the runtime, on the lanes' threads.
+    """Stands in front of every run of the runtime, on the workers' threads.
 
     failed: kinds of model and numbers of rows of the runs that failed so far.
     """
@@ -95,7 +95,7 @@ def stand_before_sessions(patch: pytest.MonkeyPatch, gate: Gate) -> None:
 
 @dataclass(eq=False)
 class ScriptedCall:
-    """A call, what the lanes made for it, and what its caller got.
+    """A call, what the workers made for it, and what its caller got.
 
     sources: the token ids of its rows, which no other call of a test has. finished: by row, how often its answer was
     built; steps: indices of the tokens that were built. got: what came to the caller, in order. may_read: permissions
@@ -116,7 +116,7 @@ class ScriptedCall:
 
     @property
     def built(self) -> int:
-        """How often a lane built something for it."""
+        """How often a worker built something for it."""
         return self.finished.total() + len(self.steps)
 
     async def make(self, engine: Engine, model: Model, rows: Sequence[object]) -> None:

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bundle.maps import MapWeights, Projected
-from service.engine.chunks import ChunkRow, cut_points
 from service.engine.model import Model
+from service.engine.runtime.chunks import ChunkRow, cut_points
+from service.engine.runtime.projected_weights import some_weights
 from service.engine.types import Answer
-from service.engine.weights import some_weights
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError
 from tests.service.engine.test_engine import Count, on_loop, running
 

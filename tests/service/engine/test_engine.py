@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -15,11 +16,11 @@ import pytest
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from service.engine.engine import Engine
-from service.engine.jobs import Job, RowEvent
+from service.engine.jobs import AdmittedCall, Delivered, Job, Outcome, RowEvent
 from service.engine.model import Model
-from service.engine.observer import NullObserver, Rejection, Stage
-from service.engine.providers import Provider
-from service.engine.types import Answer, GenerationSettings, Query, Step, Strategy
+from service.engine.runtime.providers import Provider
+from service.engine.scheduling.watch import WATCH
+from service.engine.types import Answer, GenerationSettings, Query, Step, Strategy, WaitEstimate
 from service.errors import (
     DeadlineError,
     InferenceError,
@@ -29,7 +30,8 @@ from service.errors import (
     QueueFullError,
     WrongModelError,
 )
-from service.rpc.status import status_of
+from service.frontend.transport.status import status_of
+from service.observability.observer import NullObserver, Rejection, Stage
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.conftest import EMPTY, FakeRunner, weights_of
@@ -74,9 +76,9 @@ def row_of(folders: dict[str, BundleFolder], *ids: int) -> Row:
 
 
 @asynccontextmanager
-async def running(lanes: int = 1, observer: NullObserver | None = None, **settings: Any) -> AsyncIterator[Engine]:
+async def running(workers: int = 1, observer: NullObserver | None = None, **settings: Any) -> AsyncIterator[Engine]:
     """An engine for the length of a block."""
-    provider = Provider("CPUExecutionProvider", lanes, lanes, cores=2)
+    provider = Provider("CPUExecutionProvider", workers, workers, cores=2)
     engine = Engine(Settings(**settings), provider, observer=observer)
     await engine.start()
     try:
@@ -109,13 +111,13 @@ async def generated(engine: Engine, model: Model, query: Query) -> AsyncIterator
 
 
 async def busy(runner: FakeRunner, batches: int = 1) -> None:
-    """Wait until so many batches are on lanes."""
+    """Wait until so many batches are on workers."""
     for _ in range(batches):
         assert await asyncio.to_thread(runner.arrived.acquire, True, 10)
 
 
 @on_loop
-async def test_many_calls_on_two_lanes_get_their_own_answers(
+async def test_many_calls_on_two_workers_get_their_own_answers(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
     random = np.random.default_rng(0)
@@ -226,30 +228,37 @@ async def test_a_row_that_fails_fails_no_other_and_says_nothing_of_the_runtime(
 
 
 @on_loop
-async def test_a_lane_that_does_not_come_back_is_replaced_and_told_of_once(
+async def test_a_worker_that_does_not_come_back_is_replaced_and_told_of_once(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
     other = replace(fake, runner=FakeRunner())
     other.runner.gate.set()  # type: ignore[attr-defined]
+    run = runner.run
+
+    def watched(jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
+        WATCH.begin(SimpleNamespace(terminate=False), 0.05)  # and nobody looks at `terminate`
+        return run(jobs, wide)
+
+    runner.run = watched  # type: ignore[method-assign]
     async with running(1) as engine:
         taken_out: list[Model] = []
         engine.on_stuck(taken_out.append)
         held = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
         await busy(runner)
-        (lane,) = [each for each in threading.enumerate() if each.name == "lane-0"]
-        for _ in range(2):
-            engine._lanes.lost(lane.ident or 0)
+        (worker,) = [each for each in threading.enumerate() if each.name == "worker-0"]
         with pytest.raises(OverrunError, match="could not be ended"):
             await held
+        while not taken_out:  # which is told in a turn of its own
+            await asyncio.sleep(0.001)
         assert taken_out == [fake]
         assert await answered(engine, other, Query((row_of(folders, 4),))) == [EMPTY]
         with pytest.raises(InferenceError, match="taken out"):
             await answered(engine, fake, Query((row_of(folders, 3),)))
-        runner.gate.set()  # it comes back after all: nobody hears of it, and the lane ends
-        await asyncio.to_thread(lane.join, 20)
-        assert not lane.is_alive()
+        runner.gate.set()  # it comes back after all: nobody hears of it, and the worker ends
+        await asyncio.to_thread(worker.join, 20)
+        assert not worker.is_alive()
         assert await answered(engine, other, Query((row_of(folders, 5),))) == [EMPTY]
-        assert engine._lanes._unfinished == 0
+        assert engine.activity().unended == 0
 
 
 @on_loop
@@ -296,7 +305,7 @@ async def test_an_instance_that_is_too_much_alone_is_told_what_to_do(
 
 
 @on_loop
-async def test_the_runtimes_own_failure_is_an_inference_error_and_the_lane_survives(
+async def test_the_runtimes_own_failure_is_an_inference_error_and_the_worker_survives(
     models: dict[str, Model], folders: dict[str, BundleFolder]
 ) -> None:
     good = row_of(folders, 3, 4)
@@ -342,51 +351,92 @@ async def test_what_outlasts_the_grace_is_told_so(
 
 
 @on_loop
-async def test_a_call_that_is_refused_as_late_leaves_nothing_in_the_queue(
-    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
+async def test_the_wait_estimate_is_nothing_on_an_idle_engine_and_grows_with_what_waits(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
-    """Whether it is late is asked once: time goes on, and the next answer may be another."""
     runner.gate.set()
-    count, refused = Count(), 0
-    async with running(1, count) as engine:
-        monkeypatch.setattr(engine._lanes._queue, "expected_seconds", lambda *rows: 0.01)
-        for place in range(300):  # at the edge, which is somewhere in these 300 microseconds
-            deadline = time.monotonic() + 0.0125 + place * 1e-6
-            try:
-                await answered(engine, fake, Query((row_of(folders, 3),), deadline=deadline))
-            except QueueFullError:
-                refused += 1
-            except DeadlineError:  # on a busy machine
-                pass
-        await asyncio.sleep(0.02)  # what was queued for nobody would have run by now
-        assert refused > 0
-        assert engine._lanes._unfinished == 0
-    assert count.waiting == 0
+    runner.seconds = 0.05
+    narrow = replace(fake, policy=replace(fake.policy, max_rows=1))
+    async with running(1) as engine:
+        assert engine.wait(narrow) == WaitEstimate()
+        await answered(engine, narrow, Query((row_of(folders, 3),) * 4))
+        while engine.wait(narrow) != WaitEstimate():  # until the worker is free again
+            await asyncio.sleep(0.001)
+        runner.gate.clear()
+        waiting = asyncio.ensure_future(answered(engine, narrow, Query((row_of(folders, 3),) * 9)))
+        await busy(runner, 5)
+        one = engine.wait(narrow)
+        # Eight that wait, the row itself and half of the one that runs, each of 0.05 s, and a quarter more.
+        assert 1.25 * 9.5 * 0.05 <= one.seconds * 1.001 < 10 * 9.5 * 0.05
+        assert one.seconds == pytest.approx(9.5 * one.per_row, rel=0.01)
+        runner.gate.set()
+        await waiting
 
 
 @on_loop
-async def test_of_a_call_that_is_refused_early_its_own_rows_are_counted(
-    fake: Model, monkeypatch: pytest.MonkeyPatch
+async def test_an_admission_receives_outcomes_and_makes_no_task(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
-    count = Count()
+    count, received = Count(), dict[int, Outcome]()
+    over = asyncio.Event()
+
+    def receive(index: int, outcome: Outcome) -> None:
+        received[index] = outcome
+        if len(received) == 2:
+            over.set()
+
     async with running(1, count) as engine:
-        monkeypatch.setattr(engine._lanes._queue, "expected_seconds", lambda model, rows, *_: 0.25 * rows)
-        engine.check(fake, 3, 1, time.monotonic() + 60, 0.0)
-        engine.check(fake, 3, 100, None, 30.0)
-        with pytest.raises(QueueFullError) as refused:
-            engine.check(fake, 3, 7, time.monotonic() + 2.0, 30.0)
-    assert "about 32 s" in str(refused.value)
-    assert count.rejections == [(Rejection.OVERLOAD, 3)]
+        tasks = len(asyncio.all_tasks())
+        query = fake.seeded(Query((row_of(folders, 3), row_of(folders, 4))))
+        admission = engine.admit(fake, AdmittedCall(query, receive, lambda index, answer: (index, answer)))
+        assert len(asyncio.all_tasks()) == tasks
+        runner.gate.set()
+        await over.wait()
+        assert received == {each: Delivered((each, EMPTY), last=True) for each in (0, 1)}
+        assert count.calls == 1
+        admission.close()
+        admission.close()
+        assert (count.calls, count.waiting, count.rejections) == (0, 0, [])
 
 
 @on_loop
-async def test_the_loop_goes_on_while_lanes_compute(
+async def test_an_admission_receives_its_deadline_and_closing_it_withdraws_what_waits(
+    fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
+) -> None:
+    count, received = Count(), list[Outcome]()
+    late = asyncio.Event()
+
+    def receive(index: int, outcome: Outcome) -> None:
+        received.append(outcome)
+        late.set()
+
+    async with running(1, count) as engine:
+        first = asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),))))
+        await busy(runner)
+        query = fake.seeded(Query((row_of(folders, 4),) * 2, deadline=time.monotonic() + 0.05))
+        admission = engine.admit(fake, AdmittedCall(query, receive, lambda index, answer: answer))
+        await late.wait()
+        (outcome,) = received
+        assert isinstance(outcome, DeadlineError)
+        admission.close()
+        assert count.waiting == 0
+        soon = fake.seeded(Query((row_of(folders, 4),), deadline=time.monotonic() + 0.2))
+        engine.admit(fake, AdmittedCall(soon, receive, lambda index, answer: answer)).close()
+        await asyncio.sleep(0.3)
+        assert len(received) == 1  # a closed admission's timer is cancelled
+        runner.gate.set()
+        await first
+    assert runner.ran == [[3]]
+
+
+@on_loop
+async def test_the_loop_goes_on_while_workers_compute(
     fake: Model, runner: FakeRunner, folders: dict[str, BundleFolder]
 ) -> None:
     async with running(2) as engine:
         calls = [asyncio.ensure_future(answered(engine, fake, Query((row_of(folders, 3),)))) for _ in range(2)]
         await busy(runner, 2)
-        assert not any(call.done() for call in calls)  # both lanes hold a batch, and this line runs
+        assert not any(call.done() for call in calls)  # both workers hold a batch, and this line runs
         runner.gate.set()
         await asyncio.gather(*calls)
 
@@ -423,7 +473,7 @@ async def test_tokens_come_in_order_however_long_it_takes_to_tell_one(
             indices = [each async for each in events]
     assert indices == [*range(len(indices) - 1), -1]
     assert len(indices) > 3
-    assert call.told == call.sent == len(indices) - 1  # by which a row knows whether it is ahead of its stream
+    assert call.generated == call.sent == len(indices) - 1  # by which a row knows whether it is ahead of its stream
 
 
 @on_loop

@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 
 from bundle.maps import MapPart, MapWeights, Projected
+from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, TensorValue
 from bundle.wire import to_tensor
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
-from service.engine.chunks import ChunkRow, Chunks
-from service.engine.finite import Finite, all_finite, is_finite_map
 from service.engine.jobs import Event
 from service.engine.model import Model
-from service.engine.observer import NullObserver
-from service.engine.sessions import Session
+from service.engine.runtime.chunks import ChunkRow, Chunks
+from service.engine.runtime.finite import Finite, all_finite, is_finite_map
+from service.engine.runtime.sessions import Session
 from service.engine.types import Answer, Query, Step
 from service.errors import LimelightError, NotFiniteError
+from service.observability.observer import NullObserver
 from tests.service import bundles
 from tests.service.engine.conftest import jobs_of, weights_of
 from tests.service.processes import scrape
@@ -111,7 +112,7 @@ def run(model: Model, rows: Sequence[Any], maps: Sequence[str] = (), **query: An
 
 def test_rows_of_one_batch_are_not_touched(models: dict[str, Model], folders: dict[str, BundleFolder]) -> None:
     instance = {"pixels": TensorValue(np.zeros((1, 4, 4), np.float32))}
-    row = models["picture"].preprocessor.row(instance, field="")
+    row = Preprocessor(folders["picture"]).row(instance, field="")
     good, bad = (
         Row({"pixels": np.full((1, 4, 4), value, np.float32)}, row.sizes, row.labels) for value in (GOOD, HUGE)
     )

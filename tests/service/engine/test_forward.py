@@ -14,7 +14,7 @@ from bundle.reader import BundleFolder
 from bundle.samples import Sample
 from bundle.values import Graph
 from limelight.v1.attention_pb2 import QUANTITY_NORMS, QUANTITY_SCORES, QUANTITY_WEIGHTS
-from service.engine.jobs import unheard
+from service.engine.jobs import detached_call
 from service.engine.model import Model
 from service.engine.types import Answer, Query
 from tests.service import bundles
@@ -82,7 +82,7 @@ def test_only_the_maps_that_a_row_wants_come_back(models: dict[str, Model], fold
 def test_only_what_is_wanted_is_fetched_from_the_runtime(
     models: dict[str, Model], folders: dict[str, BundleFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from service.engine import sessions
+    from service.engine.runtime import sessions
 
     fetched: list[tuple[str, ...]] = []
     run = sessions.Session.run
@@ -185,7 +185,7 @@ def test_in_a_batch_of_graphs_only_those_that_ask_get_their_map(
     drawn = [bundles.drawn_graph(3, [(0, 1), (2, 0)], seed=seed) for seed in range(3)]
     rows = [preprocessor.row({"graph": each}, field="instances[0]") for each in drawn]
     queries = [Query((row,), weights_of("layer.0") if place == 1 else frozenset()) for place, row in enumerate(rows)]
-    calls = [unheard(model.seeded(query)) for query in queries]
+    calls = [detached_call(model.seeded(query)) for query in queries]
     jobs = [job for call in calls for job in model.jobs(call, itertools.count(), 0)]
     ((*happened,),) = model.runner.run(jobs)
     answers = [answer for _, answer in happened]

@@ -12,10 +12,10 @@ from bundle.maps import WEIGHTS, map_key
 from bundle.reader import BundleFolder
 from bundle.rows import Row
 from limelight.v1.attention_pb2 import QUANTITY_SCORES, QUANTITY_WEIGHTS
-from service.engine.generation import Generating
+from service.engine.decoding.continuous_batch import Generation
+from service.engine.decoding.search import Hypothesis
+from service.engine.decoding.trace import Trace
 from service.engine.model import Model
-from service.engine.search import Hypothesis
-from service.engine.trace import Trace
 from service.engine.types import Answer, FinishReason, GenerationSettings, Query, Sequence, Step, Strategy
 from tests.service import bundles
 from tests.service.engine.conftest import jobs_of, run_together, weights_of
@@ -120,7 +120,7 @@ def test_the_maps_of_other_hypotheses_are_those_of_their_own_tokens(
 
 
 def test_keys_that_were_not_there_yet_have_the_lowest_score(model: Model, folders: dict[str, BundleFolder]) -> None:
-    assert isinstance(model.runner, Generating)
+    assert isinstance(model.runner, Generation)
     (row,) = rows_of(folders, [4])
     bound = model.runner.decoder.tracer.start(row, Query((row,), weights_of("decoder.0.self"))).maps[OWN]
     for quantity, absent in ((QUANTITY_WEIGHTS, 0.0), (QUANTITY_SCORES, np.finfo(np.float32).min)):

@@ -8,16 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundle.maps import MapPart, map_quantities
+from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.wire import instance_from_wire
-from service.engine import placement
-from service.engine.model import Model, open_model
-from service.engine.observer import NullObserver
-from service.engine.placement import Cut
-from service.engine.providers import Provider
-from service.engine.selftest import check_samples
-from service.engine.sessions import Session, open_session
+from service.checking.selftest import check_samples
+from service.engine.model import Model
+from service.engine.opening import open_model
+from service.engine.runtime.device_graphs import put
+from service.engine.runtime.placement import Cut, cut_value
+from service.engine.runtime.providers import Provider
+from service.engine.runtime.sessions import Session, open_session
 from service.engine.types import Answer, MapKey, Query
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.conftest import run_together
@@ -37,11 +39,10 @@ def placed(folders: dict[str, BundleFolder], device: Provider) -> dict[str, Mode
     return {name: open_model(folder, device, Settings(), NullObserver()) for name, folder in folders.items()}
 
 
-def asked(model: Model, *, half: bool = False) -> Query:
+def requested(model: Model, folder: BundleFolder, *, half: bool = False) -> Query:
     """Every example with every map, and of every second row but the last head and query."""
-    rows = tuple(
-        model.preprocessor.row(instance_from_wire(each, "example"), field="") for each in model.description.examples
-    )
+    preprocessor = Preprocessor(folder)
+    rows = tuple(preprocessor.row(instance_from_wire(each, "example"), field="") for each in model.description.examples)
     maps: frozenset[MapKey] = frozenset((each.name, kind) for each, kind in map_quantities(model.description.maps))
     parts = []
     for number, row in enumerate(rows):
@@ -74,9 +75,13 @@ def assert_part_of(found: Answer, whole: Answer, *, half: bool) -> None:
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("name", SMALL)
 def test_every_kind_of_model_answers_on_a_device_as_it_does_in_arrays(
-    name: str, half: bool, models: dict[str, Model], placed: dict[str, Model]
+    name: str,
+    half: bool,
+    models: dict[str, Model],
+    placed: dict[str, Model],
+    folders: dict[str, BundleFolder],
 ) -> None:
-    query = asked(placed[name], half=half)
+    query = requested(placed[name], folders[name], half=half)
     plain = replace(query, parts=())
     whole = run_together(models[name], plain)
     for found, expected in zip(run_together(placed[name], query), whole, strict=True):
@@ -125,8 +130,7 @@ def test_a_cut_on_a_device_is_the_same_cut_of_an_array(
     indices = [data.draw(st.lists(st.integers(0, size - 1), unique=True).map(sorted)) for size in shape]
     cut = Cut(*(np.array(each, np.int64) for each in indices), half=half)
     values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    there = placement.DeviceValues(device)
-    found = there.cut(there.put(values), cut)
+    found = cut_value(put(values, device), cut, device)
     expected = values[np.ix_(*indices)]
     np.testing.assert_array_equal(found, expected.astype(np.float16) if half else expected)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.plan import Policy, joined, plan_batch
-from service.engine.shapes import Shape, places
+from service.engine.scheduling.plan import Policy, joined, plan_batch
+from service.engine.scheduling.shapes import Shape, places
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ NINE = Shape(((9,),))
 
 
 def policy(**changes: float) -> Policy:
-    """A policy of one lane that batches freely, but for the changes."""
+    """A policy of one worker that batches freely, but for the changes."""
     values = {"max_rows": 8, "max_tokens": 1000, "max_padding": 1.0, "concurrent": 1, "spread": 1, **changes}
     return Policy(**values)  # type: ignore[arg-type]
 
@@ -36,7 +36,7 @@ def rows(*lengths: int) -> list[Row]:
 
 
 def chosen(waiting: Sequence[Row], rules: Policy) -> list[int]:
-    """Tickets of the batch that a lane gets."""
+    """Tickets of the batch that a worker gets."""
     batch = plan_batch(waiting, rules, 0.0).batch
     assert batch is not None
     return [row.ticket for row in batch.rows]
@@ -70,7 +70,7 @@ def test_only_rows_of_one_group_share_a_batch() -> None:
     assert chosen([Row(0, NINE, "a"), Row(1, NINE, "b"), Row(2, NINE, "a")], policy()) == [0, 2]
 
 
-def test_lanes_share_what_waits() -> None:
+def test_workers_share_what_waits() -> None:
     assert chosen(rows(*[10] * 8), policy(spread=2)) == [0, 1, 2, 3]
     assert chosen(rows(*[10] * 3), policy(spread=2)) == [0, 1]
     assert chosen(rows(10), policy(spread=2)) == [0]

@@ -2,18 +2,17 @@
 
 import pytest
 
-from service.engine import providers
-from service.engine.cuda import Cuda
-from service.engine.providers import CPU, CUDA, choose_provider, cuda_of, on_cuda
+from service.engine.runtime import providers
+from service.engine.runtime.providers import CPU, CUDA, Cuda, choose_provider, cuda_of, on_cuda
 from service.errors import ProviderError
 from service.settings import Settings
 
 
-def test_the_cpu_has_a_lane_a_core_unless_told_otherwise() -> None:
-    assert choose_provider("cpu", lanes=3).lanes == 3
+def test_the_cpu_has_a_worker_a_core_unless_told_otherwise() -> None:
+    assert choose_provider("cpu", workers=3).workers == 3
     provider = choose_provider("cpu")
     assert provider.name == CPU
-    assert provider.lanes == provider.concurrent >= 1
+    assert provider.workers == provider.concurrent >= 1
 
 
 @pytest.mark.skipif(CUDA in providers.runtime().get_available_providers(), reason="this runtime has CUDA")
@@ -51,13 +50,13 @@ def test_what_is_chosen_of_a_gpu_is_what_the_provider_is_given() -> None:
     assert plain.requested() == [(CUDA, plain.options), CPU]
     assert (plain.options["device_id"], plain.options["use_tf32"]) == ("0", "0")
     assert "gpu_mem_limit" not in plain.options
-    chosen = on_cuda(cuda_of(Settings(gpu_device=1, gpu_memory_bytes=2**30, gpu_tf32=True, gpu_graphs=False)))
+    chosen = on_cuda(cuda_of(Settings(gpu_devices="1", gpu_memory_bytes=2**30, gpu_tf32=True, gpu_graphs=False)))
     assert chosen.options["gpu_mem_limit"] == str(2**30)
     assert (chosen.options["device_id"], chosen.options["use_tf32"]) == ("1", "1")
-    assert (chosen.device, chosen.arena, chosen.records) == (("cuda", 1), "gpu:1", False)
+    assert (chosen.device, chosen.arena, chosen.cuda_graphs) == (("cuda", 1), "gpu:1", False)
 
 
 def test_on_a_gpu_one_batch_is_put_together_while_another_computes() -> None:
-    assert (on_cuda(Cuda()).lanes, on_cuda(Cuda()).concurrent, on_cuda(Cuda()).staged) == (2, 2, True)
-    assert (on_cuda(Cuda(), lanes=1).lanes, on_cuda(Cuda(), lanes=1).concurrent) == (1, 1)
-    assert on_cuda(Cuda(), lanes=4).concurrent == 2
+    assert (on_cuda(Cuda()).workers, on_cuda(Cuda()).concurrent, on_cuda(Cuda()).staged) == (2, 2, True)
+    assert (on_cuda(Cuda(), workers=1).workers, on_cuda(Cuda(), workers=1).concurrent) == (1, 1)
+    assert on_cuda(Cuda(), workers=4).concurrent == 2

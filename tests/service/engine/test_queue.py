@@ -1,6 +1,7 @@
 """The queue of all models: who goes next, what is expected, and that nothing of a model stays behind."""
 
 import itertools
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bundle.reader import BundleFolder
-from service.engine.jobs import Job, RowEvent, unheard
+from service.engine.jobs import Job, RowEvent, detached_call
 from service.engine.model import Model
-from service.engine.plan import Policy
-from service.engine.queue import RowQueue, Work
+from service.engine.scheduling.plan import Policy
+from service.engine.scheduling.queue import Scheduler, Work
 from service.engine.types import Query
 from tests.service import bundles
 
@@ -34,11 +35,11 @@ def jobs(
 ) -> list[Job]:
     """Rows of so many tokens."""
     rows = tuple(bundles.row(folder, ids=[3] * length) for length in lengths)
-    return model.jobs(unheard(model.seeded(Query(rows, deadline=deadline))), tickets, 0)
+    return model.jobs(detached_call(model.seeded(Query(rows, deadline=deadline))), tickets, 0)
 
 
-def taken(queue: RowQueue, now: float = 0.0) -> Work:
-    """What a lane takes; there must be something."""
+def taken(queue: Scheduler, now: float = 0.0) -> Work:
+    """What a worker takes; there must be something."""
     work, dropped = queue.take(now)
     assert work is not None
     assert not dropped
@@ -48,7 +49,7 @@ def taken(queue: RowQueue, now: float = 0.0) -> Work:
 def test_models_take_turns_by_the_time_they_took(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, slow, quick = RowQueue(2), a_model(models, "slow"), a_model(models, "quick")
+    queue, slow, quick = Scheduler(2), a_model(models, "slow"), a_model(models, "quick")
     queue.add(slow, jobs(slow, folders["tiny"], tickets, *[5] * 10))
     queue.add(quick, jobs(quick, folders["tiny"], tickets, *[5] * 40))
     had = {"slow": 0.0, "quick": 0.0}
@@ -60,10 +61,10 @@ def test_models_take_turns_by_the_time_they_took(
     assert abs(had["slow"] - had["quick"]) <= 1.0
 
 
-def test_a_model_that_was_idle_earns_no_claim_on_the_lanes(
+def test_a_model_that_was_idle_earns_no_claim_on_the_workers(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, busy, late = RowQueue(2), a_model(models, "busy"), a_model(models, "late")
+    queue, busy, late = Scheduler(2), a_model(models, "busy"), a_model(models, "late")
     queue.add(busy, jobs(busy, folders["tiny"], tickets, *[5] * 10))
     for _ in range(5):
         queue.finished(taken(queue), 1.0)
@@ -79,7 +80,7 @@ def test_a_model_that_was_idle_earns_no_claim_on_the_lanes(
 def test_only_what_is_alone_gets_every_core(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models)
+    queue, model = Scheduler(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     first = taken(queue)
     assert first.wide
@@ -103,16 +104,15 @@ def test_only_what_is_alone_gets_every_core(
 def test_what_is_expected_grows_with_what_waits_and_is_nothing_on_an_idle_machine(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models)
-    assert queue.expected_seconds(model, 1, None) == 0
+    queue, model = Scheduler(2), a_model(models)
+    assert queue.expected_seconds(model, 1) == 0
     queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * 20))
     for _ in range(8):
         queue.finished(taken(queue), 0.25)
     running = [taken(queue), taken(queue)]
-    expected = queue.expected_seconds(model, 1, 5)
+    expected = queue.expected_seconds(model, 1)
     assert expected == pytest.approx(0.25 * (10 + 1 + 1) / 2, rel=0.05)  # those that wait, itself, half of two
-    assert queue.expected_seconds(model, 1, None) == pytest.approx(expected, rel=0.05)
-    assert queue.expected_seconds(model, 4, 20) > expected + 0.3
+    assert queue.expected_seconds(model, 4) > expected + 0.3
     for work in running:
         queue.finished(work, 0.25)
 
@@ -120,22 +120,22 @@ def test_what_is_expected_grows_with_what_waits_and_is_nothing_on_an_idle_machin
 def test_another_busy_model_counts_as_far_as_it_gets_its_turns(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model, other = RowQueue(2), a_model(models), a_model(models, "other")
+    queue, model, other = Scheduler(2), a_model(models), a_model(models, "other")
     for each in (model, other):
         queue.add(each, jobs(each, folders["tiny"], tickets, 5))
         queue.finished(taken(queue), 0.25)
     queue.add(other, jobs(other, folders["tiny"], tickets, *[5] * 100))
     running = [taken(queue), taken(queue)]
-    assert queue.expected_seconds(model, 1, 5) == pytest.approx(0.25, rel=0.05)  # its turn, and one of the other
-    assert queue.expected_seconds(other, 1, 5) > 10
+    assert queue.expected_seconds(model, 1) == pytest.approx(0.25, rel=0.05)  # its turn, and one of the other
+    assert queue.expected_seconds(other, 1) > 10
     for work in running:
         queue.finished(work, 0.25)
 
 
-def test_a_small_batch_waits_for_company_while_others_run_and_rows_come_in_company(
+def test_a_small_batch_waits_for_more_rows_while_others_run_and_rows_come_together(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models, max_rows=8)
+    queue, model = Scheduler(2), a_model(models, max_rows=8)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     running = taken(queue)  # nothing else runs: nothing to wait for
     for count in (8, 2, 8, 2):  # 2 ms a batch and 0.1 ms a place
@@ -156,7 +156,7 @@ def test_a_small_batch_waits_for_company_while_others_run_and_rows_come_in_compa
 def test_a_row_waits_for_no_company_where_rows_come_alone_but_for_now_and_then(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models, max_rows=8)
+    queue, model = Scheduler(2), a_model(models, max_rows=8)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     taken(queue)
     for count in (2, 1, 1, 1, 1):
@@ -166,10 +166,10 @@ def test_a_row_waits_for_no_company_where_rows_come_alone_but_for_now_and_then(
     assert len(taken(queue, 0.0).rows) == 1
 
 
-def test_lanes_share_the_rows_that_wait_and_run_but_not_with_those_that_other_models_have(
+def test_workers_share_the_rows_that_wait_and_run_but_not_with_those_that_other_models_have(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, other = RowQueue(2), a_model(models, "other")
+    queue, other = Scheduler(2), a_model(models, "other")
     model = a_model(models, "a", max_rows=8, spread=2)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     first = taken(queue)
@@ -190,7 +190,7 @@ def test_lanes_share_the_rows_that_wait_and_run_but_not_with_those_that_other_mo
 def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models)
+    queue, model = Scheduler(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     queue.finished(taken(queue), 1.0)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5, deadline=10.0))
@@ -203,12 +203,15 @@ def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
 def test_nothing_of_a_model_stays_when_it_is_forgotten(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models)
+    queue, model = Scheduler(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
+    assert not queue.forget(model)  # a row of it waits
     queue.finished(taken(queue), 1.0)
-    queue.forget(model)
+    assert queue.forget(model)
     assert queue.take(0.0) == (None, [])
-    assert not any(model in each for each in (queue._lines, queue._busy))
+    gone = weakref.ref(model)
+    del model
+    assert gone() is None
 
 
 @settings(max_examples=50)
@@ -216,7 +219,7 @@ def test_nothing_of_a_model_stays_when_it_is_forgotten(
 def test_every_row_runs_once_or_is_dropped_or_taken_out(
     models: dict[str, Model], folders: dict[str, BundleFolder], data: st.DataObject
 ) -> None:
-    queue, tickets = RowQueue(2), itertools.count()
+    queue, tickets = Scheduler(2), itertools.count()
     served = [a_model(models, str(number), max_rows=3, spread=2) for number in range(3)]
     added: list[Job] = []
     ended: list[Job] = []
@@ -253,17 +256,17 @@ def test_every_row_runs_once_or_is_dropped_or_taken_out(
             ended += work.rows
             queue.finished(work, 0.01)
     assert sorted(job.ticket for job in ended) == sorted(job.ticket for job in added)
-    assert all(queue.expected_seconds(model, 1, None) == 0 for model in served)
+    assert all(queue.expected_seconds(model, 1) == 0 for model in served)
 
 
-class FakePool:
+class FakeBatch:
     """Rows that each take three steps. pace: seconds that each has been taking."""
 
     def __init__(self, pace: float = 0.0) -> None:
         self.steps: dict[int, int] = {}
         self.pace = pace
 
-    def itself(self) -> "FakePool":
+    def itself(self) -> "FakeBatch":
         return self
 
     @property
@@ -291,27 +294,27 @@ class FakePool:
         return []
 
 
-def a_turn(queue: RowQueue, work: Work) -> None:
-    """What a lane does with a pool."""
-    assert work.pool is not None
+def a_turn(queue: Scheduler, work: Work) -> None:
+    """What a worker does with a continuous batch."""
+    assert work.continuous_batch is not None
     if work.rows:
-        work.pool.join(work.rows)
-    work.pool.step()
+        work.continuous_batch.join(work.rows)
+    work.continuous_batch.step()
     queue.finished(work, 0.01, 1, 0.01)
 
 
-def test_rows_join_a_pool_between_two_steps_as_long_as_it_has_room(
+def test_rows_join_a_continuous_batch_between_two_steps_as_long_as_it_has_room(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, pools = RowQueue(2), [FakePool()]
-    model = replace(a_model(models, concurrent=1, max_rows=8), pool=lambda: pools[0])
+    queue, batches = Scheduler(2), [FakeBatch()]
+    model = replace(a_model(models, concurrent=1, max_rows=8), continuous_batch=lambda: batches[0])
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     joined = []
     for turn in range(6):
         if turn == 1:
             queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
         work = taken(queue)
-        assert queue.take(0.0) == (None, [])  # one lane at a time has the pool
+        assert queue.take(0.0) == (None, [])  # one worker at a time has the batch
         joined.append([job.ticket for job in work.rows])
         a_turn(queue, work)
     assert joined == [[0], [1], [], [2], [], []]
@@ -323,13 +326,13 @@ def test_a_generation_is_expected_to_take_as_long_as_its_streams_hold_its_steps_
 ) -> None:
     expected = {}
     for pace in (0.0, 0.5):
-        queue, pool = RowQueue(1), FakePool(pace)
-        model = replace(a_model(models, concurrent=1, max_rows=8), pool=pool.itself)
+        queue, batch = Scheduler(1), FakeBatch(pace)
+        model = replace(a_model(models, concurrent=1, max_rows=8), continuous_batch=batch.itself)
         queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
         for _ in range(2):
             a_turn(queue, taken(queue))
         running = taken(queue)
-        expected[pace] = queue.expected_seconds(model, 1, 5)
+        expected[pace] = queue.expected_seconds(model, 1)
         queue.finished(running, 0.01, 1, 0.01)
     assert expected[0.0] < 1  # sixteen steps of some 0.01 s
     assert expected[0.5] >= 16 * 0.5
@@ -338,14 +341,14 @@ def test_a_generation_is_expected_to_take_as_long_as_its_streams_hold_its_steps_
 def test_a_generation_is_expected_to_take_as_long_as_the_event_loop_needs_for_its_tokens(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, pool = RowQueue(1), FakePool()
-    model = replace(a_model(models, concurrent=1, max_rows=8), pool=pool.itself)
+    queue, batch = Scheduler(1), FakeBatch()
+    model = replace(a_model(models, concurrent=1, max_rows=8), continuous_batch=batch.itself)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5))
     for _ in range(2):
         a_turn(queue, taken(queue))
     running = taken(queue)
-    assert queue.expected_seconds(model, 1, 5, 0.001) == queue.expected_seconds(model, 1, 5)
-    assert queue.expected_seconds(model, 1, 5, 0.5) >= 16 * 0.5
+    assert queue.expected_seconds(model, 1, 0.001) == queue.expected_seconds(model, 1)
+    assert queue.expected_seconds(model, 1, 0.5) >= 16 * 0.5
     queue.finished(running, 0.01, 1, 0.01)
 
 
@@ -355,43 +358,46 @@ def test_rows_that_were_cut_do_not_make_answers_seem_shorter(
     """Where only short answers are in time, the long ones are those that were cut."""
     expected = {}
     for cut in (0, 9):
-        queue, pool = RowQueue(1), FakePool()
-        model = replace(a_model(models, concurrent=1, max_rows=8), pool=pool.itself)
+        queue, batch = Scheduler(1), FakeBatch()
+        model = replace(a_model(models, concurrent=1, max_rows=8), continuous_batch=batch.itself)
         for _ in range(20):
             queue.add(model, jobs(model, folders["tiny"], tickets, 5))
             queue.finished(taken(queue), 0.0, 1, 0.01, ended=[2], cut=[1] * cut)
-            pool.steps.clear()
+            batch.steps.clear()
         queue.add(model, jobs(model, folders["tiny"], tickets, 5))
         running = taken(queue)
-        expected[cut] = queue.expected_seconds(model, 1, 5)
+        expected[cut] = queue.expected_seconds(model, 1)
         queue.finished(running, 0.0, 1, 0.01)
     assert expected[9] > 3 * expected[0]
 
 
-def test_pools_take_turns_with_other_models_and_share_their_rows(
+def test_continuous_batchs_take_turns_with_other_models_and_share_their_rows(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, made = RowQueue(2), list[FakePool]()
+    queue, made = Scheduler(2), list[FakeBatch]()
 
-    def make() -> FakePool:
-        made.append(FakePool())
+    def make() -> FakeBatch:
+        made.append(FakeBatch())
         return made[-1]
 
-    generating, other = replace(a_model(models, "generating", max_rows=8, spread=2), pool=make), a_model(models)
+    generating, other = (
+        replace(a_model(models, "generating", max_rows=8, spread=2), continuous_batch=make),
+        a_model(models),
+    )
     queue.add(generating, jobs(generating, folders["tiny"], tickets, *[5] * 4))
     queue.add(other, jobs(other, folders["tiny"], tickets, *[5] * 10))
     first, second = taken(queue), taken(queue)
     assert {first.model.name, second.model.name} == {"generating", "a"}
     names = []
     for work in (first, second):
-        if work.pool is None:
+        if work.continuous_batch is None:
             queue.finished(work, 0.02)
         else:
             a_turn(queue, work)
-    while queue.rows or any(pool.rows for pool in made):
+    while queue.rows or any(batch.rows for batch in made):
         work = taken(queue)
         names.append(work.model.name)
-        if work.pool is None:
+        if work.continuous_batch is None:
             queue.finished(work, 0.02)
         else:
             a_turn(queue, work)
@@ -402,11 +408,11 @@ def test_pools_take_turns_with_other_models_and_share_their_rows(
 def test_batches_are_halved_where_memory_ran_out_and_grow_again(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(1), a_model(models, max_rows=64, max_tokens=1000, concurrent=1)
+    queue, model = Scheduler(1), a_model(models, max_rows=64, max_tokens=1000, concurrent=1)
     forty = model.seeded(Query((bundles.row(folders["tiny"], ids=[3] * 10),) * 40))
 
     def batch() -> Work:
-        waiting = model.jobs(unheard(forty), tickets, 0)
+        waiting = model.jobs(detached_call(forty), tickets, 0)
         queue.add(model, waiting)
         work = taken(queue)
         queue.remove(model, waiting)
@@ -419,8 +425,8 @@ def test_batches_are_halved_where_memory_ran_out_and_grow_again(
 
     assert rows() == 40
     work = batch()
-    queue.exhausted(model, work.rows)
-    queue.exhausted(model, work.rows[:20])
+    queue.out_of_memory(model, work.rows)
+    queue.out_of_memory(model, work.rows[:20])
     queue.finished(work, 0.1)
     assert rows() == 10
     sizes = [rows() for _ in range(250)]
@@ -431,7 +437,7 @@ def test_batches_are_halved_where_memory_ran_out_and_grow_again(
 def test_where_batches_are_staged_the_next_grows_until_it_is_full_or_almost_due(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
-    queue, model = RowQueue(2), a_model(models, max_rows=4, max_tokens=1000, concurrent=2, staged=True)
+    queue, model = Scheduler(2), a_model(models, max_rows=4, max_tokens=1000, concurrent=2, staged=True)
 
     def come(count: int) -> None:
         queue.add(model, jobs(model, folders["tiny"], tickets, *[5] * count))

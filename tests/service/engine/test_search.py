@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.engine.search import (
+from service.engine.decoding.search import (
     BeamSearch,
     Ending,
     ForcedSearch,

@@ -3,10 +3,10 @@
 import pytest
 
 from bundle.reader import BundleFolder
-from service.engine.model import open_model
-from service.engine.observer import NullObserver, Stage
-from service.engine.providers import Provider
-from service.engine.selftest import check_samples
+from service.checking.selftest import check_samples
+from service.engine.opening import open_model
+from service.engine.runtime.providers import Provider
+from service.observability.observer import NullObserver, Stage
 from service.settings import Settings
 
 

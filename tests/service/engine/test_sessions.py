@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bundle.reader import BundleFolder
-from service.engine import sessions
-from service.engine.providers import Provider
+from service.engine.runtime import sessions
+from service.engine.runtime.providers import Provider
 
 PROVIDER = Provider("CPUExecutionProvider", 2, 2, cores=2)
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from bundle.rows import BoundTensor
 from limelight.v1 import model_pb2
-from service.engine.plan import Policy, plan_batch
-from service.engine.shapes import Shape, extent, places, shape_of, union
+from service.engine.scheduling.plan import Policy, plan_batch
+from service.engine.scheduling.shapes import Shape, extent, places, shape_of, union
 
 
 def tensor(name: str, **dimensions: int) -> model_pb2.TensorDescription:

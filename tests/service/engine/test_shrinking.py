@@ -7,19 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bundle.reader import BundleFolder
 from service.engine.model import Model
 from service.engine.types import Query
 from tests.service.engine.conftest import run_together
-from tests.service.engine.test_placement import SMALL, asked
+from tests.service.engine.test_placement import SMALL, requested
 
 BURST = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from service.engine.arena import share_arena
-from service.engine.providers import Provider, runtime
-from service.engine.sessions import open_session
-from service.memory import give_back
+from service.engine.runtime.arena import share_arena
+from service.engine.runtime.providers import Provider, runtime
+from service.engine.runtime.sessions import open_session
+from service.platform.memory import give_back
 from tests.service import bundles
 
 def held():
@@ -51,9 +52,9 @@ def test_a_burst_is_given_back(arena: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_answers_are_the_same_afterwards(
-    name: str, models: dict[str, Model], capfd: pytest.CaptureFixture[str]
+    name: str, models: dict[str, Model], folders: dict[str, BundleFolder], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    query = Query(asked(models[name]).rows)
+    query = Query(requested(models[name], folders[name]).rows)
     before = run_together(models[name], query)
     for _ in range(2):
         models[name].shrink()

@@ -12,12 +12,12 @@ import pytest
 
 from bundle.reader import BundleFolder
 from service.engine.engine import Engine
-from service.engine.forward import Feeds
 from service.engine.jobs import Job
-from service.engine.model import open_model
-from service.engine.observer import NullObserver
-from service.engine.providers import Provider
+from service.engine.opening import open_model
+from service.engine.runtime.forward import Feeds
+from service.engine.runtime.providers import Provider
 from service.engine.types import Query
+from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.test_engine import answered, on_loop

@@ -29,16 +29,17 @@ from hypothesis.stateful import (
 
 from bundle.reader import BundleFolder
 from service.engine.engine import Engine
-from service.engine.model import Model, open_model
-from service.engine.providers import Provider
+from service.engine.model import Model
+from service.engine.opening import open_model
+from service.engine.runtime.providers import Provider
 from service.errors import DeadlineError, InferenceError, ModelUnavailableError, QueueFullError
 from service.observability.metrics import Metrics
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.engine.scripted import Gate, ScriptedCall, stand_before_sessions
 
-LANES, QUEUE_ROWS, POOL_ROWS = 2, 8, 3
-_PATIENCE = 30.0  # seconds in which idle lanes take what is ready, on however busy a machine
+WORKERS, QUEUE_ROWS, POOL_ROWS = 2, 8, 3
+_PATIENCE = 30.0  # seconds in which idle workers take what is ready, on however busy a machine
 _LOOKS_AGAIN = 0.01
 _DEEP = settings.get_current_profile_name() == "deep"
 _SETTINGS = settings(max_examples=400 if _DEEP else 25, stateful_step_count=80 if _DEEP else 30, deadline=None)
@@ -48,7 +49,7 @@ PLACES = st.integers(0, 9)
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Rules do what callers, clocks, runtimes and operators do; each ends when the lanes have come to rest."""
+    """Rules do what callers, clocks, runtimes and operators do; each ends when the workers have come to rest."""
 
     loaded: dict[str, Model]
     folders: dict[str, BundleFolder]
@@ -60,7 +61,7 @@ class EngineMachine(RuleBasedStateMachine):
         stand_before_sessions(self.patch, self.gate)
         self.engine = Engine(
             Settings(queue_rows=QUEUE_ROWS),
-            Provider("CPUExecutionProvider", LANES, LANES, cores=LANES),
+            Provider("CPUExecutionProvider", WORKERS, WORKERS, cores=WORKERS),
             observer=self.metrics,
         )
         self.models = {name: replace(model) for name, model in self.loaded.items()}
@@ -102,7 +103,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.tasks[call].cancel()
         self._rest()
 
-    @rule(place=st.integers(0, LANES - 1), fails=st.sampled_from([False, False, True]), more=st.integers(0, 6))
+    @rule(place=st.integers(0, WORKERS - 1), fails=st.sampled_from([False, False, True]), more=st.integers(0, 6))
     def let_run(self, place: int, fails: bool, more: int) -> None:
         for number in range(1 + more):
             held = self.gate.held
@@ -149,7 +150,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_built_for_a_call_that_has_ended(self) -> None:
-        """What a lane was computing may still be built once, for nobody; nothing begins any more."""
+        """What a worker was computing may still be built once, for nobody; nothing begins any more."""
         held = {run.one_pass for run in self.gate.held}
         for call in self.calls:
             if call.ended and call not in self.closed:
@@ -161,7 +162,7 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def gauges_count_what_is_there(self) -> None:
         end = time.monotonic() + _PATIENCE
-        while self._counted() != self._there():  # a lane takes rows out before it says so
+        while self._counted() != self._there():  # a worker takes rows out before it says so
             assert time.monotonic() < end, f"{self._counted()} are counted, {self._there()} are there"
             self._do(asyncio.sleep(0.001))
 
@@ -180,7 +181,7 @@ class EngineMachine(RuleBasedStateMachine):
                 self._do(self.engine.stop(5.0))
             self.gauges_count_what_is_there()
             assert self._there()[1] == 0
-            assert self.stopped or self.engine._lanes._unfinished == self.engine._lanes._queue.rows == 0
+            assert self.stopped or self.engine.activity().unended == self.engine.activity().waiting == 0
         finally:
             self.gate.open()
             if self.stopped is None:
@@ -233,31 +234,30 @@ class EngineMachine(RuleBasedStateMachine):
         assert any(allowed[kind] for kind in call.error.__mro__ if kind in allowed), f"{call.error} for {call.sources}"
 
     def _rest(self) -> None:
-        """Wait until lanes hold a run or have nothing to take, and everybody was told.
+        """Wait until workers hold a run or have nothing to take, and everybody was told.
 
-        A lane that holds a run may have made others ready, which are looked at again when its turn is over.
+        A worker that holds a run may have made others ready, which are looked at again when its turn is over.
         """
         begun = time.monotonic()
         while not self._rests(time.monotonic() - begun):
-            assert time.monotonic() - begun < _PATIENCE, "lanes leave something that is ready"
+            assert time.monotonic() - begun < _PATIENCE, "workers leave something that is ready"
             self._do(asyncio.sleep(0.0003))
 
     def _rests(self, waited: float) -> bool:
         for _ in range(3):  # the loop's own turns
             self._do(asyncio.sleep(0))
-        lanes, held = self.engine._lanes, len(self.gate.held)
-        with lanes._changed:
-            running, ready = lanes._queue.running, lanes._queue.is_ready(time.monotonic())
+        held, now = len(self.gate.held), self.engine.activity()
         ended = self.stopped is not None and self.stopped.done()
-        taken = held == LANES or not ready or (held and waited > _LOOKS_AGAIN)
-        return not lanes._telling._news and (ended or (running == held and bool(taken)))
+        taken = held == WORKERS or not now.is_ready or (held and waited > _LOOKS_AGAIN)
+        later = self.engine.activity()  # an outcome may have come behind the first look
+        return not later.holds_outcomes and (ended or (now.running == held and bool(taken)))
 
     def _counted(self) -> tuple[float, float]:
         return self._gauge("limelight_queue_depth"), self._gauge("limelight_inflight_requests")
 
     def _there(self) -> tuple[float, float]:
         """Rows that wait, and calls that have not ended."""
-        return self.engine._lanes._queue.rows, len(self.used)
+        return self.engine.activity().waiting, len(self.used)
 
     def _gauge(self, name: str) -> float:
         return sum(value for _, (value,) in self.metrics.snapshot()[name]["series"])
@@ -280,7 +280,7 @@ def _source(number: int) -> tuple[int, ...]:
 @pytest.fixture(scope="module")
 def opened(folders: dict[str, BundleFolder]) -> Iterator[type[EngineMachine]]:
     """The machine over two real models: one that answers in a pass, and one that generates, three rows together."""
-    provider = Provider("CPUExecutionProvider", LANES, LANES, cores=LANES)
+    provider = Provider("CPUExecutionProvider", WORKERS, WORKERS, cores=WORKERS)
     machine = type("Opened", (EngineMachine,), {})
     machine.folders = folders
     machine.loaded = {

@@ -17,12 +17,12 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from bundle.errors import LimelightError
-from service.descriptors import room_for_scrapers
-from service.engine.observer import Rejection, Stage
 from service.observability.counters import Snapshot
 from service.observability.exposition import SnapshotCollector, without_gauges
 from service.observability.metrics import SECONDS, Metrics
 from service.observability.metrics_server import MetricsServer
+from service.observability.observer import Rejection, Stage
+from service.platform.descriptors import room_for_scrapers
 from tests.service.metered import counted, parsed
 
 
@@ -41,7 +41,7 @@ def test_a_call_is_counted_and_timed() -> None:
     metrics = Metrics()
     method = metrics.methods("unary", "s", ["Predict"])["Predict"]
     method.begin()
-    method.end(grpc.StatusCode.NOT_FOUND, 0.002)
+    method.end("NOT_FOUND", 0.002)
     labels = 'grpc_method="Predict",grpc_service="s",grpc_type="unary"'
     values = counted(metrics)
     assert values[f"grpc_server_started_total{{{labels}}}"] == 1

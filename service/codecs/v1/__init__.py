@@ -1,0 +1,1 @@
+"""The protocol `limelight.v1` over gRPC."""

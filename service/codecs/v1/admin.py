@@ -1,0 +1,36 @@
+"""`AdminService` of limelight.v1: loading and unloading in a running server."""
+
+from bundle.errors import InputError
+from limelight.v1 import admin_pb2
+from service.codecs.v1.service import status_message
+from service.frontend.call import Call
+from service.frontend.core import Core
+from service.frontend.transport.methods import Method, UnaryMethod
+
+ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+
+
+class AdminService:
+    """The methods of the service over one core."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    def methods(self) -> tuple[Method, ...]:
+        """List the methods by name, with the type of their request."""
+        return (
+            UnaryMethod("LoadModel", admin_pb2.LoadModelRequest, self.load_model),
+            UnaryMethod("UnloadModel", admin_pb2.UnloadModelRequest, self.unload_model),
+        )
+
+    async def load_model(self, message: admin_pb2.LoadModelRequest, call: Call) -> admin_pb2.LoadModelResponse:
+        """Load a version of the repository's folder. Raises: InputError for version 0."""
+        if message.model.version < 1:
+            raise InputError("model.version", f"is {message.model.version}; name the version to load")
+        status = await self._core.load(message.model.name, message.model.version, call)
+        return admin_pb2.LoadModelResponse(status=status_message(status))
+
+    async def unload_model(self, message: admin_pb2.UnloadModelRequest, call: Call) -> admin_pb2.UnloadModelResponse:
+        """Unload a version."""
+        await self._core.unload(message.model.name, message.model.version, call)
+        return admin_pb2.UnloadModelResponse()

@@ -1,0 +1,194 @@
+"""The graphs of a model that generates: encoding, prefill, and the search of one row."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bundle.errors import BundleError
+from bundle.maps import MapWeights, bound_maps
+from bundle.rows import Row, bound_tensors, cut_output
+from bundle.text import Detokenizer
+from bundle.v1 import bundle_pb2
+from bundle.values import Array
+from service.engine.decoding.detokenization import SequenceDetokenizer
+from service.engine.decoding.kv_cache import cached_inputs, check_states
+from service.engine.decoding.search import BeamSearch, Ending, ForcedSearch, Search, SingleSearch, greedy, sampler
+from service.engine.decoding.trace import Tracer
+from service.engine.jobs import Job
+from service.engine.runtime.feeds import Feeds
+from service.engine.runtime.finite import Finite
+from service.engine.runtime.noise import Noise
+from service.engine.runtime.sessions import Session
+from service.engine.types import GenerationSettings, MapKey, Strategy
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """A row that was encoded and prefilled.
+
+    Attributes:
+        outputs, maps: the encoder's part of its answer.
+        sizes: of every axis that varies among the inputs of the step graph.
+        entries: of its KV cache, so far.
+        token: the input of its first step.
+        problem: the first of the outputs and maps that is not finite; empty where all are.
+    """
+
+    job: Job
+    outputs: Mapping[str, Array]
+    maps: Mapping[MapKey, MapWeights]
+    sizes: Mapping[str, int]
+    entries: int
+    token: int
+    problem: str
+
+
+class Decoder:
+    """An encoder graph and a prefill graph, which run once a row, and a step graph for each token."""
+
+    def __init__(self, bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session], detokenizer: Detokenizer) -> None:
+        """Bind the graphs of a bundle.
+
+        Raises:
+            BundleError: the generation refers to inputs or outputs that the graphs lack.
+        """
+        self.generation = generation = bundle.generation
+        self.finite = Finite(bundle)
+        graphs = {each.name: each for each in bundle.graphs}
+        encoder, step = graphs.get(generation.encoder), graphs[generation.step]
+        prefill = graphs.get(generation.prefill)
+        check_states(generation, step, encoder, prefill)
+        _check_generation(generation, step)
+        driven = {generation.token_input, generation.positions_input, generation.lengths_input}
+        driven |= {each.input for each in generation.states}
+        encoded = frozenset(encoder.outputs) if encoder else frozenset[str]()
+        tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+        if generation.prompt_tensor not in ("", *tensors):
+            raise BundleError(f"generation takes {generation.prompt_tensor!r} for the prompt, which no input has")
+        self._constant = encoded & (set(step.inputs) - driven)
+        self._encoder = sessions[encoder.name] if encoder else None
+        self._prefill = sessions[prefill.name] if prefill else None
+        self.step = sessions[step.name]
+        self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
+        self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
+        self._encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}
+        if any(any(each.joined) for each in self._encoder_maps.values()):
+            raise BundleError("instances of a generating model cannot be joined")
+        self._encoder_outputs = [each for each in bundle.description.outputs if each.name in encoded]
+        self._initial = {
+            each.input: each.encoder_output
+            for each in generation.states
+            if each.WhichOneof("initial") == "encoder_output"
+        }
+        outputs = (each.name for each in self._encoder_outputs)
+        self._encoded = tuple(dict.fromkeys([*self._constant, *self._initial.values(), *outputs]))
+        self.cached = cached_inputs(
+            generation, {name: self.step.declared(name) for name in step.inputs}, tensors, self._constant, driven
+        )
+        self.noise = Noise.of_graph(bundle, step)
+        self.tracer = Tracer(bundle, step, tensors, encoded=encoded)
+        self.carried = (generation.scores_output, *(each.output for each in generation.states))
+        self.detokenizer = SequenceDetokenizer(bundle, detokenizer)
+        self.graph = "+".join(each.name for each in (self._encoder, self._prefill, self.step) if each)
+
+    def group(self, row: Row) -> tuple[object, object]:
+        """Give the key that rows of a continuous batch share: their optional tensors."""
+        return (self._encoder_feeds.group(row) if self._encoder_feeds else None, self._step_feeds.group(row))
+
+    def samples(self, row: Row, settings: GenerationSettings) -> bool:
+        """Tell whether tokens are drawn at random: a forced target leaves nothing to draw."""
+        return settings.draws and self.generation.target_tensor not in row.tensors
+
+    def prefill(self, jobs: Sequence[Job], *, wide: bool = False) -> tuple[dict[str, Array], list[Prefilled]]:
+        """Run the encoder and the prefill graph for rows of one group, all at once.
+
+        Returns:
+            The inputs of the step graph that come of it, [row, …] each, and the rows.
+        """
+        wanted = frozenset[MapKey]().union(*(job.call.query.maps for job in jobs))
+        encoded: dict[str, Array] = {}
+        if self._encoder is not None and self._encoder_feeds is not None:
+            maps = [name for key, bound in self._encoder_maps.items() if key in wanted for name in bound.outputs]
+            fetched = tuple(dict.fromkeys([*self._encoded, *maps]))
+            feeds = self._encoder_feeds.batch(jobs)
+            encoded = dict(zip(fetched, self._encoder.run(fetched, feeds, wide=wide), strict=True))
+        arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
+        arrays |= {name: encoded[output] for name, output in self._initial.items()}
+        arrays |= self._fill_caches(jobs, wide=wide)
+        sizes = self._observed(arrays)
+        return arrays, [self._prefilled(job, place, encoded, sizes) for place, job in enumerate(jobs)]
+
+    def search(self, job: Job) -> Search:
+        """Make the search that a row's query asks for; a target comes before any strategy."""
+        settings = job.call.query.generation
+        target = job.row.tensors.get(self.generation.target_tensor)
+        if target is not None:
+            return ForcedSearch(tuple(target.tolist()))
+        most = self.generation.max_new_tokens
+        limit = min(settings.max_new_tokens or most, most)
+        ending = Ending(self.generation.end_token, limit, self.detokenizer.stopped(settings.stop))
+        if settings.strategy is Strategy.BEAM:
+            return BeamSearch(settings, ending)
+        if settings.draws:
+            assert job.seed is not None
+            return SingleSearch(sampler(settings, job.seed), ending)
+        return SingleSearch(greedy, ending)
+
+    def _fill_caches(self, jobs: Sequence[Job], *, wide: bool) -> dict[str, Array]:
+        """Fill KV caches with all of each prompt but its last token.
+
+        Shorter prompts are padded; padding comes after the queries that look back.
+        """
+        generation = self.generation
+        longest = max(len(self._prompt(job)) for job in jobs)
+        if self._prefill is None or not longest:
+            return {}
+        tokens = np.full((len(jobs), longest), generation.begin_token, np.int64)
+        for row, job in zip(tokens, jobs, strict=True):
+            prompt = self._prompt(job)
+            row[1 : len(prompt)] = prompt[:-1]
+        positions = np.broadcast_to(np.arange(longest), tokens.shape)
+        given = {generation.token_input: tokens, generation.positions_input: positions}
+        outputs = [each.output for each in generation.states]
+        read = self._prefill.run(outputs, {name: given[name] for name in self._prefill.inputs}, wide=wide)
+        return {each.input: array for each, array in zip(generation.states, read, strict=True)}
+
+    def _prompt(self, job: Job) -> Array:
+        """Give a row's prompt, INT64 [token]; empty where the model has none."""
+        return job.row.tensors.get(self.generation.prompt_tensor, _NOTHING)
+
+    def _prefilled(self, job: Job, place: int, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Prefilled:
+        outputs = {
+            each.name: cut_output(encoded[each.name][place], each.dimensions, job.row.sizes).copy()
+            for each in self._encoder_outputs
+        }
+        maps = {
+            key: bound.rows(encoded, [job.row], [place])[0]
+            for key, bound in self._encoder_maps.items()
+            if key in job.call.query.maps
+        }
+        own = {name: job.row.sizes.get(name, size) for name, size in sizes.items()}
+        prompt = self._prompt(job)
+        token = int(prompt[-1]) if len(prompt) else self.generation.begin_token
+        return Prefilled(job, outputs, maps, own, len(prompt), token, self.finite.problem(outputs, maps))
+
+    def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        """Give the sizes of axes in a batch, for axes that no description names."""
+        sizes: dict[str, int] = {}
+        for each in self.cached:
+            shape = list(arrays[each.name].shape) if each.name in arrays else [0] * (1 + len(each.axes))
+            del shape[each.slot_axis]
+            for axis, size in zip(each.axes, shape, strict=True):
+                if isinstance(axis, str):
+                    sizes[axis] = max(size, sizes.get(axis, 0))
+        return sizes
+
+
+def _check_generation(generation: bundle_pb2.Generation, step: bundle_pb2.OnnxGraph) -> None:
+    if generation.token_input not in step.inputs or generation.scores_output not in step.outputs:
+        raise BundleError(f"the graph {step.name} lacks the token input or the scores output that generation states")
+    if generation.max_new_tokens < 1:
+        raise BundleError("generation has no max_new_tokens")

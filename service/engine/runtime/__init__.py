@@ -1,0 +1,1 @@
+"""Graphs in ONNX Runtime: sessions, devices, memory, and the runs of one pass."""

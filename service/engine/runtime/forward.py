@@ -1,0 +1,212 @@
+"""Models that answer in one pass: a batch of rows through a graph, and each row's part of what comes out."""
+
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+from bundle.descriptions import OutputDescription
+from bundle.errors import BundleError
+from bundle.maps import BoundMap, MapPart, MapWeights, Projected, bound_maps
+from bundle.rows import Row, bound_tensors, cut_outputs, joined_dimensions
+from bundle.v1 import bundle_pb2
+from bundle.values import Array
+from service.engine.jobs import Job, RowEvent
+from service.engine.runtime.cuda_graphs import CudaGraphCache, ShapeBucket, bucket_of, buckets, lengths_up_to
+from service.engine.runtime.feeds import Feeds
+from service.engine.runtime.finite import Finite, not_finite
+from service.engine.runtime.map_requests import batch_requests, is_projected, rows_of
+from service.engine.runtime.sessions import Session
+from service.engine.types import Answer, GenerationSettings, MapKey, Timing
+from service.observability.observer import Observed, Observer, Stage
+
+# A gate that opens for one row of a batch opens for all. While attention is computed whole in any case, that costs the
+# others next to nothing; from about here on, it is fused for those who do not ask.
+_GATES_SHARED_BELOW = 256
+
+
+def maps_of_rows(bound: BoundMap, outputs: Mapping[str, Array], jobs: Sequence[Job]) -> dict[int, MapWeights]:
+    """Give a map of each row that requests it, by the row's place in the batch."""
+    key = (bound.description.name, bound.quantity)
+    wanting = [place for place, job in enumerate(jobs) if key in job.call.query.maps]
+    if len(wanting) < len(jobs) and not any(bound.joined):
+        found = bound.rows(outputs, [jobs[place].row for place in wanting], wanting)
+        return dict(zip(wanting, found, strict=True))
+    found = bound.rows(outputs, [job.row for job in jobs])  # joined rows are taken apart as a whole
+    return {place: found[place] for place in wanting}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One graph to run for a batch, with the outputs and maps to fetch."""
+
+    session: Session
+    feeds: Feeds
+    outputs: tuple[OutputDescription, ...]
+    maps: Mapping[MapKey, BoundMap]
+
+
+class Forward(Observed):
+    """A model that answers in one pass, by its first graph, and by others for maps that the first one lacks."""
+
+    def __init__(
+        self,
+        bundle: bundle_pb2.Bundle,
+        sessions: Mapping[str, Session],
+        observer: Observer,
+        cuda_graphs: Callable[[Sequence[str]], CudaGraphCache | None] | None = None,
+    ) -> None:
+        """Bind the graphs of a bundle.
+
+        Args:
+            cuda_graphs: opens the CUDA graphs of the first graph with these outputs; None where runs are not captured.
+
+        Raises:
+            BundleError: an output is in no graph.
+        """
+        self._model = bundle.description.name
+        self._observer = observer
+        self._finite = Finite(bundle)
+        tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
+        graphs = tuple(
+            (sessions[graph.name], Feeds(bundle, graph), bound_maps(bundle, graph.name, tensors))
+            for graph in bundle.graphs
+        )
+        self._joined = joined_dimensions(tensors.values())
+        self._outputs = tuple(bundle.description.outputs)
+        if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
+            raise BundleError(f"the graph {bundle.graphs[0].name} has no output {sorted(missing)}")
+        varying = graphs[0][1].varying
+        # Packed tokens have another size for other masks, which no CUDA graph has.
+        capturable = varying is not None and len(varying) <= 1 and not bundle.graphs[0].packed
+        self._cuda_graphs = cuda_graphs([each.name for each in self._outputs]) if cuda_graphs and capturable else None
+        self._varying, longest = next(iter(varying.items()), ("", 0)) if varying else ("", 0)
+        self._lengths = lengths_up_to(longest) if varying else (0,)
+        # Bounded: callers choose the maps. A cache of a method would be a cycle, and keep the weights
+        # of a model that is unloaded until the next collection.
+        self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
+
+    def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
+        """Give the key that the rows of one batch share.
+
+        The graphs that run, the optional tensors, and for long rows the maps that are whole or projected.
+        """
+        runs = self._runs(maps)
+        found = [(run.session.name, run.feeds.group(row)) for run in runs]
+        if max(row.sizes.values(), default=0) < _GATES_SHARED_BELOW:
+            return tuple(found)
+        bound = {key: each for run in runs for key, each in run.maps.items() if each.gate}
+        whole = [key for key in bound if rows_of(bound[key], parts.get(key), row) is None]
+        return tuple(found), frozenset([(key, is_projected(bound[key], parts.get(key))) for key in whole])
+
+    @property
+    def captures(self) -> bool:
+        """True where runs can be captured."""
+        return self._cuda_graphs is not None
+
+    def capture(self, row: Row) -> None:
+        """Capture runs of every planned shape. row: any one of the model."""
+        (run,) = self._runs(frozenset())
+        if self._cuda_graphs is not None:
+            for bucket in buckets(self._lengths):
+                self._cuda_graphs.capture(bucket, run.feeds.fitted([row], bucket))
+
+    def samples(self, row: Row, generation: GenerationSettings) -> bool:
+        """Nothing is generated."""
+        return False
+
+    def run(self, jobs: Sequence[Job], wide: bool = False) -> Iterator[list[RowEvent]]:
+        """Answer a batch, all rows at once."""
+        started = time.monotonic_ns()
+        maps = jobs[0].call.query.maps
+        if len(jobs) > 1:
+            maps = maps.union(*(job.call.query.maps for job in jobs))
+        runs = self._runs(maps)
+        requests = batch_requests(jobs, {key: bound for run in runs for key, bound in run.maps.items()})
+        batching = computing = 0
+        found: list[dict[MapKey, MapWeights]] = [{} for _ in jobs]
+        projected: list[dict[MapKey, Projected]] = [{} for _ in jobs]
+        rows = [job.row for job in jobs]
+        outputs: dict[str, list[Array]] = {}
+        for run in runs:
+            before = time.monotonic_ns()
+            map_requests = requests.of_graph(run.maps, jobs if run.session.cuts else ())
+            names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *map_requests.outputs]))
+            bucket = None if maps or wide else self._bucket(rows)
+            feeds = run.feeds.fitted(rows, bucket) if bucket else run.feeds.batch(jobs) | map_requests.feeds()
+            between = time.monotonic_ns()
+            values = self._cuda_graphs.replay(bucket, feeds) if self._cuda_graphs and bucket else None
+            values = values or run.session.run(names, feeds, wide=wide, cuts=map_requests.cuts)
+            fetched = dict(zip(names, values, strict=True))
+            batching += between - before
+            computing += time.monotonic_ns() - between
+            for each in run.outputs:
+                outputs[each.name] = cut_outputs(fetched[each.name], each.dimensions, rows, self._joined)
+            for bound in map_requests.whole:
+                for place, weights in maps_of_rows(bound, fetched, jobs).items():
+                    found[place][bound.description.name, bound.quantity] = weights
+            for cut in map_requests.cut:
+                for place, weights in cut.of_rows(fetched).items():
+                    found[place][cut.bound.description.name, cut.bound.quantity] = weights
+            for probed in map_requests.probed:
+                for place, weights in probed.of_rows(fetched, jobs).items():
+                    found[place][probed.bound.description.name, probed.bound.quantity] = weights
+            for bound in map_requests.projected:
+                key = bound.description.name, bound.quantity
+                for place, job in enumerate(jobs):
+                    if is_projected(bound, job.call.query.parts_of(job.index).get(key)):
+                        projected[place][key] = bound.projected(fetched, job.row, place)
+        self._observer.stage(self._model, Stage.BATCH, batching / 1e9)
+        self._observer.stage(self._model, Stage.COMPUTE, computing / 1e9)
+        graph = "+".join(run.session.name for run in runs)
+        answers = [
+            Answer(
+                outputs={name: parts[place] for name, parts in outputs.items()},
+                maps=found[place],
+                labels=job.row.labels,
+                graph=graph,
+                batch_rows=len(jobs),
+                timing=Timing(started - job.admitted, computing),
+                seed=job.seed,
+                projected=projected[place],
+            )
+            for place, job in enumerate(jobs)
+        ]
+        del found, projected, outputs
+        problems = [self._finite.problem(each.outputs, each.maps) for each in answers]
+        yield [(job, each) for job, each, problem in zip(jobs, answers, problems, strict=True) if not problem]
+        del answers
+        for job, problem in zip(jobs, problems, strict=True):
+            if problem and len(jobs) > 1:  # where a row's numbers met another's, that one alone is to blame
+                yield from self.run([job], wide)
+            elif problem:
+                self._observer.not_finite(self._model)
+                yield [(job, not_finite(problem, job.index, len(job.call.query.rows)))]
+
+    def _bucket(self, rows: Sequence[Row]) -> ShapeBucket | None:
+        """Give the captured shape that a batch without maps fits into, where there is one."""
+        if self._cuda_graphs is None:
+            return None
+        length = max(row.sizes[self._varying] for row in rows) if self._varying else 0
+        bucket = bucket_of(len(rows), length, self._lengths)
+        return bucket if bucket in self._cuda_graphs.captured else None
+
+
+def _choose(
+    graphs: Sequence[tuple[Session, Feeds, Mapping[MapKey, BoundMap]]],
+    outputs: tuple[OutputDescription, ...],
+    maps: frozenset[MapKey],
+) -> tuple[_Run, ...]:
+    """Choose the graphs to run: the first that has everything, else the first one and those that have the rest."""
+    names = {each.name for each in outputs}
+    for session, feeds, bound in graphs:
+        if maps <= set(bound) and names <= set(session.outputs):
+            return (_Run(session, feeds, outputs, {key: bound[key] for key in bound if key in maps}),)
+    runs, rest = [], set(maps)
+    for number, (session, feeds, bound) in enumerate(graphs):
+        here = rest & set(bound)
+        if here or number == 0:
+            chosen = {key: bound[key] for key in bound if key in here}
+            runs.append(_Run(session, feeds, () if number else outputs, chosen))
+            rest -= here
+    return tuple(runs)

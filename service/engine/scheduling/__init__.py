@@ -1,0 +1,1 @@
+"""Which rows run next and together, and the worker threads that run them."""

@@ -1,0 +1,33 @@
+"""One call as the core sees it, whatever protocol it came by."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from service.security.caller import ANYBODY, Caller
+
+
+@dataclass
+class Call:
+    """A call and what is learned of it for its log line.
+
+    deadline: on the clock of `time.monotonic`; None without one. at_end: closed once the protocol has no more to do
+    with the call. durations: milliseconds by stage.
+    """
+
+    identity: str
+    deadline: float | None
+    at_end: ExitStack
+    caller: Caller = ANYBODY
+    model: str = ""
+    version: int = 0
+    rows: int = 0
+    durations: dict[str, float] = field(default_factory=dict)
+
+    def when_sent(self, act: Callable[[], object]) -> None:
+        """Call a function once the whole answer has been taken, or the call has ended otherwise."""
+        self.at_end.callback(act)
+
+    def took(self, stage: str, nanoseconds: int) -> None:
+        """Note the duration of a stage."""
+        self.durations[f"{stage}_ms"] = round(nanoseconds / 1e6, 3)

@@ -1,0 +1,523 @@
+"""What a server does, free of any protocol: predict, attend, stream maps, generate, list, describe, load and unload.
+
+Protocols translate to these dataclasses and back (`service.codecs`); engines compute (`service.ipc.client`).
+"""
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from bundle.rows import Labels, Row
+from bundle.values import Array, Instance
+from service.admission.lateness import check_in_time
+from service.admission.memory import Held, MemoryBudget, Transient
+from service.attention.options import Options
+from service.attention.plan import AttentionPlan, check_instance
+from service.errors import QueueFullError, WrongModelError
+from service.frontend import validation
+from service.frontend.call import Call
+from service.frontend.models import Model, Models
+from service.frontend.preprocessing import PreprocessingPool
+from service.frontend.results import Answered, TypedResult
+from service.frontend.schema import ModelSchema
+from service.frontend.sizes import Measured, Wanted, check_computed
+from service.ipc.boundary import (
+    ChunkResult,
+    GenerationBegun,
+    GenerationSettings,
+    InferenceRequest,
+    MapResult,
+    RowResult,
+    StreamBegun,
+    TokenResult,
+    WaitEstimate,
+)
+from service.observability.metrics import Metrics
+from service.observability.observer import Rejection, Stage
+from service.repository.catalogue import VersionStatus, no_version_in_repository
+from service.security.quotas import Quotas
+from service.settings import Settings
+
+T = TypeVar("T")
+
+# Handing work to a thread costs about as much as tokenizing a paragraph. Below these sizes the event loop does it
+# itself, well within a millisecond; images never, whose bytes do not tell their size.
+_INLINE_REQUEST, _INLINE_TENSORS = 1024, 8192
+_INLINE_MAPS = 256  # of all instances, each of which is measured
+_RETRY_AFTER = 1.0
+_SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
+_CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
+CHUNK_FRAME = 256  # bytes of a chunk's message beside its arrays
+
+
+class InstanceSource(Protocol):
+    """The instances of a call, in the form of its protocol. For any thread.
+
+    size: bytes of all of them. has_images, has_tensors_only: the kinds of their values.
+    """
+
+    size: int
+    has_images: bool
+    has_tensors_only: bool
+
+    def __len__(self) -> int: ...
+
+    def path(self, place: int) -> str:
+        """Give the path of an instance in the request."""
+
+    def read(self, place: int, schema: ModelSchema) -> Instance:
+        """Translate one instance. Raises: InputError naming the field."""
+
+    def seed(self, place: int) -> int | None:
+        """Give the seed of an instance; None where there is none."""
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """A call for one model, checked as far as it can be without the model.
+
+    version: 0 for the default. outputs: names of the raw outputs to return; empty for all. generation: makes the
+    checked options, of the model's limit of tokens; None where the call has none. attention: None for a prediction
+    alone. limit: bytes of the answer, 0 for the server's. encode_labels: a label set as the protocol sends it.
+    is_large: the attention options are many, and take time again with each instance.
+    """
+
+    model: str
+    version: int
+    instances: InstanceSource
+    encode_labels: Callable[[ModelSchema, Labels], bytes]
+    outputs: Sequence[str] = ()
+    max_classes: int = 0
+    truncate: bool = False
+    attention: Options | None = None
+    generation: Callable[[int], GenerationSettings] | None = None
+    limit: int = 0
+    is_large: bool = False
+
+
+@dataclass(frozen=True)
+class PreparedInstance:
+    """One instance, ready for an engine.
+
+    labels: the label sets that its answer refers to, encoded, as far as the inputs decide them. attention: bound of the
+    bytes of its maps in the answer. computing: of what an engine holds until they are reduced. nanoseconds: it took.
+    """
+
+    instance: Instance
+    row: Row
+    seed: int | None
+    labels: Mapping[str, bytes]
+    attention: int
+    computing: int
+    nanoseconds: int
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call's options once its model is known. stream_limit: bytes of a stream's attention; None for other calls."""
+
+    model: Model
+    wanted: Wanted
+    request: CallRequest
+    stream_limit: int | None = None
+
+    @property
+    def plan(self) -> AttentionPlan | None:
+        """The attention plan; None for a prediction alone."""
+        return self.wanted.plan
+
+    @property
+    def schema(self) -> ModelSchema:
+        """The model's schema."""
+        return self.model.schema
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What made an answer. Durations in nanoseconds."""
+
+    model: str
+    version: int
+    digest: str
+    provider: str
+    graph: str
+    batch_rows: int
+    queue: int
+    compute: int
+    preprocess: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The answer to one instance.
+
+    results: typed, by name, in the model's order. outputs: raw ones that were asked for. labels: label sets that its
+    results and maps refer to, by name: encoded where the inputs decide them, or as they are where the run does.
+    derived_labels: those that groups and ranges make. result: as the engine gave it, with the maps.
+    """
+
+    results: Mapping[str, TypedResult]
+    outputs: Mapping[str, Array]
+    labels: Mapping[str, bytes | Labels]
+    derived_labels: Sequence[Labels]
+    truncated: bool
+    provenance: Provenance
+    result: RowResult
+
+
+@dataclass(frozen=True)
+class Inference:
+    """The answer to a call. held: memory of its results, to be cut to that of the encoded answer, then released."""
+
+    checked: CheckedCall
+    predictions: Sequence[Prediction]
+    held: Held
+
+
+class Core:
+    """The functions of a server, over its engines. For one event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        models: Models,
+        metrics: Metrics,
+        memory: MemoryBudget,
+        quotas: Quotas,
+        *,
+        change_models: Callable[[str, str, int], Awaitable[None]] | None = None,
+    ) -> None:
+        """Put it together.
+
+        Args:
+            memory: of what engines compute for calls, and of answers until they are sent.
+            quotas: of callers' rows.
+            change_models: loads or unloads a version in the whole server; None where that is not allowed.
+        """
+        self._settings = settings
+        self.models = models
+        self._metrics = metrics
+        self._memory = memory
+        self._quotas = quotas
+        self._preprocessing = PreprocessingPool(settings.preprocess_count)
+        self._preprocessed: Counter[tuple[str, int]] = Counter()  # rows that threads preprocess, by model
+        self.calls = 0  # so far
+        self._change_models = change_models
+
+    def close(self) -> None:
+        """Preprocess no more."""
+        self._preprocessing.close()
+
+    async def infer(self, request: CallRequest, call: Call) -> Inference:
+        """Answer every instance, with the attention behind it where that is asked for.
+
+        Raises: LimelightError of every kind.
+        """
+        checked = self._checked(request, call)
+        if checked.plan is not None:
+            validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
+        prepared, size = await self._prepared(checked, call)
+        held = self._hold(checked, prepared, size)
+        try:
+            results = await checked.model.engine().answer(_inference(checked, prepared, call))
+            predictions = [self.predicted(checked, *each) for each in zip(prepared, results, strict=True)]
+        except BaseException:
+            held.release()
+            raise
+        call.took("queue", max(each.timing.queue for each in results))
+        call.took("compute", max(each.timing.compute for each in results))
+        if checked.plan is not None:
+            self._count_weights(call, *(each for result in results for each in _maps(result)))
+        return Inference(checked, predictions, held)
+
+    async def stream_maps(
+        self, request: CallRequest, call: Call
+    ) -> AsyncGenerator[tuple[CheckedCall, int, Prediction, StreamBegun] | ChunkResult | None, None]:
+        """Answer one instance after the other: its prediction and what is to come, chunks of its maps, and None at its
+        end.
+        """
+        settings = self._settings
+        checked = self._checked(request, call)
+        checked = replace(checked, stream_limit=settings.max_stream_bytes or sys.maxsize)
+        assert checked.plan is not None
+        validation.check_by_rows(checked.wanted.attention)
+        prepared, size = await self._prepared(checked, call)
+        chunk_bytes = min(settings.chunk_bytes, checked.wanted.limit) - CHUNK_FRAME
+        # Chunks that are computed ahead, each as it is computed and as it is sent, and the transport's copy.
+        ahead = 2 * (_CHUNKS_AHEAD) * chunk_bytes
+        with self._memory.hold(2 * size + ahead + max(each.computing for each in prepared)):
+            for place, one in enumerate(prepared):
+                engine = checked.model.engine()
+                async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
+                    async for event in events:
+                        if isinstance(event, StreamBegun):
+                            yield checked, place, self.predicted(checked, one, event.result), event
+                        else:
+                            self._count_weights(call, event.map)
+                            yield event
+                yield None
+
+    async def generate(
+        self, request: CallRequest, call: Call
+    ) -> AsyncGenerator[tuple[CheckedCall, PreparedInstance, GenerationBegun] | TokenResult | Prediction, None]:
+        """Generate one instance token by token: what it begins with, tokens, and the whole prediction."""
+        checked = self._checked(request, call, generates=True)
+        if checked.plan is not None:
+            validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
+        (one,), size = await self._prepared(checked, call)
+        with self._memory.hold(size + one.computing):
+            engine = checked.model.engine()
+            async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
+                async for event in events:
+                    if isinstance(event, GenerationBegun):
+                        yield checked, one, event
+                    elif isinstance(event, TokenResult):
+                        self._count_weights(call, *event.maps)
+                        yield event
+                    else:
+                        self._count_weights(call, *event.maps)
+                        yield self.predicted(checked, one, event)
+
+    def list_models(self, call: Call) -> list[VersionStatus[Model]]:
+        """Give every version that the caller may know of, those that failed to load too."""
+        return [each for each in self.models.catalogue.statuses() if call.caller.sees(each.name)]
+
+    def describe(self, name: str, version: int, call: Call) -> VersionStatus[Model]:
+        """Give one version; of one that failed, the reason.
+
+        Raises: ModelNotFoundError, naming what there is.
+        """
+        status = self.models.catalogue.status(name, version, sees=call.caller.sees)
+        call.model, call.version = status.name, status.version
+        return status
+
+    async def load(self, name: str, version: int, call: Call) -> VersionStatus[Model]:
+        """Load a version of the repository's folder in every engine; gives its status.
+
+        Raises: ModelNotFoundError where the folder has none; ModelUnavailableError where it is there already.
+        """
+        call.model, call.version = name, version
+        change = self._changed_models()
+        if not call.caller.sees(name):
+            raise no_version_in_repository(name, version)
+        await change("load", name, version)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.models.settled(name, version), _SETTLING)
+        return self.models.catalogue.status(name, version, sees=call.caller.sees)
+
+    async def unload(self, name: str, version: int, call: Call) -> None:
+        """Unload a version from every engine, once the calls that use it have ended.
+
+        Raises: ModelNotFoundError; ModelUnavailableError while it is being loaded.
+        """
+        status = self.models.catalogue.status(name, version, sees=call.caller.sees)
+        call.model, call.version = status.name, status.version
+        await self._changed_models()("unload", status.name, status.version)
+
+    async def on_thread(self, function: Callable[[], T], call: Call) -> T:
+        """Run a function on a preprocessing thread. Raises: what it raises; DeadlineError."""
+        (result,) = await self._preprocessing.run(1, lambda _: function(), call.deadline)
+        return result
+
+    def hold_answer(self, size: int, call: Call) -> None:
+        """Hold the transport's copy of an answer until it is sent. Raises: QueueFullError."""
+        call.when_sent(self._memory.take(size).release)
+
+    def stage(self, stage: Stage, nanoseconds: int, call: Call) -> None:
+        """Note and count the duration of a stage."""
+        call.took(stage.value, nanoseconds)
+        self._metrics.stage(call.model, stage, nanoseconds / 1e9)
+
+    def predicted(self, checked: CheckedCall, prepared: PreparedInstance, result: RowResult) -> Prediction:
+        """Make the prediction of an engine's result."""
+        made = {each.name: each for each in result.labels}
+        labels = {**prepared.row.labels, **made}
+        answered = Answered(result.outputs, result.sequences, labels, prepared.instance)
+        most, served = checked.wanted.max_classes, checked.schema.served
+        return Prediction(
+            results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
+            outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
+            labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
+            derived_labels=result.derived_labels,
+            truncated=prepared.row.truncated,
+            provenance=Provenance(
+                model=served.name,
+                version=served.version,
+                digest=served.digest,
+                provider=served.provider,
+                graph=result.graph,
+                batch_rows=result.batch_rows,
+                queue=result.timing.queue,
+                compute=result.timing.compute,
+                preprocess=prepared.nanoseconds,
+            ),
+            result=result,
+        )
+
+    def _changed_models(self) -> Callable[[str, str, int], Awaitable[None]]:
+        if self._change_models is None:
+            raise WrongModelError("this server does not load or unload models on request; start it with --admin")
+        return self._change_models
+
+    def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
+        """Find the model, and check the call's options against it."""
+        self.calls += 1
+        held = ExitStack()
+        model = held.enter_context(self.models.use(request.model, request.version, sees=call.caller.sees))
+        call.when_sent(held.close)
+        schema = model.schema
+        call.model, call.version = schema.name, schema.version
+        if generates and not schema.generates:
+            raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
+        generation = GenerationSettings()
+        if schema.generates:
+            if request.generation is not None:
+                generation = request.generation(schema.max_new_tokens)
+            else:
+                generation = replace(generation, max_new_tokens=schema.max_new_tokens)
+        elif request.generation is not None:
+            raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
+        plan = None if request.attention is None else schema.plan(request.attention)
+        validation.check_max_classes(request.max_classes)
+        limit = self._settings.max_response_bytes
+        wanted = Wanted(
+            outputs=validation.output_names(request.outputs, schema.outputs),
+            generation=generation,
+            max_classes=request.max_classes,
+            plan=plan,
+            attention=Options() if plan is None else plan.options,
+            labels=schema.label_names(plan),
+            limit=min(limit, request.limit or limit),
+        )
+        validation.check_count(len(request.instances), self._settings.max_instances)
+        return CheckedCall(model, wanted, request)
+
+    async def _prepared(self, checked: CheckedCall, call: Call) -> tuple[list[PreparedInstance], int]:
+        """Preprocess every instance, and bound the bytes of the answer, or of a stream's largest first message."""
+        instances = checked.request.instances
+        count = call.rows = len(instances)
+        started = time.perf_counter_ns()
+        is_light = _is_light(checked, instances)
+        self._check_in_time(checked.model, count, call, threads=not is_light)
+        call.when_sent(self._quotas.take(call.caller, count))
+
+        def one(place: int) -> PreparedInstance:
+            return _prepared_one(checked, instances, place)
+
+        if is_light:
+            prepared = [one(place) for place in range(count)]
+        else:
+            prepared = await self._prepared_on_threads(checked, count, one, call)
+        measured = [
+            Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention)
+            for each in prepared
+        ]
+        sizes = checked.model.sizes
+        if checked.stream_limit is not None and checked.plan is not None:
+            size = sizes.checked_stream(measured, checked.wanted, checked.plan, checked.stream_limit)
+        else:
+            size = sizes.checked(measured, checked.wanted)
+        if checked.plan is not None:
+            largest = max(each.computing for each in prepared)
+            check_computed(largest, self._memory.limit, streamed=checked.stream_limit is not None)
+        self.stage(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
+        return prepared, size
+
+    async def _prepared_on_threads(
+        self, checked: CheckedCall, count: int, one: Callable[[int], PreparedInstance], call: Call
+    ) -> list[PreparedInstance]:
+        key = checked.schema.name, checked.schema.version
+        if self._preprocessed.total() + count > self._settings.queue_rows:
+            self._metrics.rejected(Rejection.QUEUE_FULL, count)
+            raise QueueFullError("too many instances wait to be prepared; try again later", retry_after=_RETRY_AFTER)
+        self._preprocessed[key] += count
+        try:
+            return await self._preprocessing.run(count, one, call.deadline)
+        finally:
+            self._preprocessed[key] -= count
+
+    def _check_in_time(self, model: Model, rows: int, call: Call, *, threads: bool) -> None:
+        """Refuse rows that would be late. Where none of their model is under way, the engine's estimate does not count:
+        an old one may be wrong, and only calls tell.
+
+        Args:
+            threads: they are preprocessed on threads.
+        """
+        if call.deadline is None:
+            return
+        engine, name, version = model.engine(), model.schema.name, model.schema.version
+        ahead = self._preprocessed[name, version]
+        is_known = ahead or engine.under_way(name, version)
+        estimate = engine.wait(name, version) if is_known else WaitEstimate()
+        preprocessing = self._preprocessed.total() * self._preprocessing.seconds_each if threads else 0.0
+        try:
+            check_in_time(estimate, rows + ahead, preprocessing, call.deadline)
+        except QueueFullError:
+            self._metrics.rejected(Rejection.OVERLOAD, rows)
+            raise
+
+    def _hold(self, checked: CheckedCall, prepared: Sequence[PreparedInstance], size: int) -> Held:
+        """Hold the memory of a call: its answer twice (results, then bytes), and what an engine computes.
+
+        Raises: QueueFullError where other calls hold too much.
+        """
+        if checked.schema.generates:  # what its steps compute is held until its end
+            return self._memory.take(2 * size + sum(each.computing for each in prepared))
+        sizes = checked.model.sizes
+        transient = [Transient(each.computing * sizes.rows_at_once(each.row), each.computing) for each in prepared]
+        return self._memory.take(2 * size, transient)
+
+    def _count_weights(self, call: Call, *maps: MapResult) -> None:
+        size = sum(each.weights.nbytes for each in maps)
+        self._metrics.attention_bytes(call.model, size)
+
+
+def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -> PreparedInstance:
+    """Convert and check one instance. Raises: InputError and its kinds."""
+    started = time.perf_counter_ns()
+    wanted, schema, plan = checked.wanted, checked.schema, checked.plan
+    instance = instances.read(place, schema)
+    row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
+    if plan is not None:
+        check_instance(plan, row.labels)
+    encode = checked.request.encode_labels
+    labels = {name: encode(schema, row.labels[name]) for name in wanted.labels if name in row.labels}
+    streamed = checked.stream_limit is not None
+    attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
+    computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
+    took = time.perf_counter_ns() - started
+    return PreparedInstance(instance, row, instances.seed(place), labels, attention, computing, took)
+
+
+def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
+    """True for instances that are prepared in less time than it takes to hand them to a thread."""
+    attention, plan = checked.wanted.attention, checked.plan
+    maps = 0 if plan is None else len(plan.selected) * len(instances)
+    if maps > _INLINE_MAPS or checked.request.is_large or attention.query_groups or attention.key_groups:
+        return False
+    if instances.size > _INLINE_TENSORS:
+        return False
+    return instances.has_tensors_only or (instances.size <= _INLINE_REQUEST and not instances.has_images)
+
+
+def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call) -> InferenceRequest:
+    schema, wanted = checked.schema, checked.wanted
+    return InferenceRequest(
+        model=schema.name,
+        version=schema.version,
+        rows=tuple([each.row for each in prepared]),
+        seeds=tuple([each.seed for each in prepared]),
+        outputs=schema.kept_outputs(wanted.outputs),
+        attention=None if wanted.plan is None else wanted.attention,
+        generation=wanted.generation,
+        deadline=call.deadline,
+    )
+
+
+def _maps(result: RowResult) -> list[MapResult]:
+    return [*result.maps, *(each for other in result.other_sequences for each in other.maps)]

@@ -1,0 +1,325 @@
+"""Typed results from raw outputs: classes with probabilities, tags, spans, sequences, vectors, numbers."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bundle.rows import Labels, Row
+from bundle.values import Array, Instance, Pair, Sentences, Text
+from limelight.v1 import model_pb2
+from service.attention.ranking import best_of_rows
+from service.ipc import boundary
+
+Doubles = npt.NDArray[np.float64]
+MOST_SPANS = 5
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Classes of the whole instance, most probable first. names: empty for a class without a name."""
+
+    names: Sequence[str]
+    indices: Sequence[int]
+    probabilities: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Tags:
+    """Classes of each entry of a label set, row by row: `per_entry` of them an entry, most probable first."""
+
+    label_set: str
+    per_entry: int
+    names: Sequence[str]
+    indices: Sequence[int]
+    probabilities: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """A vector FLOAT [size]."""
+
+    vector: Array
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of a regression."""
+
+    name: str
+    value: float
+    unit: str
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of a regression."""
+
+    numbers: Sequence[Number]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a text: code points from `start` to before `end`, of a sentence or a part of a pair where there are
+    several. text: it, quoted; empty where tensors were sent.
+    """
+
+    start: int
+    end: int
+    probability: float
+    text: str = ""
+    part: str = ""
+    sentence: int | None = None
+
+
+@dataclass(frozen=True)
+class Spans:
+    """The most probable spans of a text, best first."""
+
+    spans: Sequence[Span]
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Generated sequences, best first."""
+
+    sequences: Sequence[boundary.Sequence]
+
+
+TypedResult = Classes | Tags | Embedding | Numbers | Spans | Sequences
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a typed result is made of. labels: every label set of the row. instance: as it was sent."""
+
+    outputs: Mapping[str, Array]
+    sequences: Sequence[boundary.Sequence]
+    labels: Mapping[str, Labels]
+    instance: Instance
+
+
+class ResultBuilder(Protocol):
+    """Turns outputs of an answer into one typed result."""
+
+    def build(self, answer: Answered, most: int) -> TypedResult:
+        """Make the result. most: classes of each entry, 0 for all."""
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        """Bound its bytes from above; steps: of each sequence, most: classes of each entry, 0 for all."""
+
+
+def result_builders(description: model_pb2.ModelDescription) -> dict[str, ResultBuilder]:
+    """Choose, once a model, how outputs become typed results: by name, in the description's order."""
+    outputs = {each.name: each for each in description.outputs}
+    return {each.name: _builder(each, description, outputs) for each in description.results}
+
+
+def probabilities(scores: Array, activation: int) -> Doubles:
+    """Turn class scores [..., class] into probabilities."""
+    values = np.asarray(scores, dtype=np.float64)
+    if activation == model_pb2.ACTIVATION_SIGMOID:
+        # exp of a number that is never positive cannot overflow.
+        small = np.exp(-np.abs(values))
+        return np.asarray(np.where(values >= 0, 1 / (1 + small), small / (1 + small)))
+    if activation == model_pb2.ACTIVATION_SOFTMAX:
+        powers = np.exp(values - values.max(axis=-1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+    return values
+
+
+def best_spans(start: Doubles, end: Doubles, count: int) -> list[tuple[int, int, float]]:
+    """Give the most probable spans (first, last, probability), best first; the last is never before the first.
+
+    start, end [token]: probabilities. Takes time in proportion to count × tokens: a span among the best `count`
+    begins at one of the `count` tokens whose own best span is most probable.
+    """
+    best_end = np.maximum.accumulate(end[::-1])[::-1]
+    firsts = np.argsort(-(start * best_end), kind="stable")[:count]
+    table = start[firsts, np.newaxis] * end
+    table[np.arange(len(end)) < firsts[:, np.newaxis]] = -1.0
+    order = np.argsort(-table, axis=None, kind="stable")[:count]
+    rows, lasts = np.unravel_index(order, table.shape)
+    return [
+        (int(firsts[row]), int(last), float(table[row, last]))
+        for row, last in zip(rows, lasts, strict=True)
+        if table[row, last] >= 0
+    ]
+
+
+def _builder(
+    result: model_pb2.ResultDescription,
+    description: model_pb2.ModelDescription,
+    outputs: Mapping[str, model_pb2.OutputDescription],
+) -> ResultBuilder:
+    match result.WhichOneof("kind"):
+        case "classes" if result.classes.label_set:
+            return _Tagging(result.classes, outputs[result.classes.output])
+        case "classes":
+            return _Classification(result.classes)
+        case "embedding":
+            return _Embedding(outputs[result.embedding.output])
+        case "spans":
+            return _Spans(result.spans, description)
+        case "regression":
+            return _Regression(result.regression)
+    return _Sequences()
+
+
+class _ClassNames:
+    """Names of classes, and the bytes that so many of them can take."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = np.array([*labels, ""], dtype=object)
+        self._count = len(labels)
+        self._longest = [0, *accumulate(sorted((len(label.encode()) for label in labels), reverse=True))]
+
+    def of(self, indices: npt.NDArray[np.intp]) -> list[str]:
+        """Give the names of classes; empty for one that the description does not name."""
+        return self._labels[np.minimum(indices, self._count)].tolist()  # type: ignore[no-any-return]
+
+    def bytes(self, most: int, each: int) -> int:
+        """Bound the bytes of `most` classes (0 for all), with `each` bytes beside the name."""
+        count = min(most or self._count, self._count)
+        return self._longest[count] + count * each
+
+
+class _Classification:
+    """Classes of the whole instance from scores [class]; equal ones in the model's order."""
+
+    def __init__(self, classes: model_pb2.ClassesDescription) -> None:
+        self._output = classes.output
+        self._activation = classes.activation
+        self._names = _ClassNames(classes.labels)
+
+    def build(self, answer: Answered, most: int) -> Classes:
+        likely = probabilities(answer.outputs[self._output].reshape(-1), self._activation)
+        order = best_of_rows(likely, most)
+        return Classes(self._names.of(order), order.tolist(), likely[order].tolist())
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        return self._names.bytes(most, 24)
+
+
+class _Tagging:
+    """Classes of each entry of a label set, from scores [entry, class]."""
+
+    def __init__(self, classes: model_pb2.ClassesDescription, output: model_pb2.OutputDescription) -> None:
+        self._label_set = classes.label_set
+        self._output = classes.output
+        self._entries = output.dimensions[0]
+        self._activation = classes.activation
+        self._names = _ClassNames(classes.labels)
+
+    def build(self, answer: Answered, most: int) -> Tags:
+        likely = probabilities(answer.outputs[self._output], self._activation)
+        order = best_of_rows(likely, most)
+        chances = np.take_along_axis(likely, order, axis=-1).ravel().tolist()
+        names = self._names.of(order.ravel())
+        return Tags(self._label_set, order.shape[-1], names, order.ravel().tolist(), chances)
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        entries = self._entries.size or row.sizes.get(self._entries.name, 1)
+        return entries * self._names.bytes(most, 13) + 32
+
+
+class _Embedding:
+    """A vector, as it is put out."""
+
+    def __init__(self, output: model_pb2.OutputDescription) -> None:
+        self._output = output
+
+    def build(self, answer: Answered, most: int) -> Embedding:
+        return Embedding(np.asarray(answer.outputs[self._output.name], dtype=np.float32).reshape(-1))
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        axes = (each.size or row.sizes.get(each.name) or each.maximum or 1 for each in self._output.dimensions)
+        return 4 * math.prod(axes) + 32
+
+
+class _Regression:
+    """Numbers [target], each with its name and unit."""
+
+    def __init__(self, regression: model_pb2.RegressionDescription) -> None:
+        self._output = regression.output
+        self._targets = [(each.name, each.unit) for each in regression.targets]
+
+    def build(self, answer: Answered, most: int) -> Numbers:
+        values = answer.outputs[self._output].reshape(-1).tolist()
+        pairs = zip(self._targets, values, strict=False)
+        return Numbers([Number(name, value, unit) for (name, unit), value in pairs])
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        return sum(len(name.encode()) + len(unit.encode()) + 24 for name, unit in self._targets)
+
+
+class _Sequences:
+    """Generated sequences."""
+
+    def build(self, answer: Answered, most: int) -> Sequences:
+        return Sequences(answer.sequences)
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        return sum(64 + 48 * count for count in steps)  # a token: its id, its probability and its part of the text
+
+
+class _Spans:
+    """The best spans of a text, from scores of their first and last tokens.
+
+    Special tokens are in no span, and no span reaches from one text into another.
+    """
+
+    def __init__(self, spans: model_pb2.SpansDescription, description: model_pb2.ModelDescription) -> None:
+        self._start, self._end, self._tokens = spans.start_output, spans.end_output, spans.label_set
+        self._input = next(each.input for each in description.label_sets if each.name == spans.label_set)
+
+    def build(self, answer: Answered, most: int) -> Spans:
+        labels, value = answer.labels[self._tokens], answer.instance.get(self._input)
+        special = np.zeros(labels.size, bool)
+        special[: len(labels.special)] = labels.special
+        places = np.flatnonzero(~special)
+        if not len(places):
+            return Spans(())
+        start = probabilities(answer.outputs[self._start][places], model_pb2.ACTIVATION_SOFTMAX)
+        end = probabilities(answer.outputs[self._end][places], model_pb2.ACTIVATION_SOFTMAX)
+        found = []
+        for own in _texts(labels, places, isinstance(value, Sentences)):
+            spans = best_spans(start[own], end[own], MOST_SPANS)
+            found += [(int(places[own[first]]), int(places[own[last]]), chance) for first, last, chance in spans]
+        found.sort(key=lambda each: -each[2])
+        return Spans([_span(labels, value, *each) for each in found[:MOST_SPANS]])
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        longest = max(row.labels[self._tokens].ends, default=0)
+        return MOST_SPANS * (4 * longest + 48)  # each can quote all of a text, whose code points take up to 4 bytes
+
+
+def _texts(labels: Labels, places: npt.NDArray[np.intp], in_sentences: bool) -> Iterator[npt.NDArray[np.intp]]:
+    """Give the tokens of each text apart, as indices into `places`."""
+    of_text = np.zeros(len(places), dtype=np.intp)
+    if len(labels.input_indices):
+        of_text = np.asarray(labels.input_indices)[places]
+    if in_sentences and len(labels.parents):
+        of_text = np.asarray(labels.parents)[places]
+    for text in np.unique(of_text):
+        yield np.flatnonzero(of_text == text)
+
+
+def _span(labels: Labels, value: object, first: int, last: int, probability: float) -> Span:
+    """Name the text that a span lies in, and quote it; there is none where tensors were sent."""
+    start, end = (labels.starts[first], labels.ends[last]) if len(labels.starts) else (0, 0)
+    match value:
+        case Text(text):
+            return Span(start, end, probability, text[start:end])
+        case Pair(one, other):
+            name = labels.inputs[labels.input_indices[first] if len(labels.input_indices) else 0]
+            part = name.rpartition(".")[2]
+            return Span(start, end, probability, (other if part == "second" else one)[start:end], part)
+        case Sentences(texts):
+            sentence = labels.parents[first]
+            return Span(start, end, probability, texts[sentence][start:end], sentence=sentence)
+    return Span(start, end, probability)

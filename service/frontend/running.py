@@ -1,0 +1,85 @@
+"""A running frontend: the core over some engines, and the protocols that it is served by."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from bundle.preprocess import Bounds
+from service.admission.memory import MemoryBudget
+from service.codecs.v1.admin import ADMIN_SERVICE, AdminService
+from service.codecs.v1.service import SERVICE, AttentionService
+from service.frontend.core import Core
+from service.frontend.models import Models
+from service.frontend.server import FrontendServer
+from service.ipc.client import EngineClient
+from service.observability.logs import count_dropped
+from service.observability.metrics import Metrics
+from service.platform.collector import collected_between_turns
+from service.platform.memory import give_back_when_quiet
+from service.security.access import Access
+from service.security.quotas import Quotas
+from service.settings import Settings
+
+
+class Frontend:
+    """A frontend that listens. port: the real one."""
+
+    def __init__(self, models: Models, server: FrontendServer, port: int) -> None:
+        self.models = models
+        self.server = server
+        self.port = port
+        self._is_open = False
+        models.on_change(self._report)
+
+    def open(self) -> None:
+        """Report ready from now on, if and as long as any model is."""
+        self._is_open = True
+        self._report()
+
+    async def finish(self) -> None:
+        """Stop in order: `FrontendServer.finish`."""
+        await self.server.finish()
+
+    def _report(self) -> None:
+        self.server.health.set(self._is_open and self.models.is_ready)
+
+
+@asynccontextmanager
+async def running_frontend(
+    settings: Settings,
+    metrics: Metrics,
+    engines: Sequence[EngineClient],
+    *,
+    shared: bool,
+    change_models: Callable[[str, str, int], Awaitable[None]],
+) -> AsyncIterator[Frontend]:
+    """Run a frontend for the length of a block. It listens at once, and is ready once any model is.
+
+    Args:
+        shared: other processes listen on the port as well.
+        change_models: loads or unloads a version in the whole server.
+
+    Raises:
+        LimelightError: the port is taken, or a file of tokens or certificates cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(collected_between_turns())
+        count_dropped(metrics.log_line_dropped)
+        quotas = Quotas(metrics)
+        access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
+        await stack.enter_async_context(access.kept_fresh())
+        models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
+        stack.callback(models.close)
+        memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
+        changing = change_models if settings.admin else None
+        core = Core(settings, models, metrics, memory, quotas, change_models=changing)
+        stack.callback(core.close)
+        services = {SERVICE: AttentionService(core, settings.max_response_bytes).methods()}
+        if settings.admin:
+            services[ADMIN_SERVICE] = AdminService(core).methods()
+        server = FrontendServer(settings, metrics, access, services)
+        server.health.why = models.catalogue.why_not_ready
+        giving_back = give_back_when_quiet(lambda: core.calls + server.large_requests, lambda: None)
+        stack.callback(asyncio.create_task(giving_back).cancel)
+        port = await server.listen(stack, shared=shared)
+        yield Frontend(models, server, port)

@@ -1,0 +1,1 @@
+"""gRPC as a transport: connections, how requests arrive, how answers leave, and the status of each call."""

@@ -1,0 +1,132 @@
+"""Accepts calls several at a time, and refuses calls unread that are too many or have waited too long.
+
+gRPC's server accepts one call of a method, then asks for the next: five turns of the event loop and the wake-up of a
+thread lie between, 2 ms while workers use every core. Further calls wait in its core, which cancels those that it has
+no room for, without a time to come back. So more calls are asked for beside it, by the functions that it uses itself,
+and wait here (docs/decisions/0021-faults-of-grpc-and-python-worked-around.md). Those functions are private: with a
+release of grpcio that is not known, gRPC's own loop is all there is.
+"""
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import grpc
+from grpc._cython import cygrpc
+
+from service.frontend.transport.status import Status
+from service.observability.logs import describe
+
+logger = logging.getLogger(__name__)
+
+_KNOWN = ("1.85.",)
+_AT_ONCE = 32  # of a method, beside the one that gRPC's loop asks for
+_MOST_REFUSED = 8  # in one turn of the event loop
+# The part of the time until its deadline after which a call that still waits for its turn is refused. In a queue that
+# is served in order and grows as long as deadlines allow, every call is late when its turn comes.
+_PART = 0.25
+
+
+def is_known() -> bool:
+    """Tell whether this release of gRPC is one of those that calls can be asked of."""
+    return str(grpc.__version__).startswith(_KNOWN)
+
+
+class _Waiting(NamedTuple):
+    """A call that waits for its turn. until: when it is refused instead, on the event loop's clock."""
+
+    call: Any
+    until: float
+
+
+class ConcurrentAccept:
+    """Takes calls in, from its start on until the server is stopped. For one event loop.
+
+    most: calls of a method that may wait to be taken up. refused: counts and logs a call that is refused, by its path,
+    and gives its status.
+    """
+
+    def __init__(
+        self,
+        server: grpc.aio.Server,
+        services: Mapping[str, Mapping[str, grpc.RpcMethodHandler]],
+        interceptors: Sequence[grpc.aio.ServerInterceptor],
+        most: int,
+        refused: Callable[[str, Any], Status],
+    ) -> None:
+        """Prepare it, for a server that has been started. services: registered with it, as are its interceptors."""
+        self._server: Any = server._server
+        self._handlers = {f"/{service}/{name}": each for service, of in services.items() for name, each in of.items()}
+        self._resolver: Any = cygrpc._MethodResolver([], self._handlers)
+        self._interceptors = tuple(interceptors)
+        self._most = most
+        self._refused = refused
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Ask for calls, until the server is stopped."""
+        if not is_known():
+            logger.warning("calls are taken in one by one: this release of gRPC is not known (%s)", grpc.__version__)
+            return
+        for method in self._handlers:
+            waiting: deque[_Waiting] = deque()
+            for _ in range(_AT_ONCE):
+                self._keep(self._accept(method, waiting))
+
+    async def _accept(self, method: str, waiting: deque[_Waiting]) -> None:
+        encoded = method.encode()
+        while self._server.is_running():
+            try:
+                call = await self._server._request_registered_call(encoded)
+            except cygrpc._RequestCallError:  # the server stops, or one call went wrong before it was taken in
+                continue
+            if len(waiting) >= self._most:
+                await self._refuse(method, call)
+                continue
+            left = self._context(call).time_remaining()
+            until = math.inf if left is None else self._loop.time() + _PART * left
+            waiting.append(_Waiting(call, until))
+            if len(waiting) == 1:
+                self._loop.call_soon(self._take_up, method, waiting)
+
+    def _take_up(self, method: str, waiting: deque[_Waiting]) -> None:
+        """Begin with the oldest: one in a turn of the loop, which has other things to do.
+
+        Where the oldest has waited for too long, it is refused, and the newest is begun with: it is the most likely to
+        be answered in time.
+        """
+        now, refused = self._loop.time(), 0
+        while waiting and waiting[0].until < now and refused < _MOST_REFUSED:
+            self._keep(self._refuse(method, waiting.popleft().call))
+            refused += 1
+        if waiting:
+            call = (waiting.pop() if refused else waiting.popleft()).call
+            handling = cygrpc._handle_rpc(method, self._resolver, self._interceptors, call, self._loop, False)
+            self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, method))
+        if waiting:
+            self._loop.call_soon(self._take_up, method, waiting)
+
+    def _context(self, call: Any) -> Any:
+        return cygrpc._ServicerContext(call, None, None, self._loop)
+
+    async def _refuse(self, method: str, call: Any) -> None:
+        status = self._refused(method, self._context(call))
+        first = cygrpc.SendInitialMetadataOperation(None, 0)
+        code: int = status.code.value[0]
+        with suppress(grpc.aio.BaseError):  # the call has ended meanwhile
+            await cygrpc._send_error_status_from_server(call, code, status.message, status.trailing, first, self._loop)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("calls are taken in more slowly: %s", describe(error))

@@ -1,0 +1,34 @@
+"""The methods of a service as plain functions of a message and a call."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from service.frontend.call import Call
+
+# Handlers answer a message, or its bytes.
+UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]
+StreamHandler = Callable[[Any, Call], AsyncGenerator[Message | bytes, None]]
+
+
+@dataclass(frozen=True)
+class UnaryMethod:
+    """A method that answers once. request: the type of its request."""
+
+    name: str
+    request: type[Message]
+    handle: UnaryHandler
+
+
+@dataclass(frozen=True)
+class StreamMethod:
+    """A method that answers with a stream. request: the type of its request."""
+
+    name: str
+    request: type[Message]
+    handle: StreamHandler
+
+
+Method = UnaryMethod | StreamMethod

@@ -1,0 +1,1 @@
+"""The repository of models: its folders, the state of each version, and who uses it."""

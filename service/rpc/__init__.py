@@ -1,1 +1,0 @@
-"""Between the wire and the engine: checking what a call asks, and building what it gets."""

@@ -1,0 +1,86 @@
+"""All that a server asks of those who call it, by its settings."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from bundle.errors import LimelightError
+from service.observability.metrics import Metrics
+from service.security.certificates import Certificates, read_certificates, server_credentials
+from service.security.exposure import open_to_all
+from service.security.gate import Gate
+from service.security.tokens import Tokens, read_tokens
+from service.security.watching import Watched, keep_fresh
+from service.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+class Access:
+    """Reads the files of tokens and certificates, and again when they change. For one event loop.
+
+    keep: told the names of all tokens, now and when they change.
+    Raises: LimelightError where one cannot be used at first; files are read, so it is made in a thread.
+    """
+
+    def __init__(self, settings: Settings, metrics: Metrics, keep: Callable[[Collection[str]], None]) -> None:
+        warning = open_to_all(settings)
+        if warning is not None:
+            logger.warning(warning)
+        self._keep = keep
+        self._metrics = metrics
+        self._tokens: Watched[Tokens] | None = None
+        self._certificates: Watched[Certificates] | None = None
+        if settings.tokens:
+            file = Path(settings.tokens)
+            self._tokens = Watched("tokens", [file], lambda contents: read_tokens(contents[0]), metrics)
+            self._use_tokens(self._tokens.value)
+        if settings.tls_cert:
+            paths = [Path(each) for each in (settings.tls_cert, settings.tls_key, settings.tls_client_ca) if each]
+            self._certificates = Watched("certificate", paths, read_certificates, metrics)
+            self._use_certificates(self._certificates.value)
+
+    @asynccontextmanager
+    async def kept_fresh(self) -> AsyncIterator[None]:
+        """Read what changes again, for the length of a block."""
+        keeping: list[Coroutine[Any, Any, None]] = []
+        if self._tokens is not None:
+            keeping.append(keep_fresh(self._tokens, self._use_tokens))
+        if self._certificates is not None:
+            keeping.append(keep_fresh(self._certificates, self._use_certificates))
+        tasks = [asyncio.create_task(each) for each in keeping]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def interceptors(
+        self, services: Collection[str], refuse: Callable[[str, LimelightError], Any]
+    ) -> tuple[grpc.aio.ServerInterceptor, ...]:
+        """Give what stands before every handler: nothing where no tokens are asked for. Arguments: those of `Gate`."""
+        tokens = self._tokens
+        if tokens is None:
+            return ()
+        return (Gate(lambda: tokens.value, services, refuse, self._metrics),)
+
+    def add_port(self, server: grpc.aio.Server, address: str) -> int:
+        """Have a server listen, encrypted where there is a certificate; gives the port.
+
+        Raises: RuntimeError where it cannot.
+        """
+        certificates = self._certificates
+        if certificates is None:
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, server_credentials(lambda: certificates.value)))
+
+    def _use_tokens(self, tokens: Tokens) -> None:
+        self._keep(tokens.names)
+
+    def _use_certificates(self, certificates: Certificates) -> None:
+        self._metrics.certificate(certificates.expires)

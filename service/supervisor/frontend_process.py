@@ -1,0 +1,90 @@
+"""A frontend in a process of its own."""
+
+import asyncio
+import itertools
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+from service.errors import error_of
+from service.frontend.running import Frontend, running_frontend
+from service.ipc import control
+from service.ipc.control import ControlLink
+from service.ipc.remote import RemoteEngine
+from service.observability.metrics import Metrics
+from service.settings import Settings
+
+_RECONNECT = 0.5  # seconds in which the successor of an engine that ended may bring a connection
+
+
+class FrontendServing:
+    """A frontend that uses its engines, and does what its supervisor says. For one event loop."""
+
+    def __init__(self, engines: list[RemoteEngine], link: ControlLink) -> None:
+        self._engines = engines
+        self._link = link
+        for number, engine in enumerate(engines):
+            engine.on_lost = partial(self._ask_for_connection, number)
+        self._numbers = itertools.count()
+        self._changes: dict[int, asyncio.Future[None]] = {}
+        self.frontend: Frontend | None = None
+
+    def receive(self, message: Any, attached: socket.socket | None) -> None:
+        """Do what the supervisor says."""
+        if isinstance(message, control.Attach) and attached is not None:
+            self._engines[message.number].attach(attached)
+        elif isinstance(message, control.Starts):
+            self._engines[message.number].starts_in(message.seconds)
+        elif isinstance(message, control.Changed):
+            future = self._changes.pop(message.number)
+            if future.done():
+                return
+            if message.error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error_of(message.error))
+
+    def _ask_for_connection(self, number: int) -> None:
+        """Ask for another connection to an engine, unless its successor brings one."""
+
+        def ask() -> None:
+            if not self._engines[number].is_attached:
+                self._link.send(control.Disconnected(number))
+
+        asyncio.get_running_loop().call_later(_RECONNECT, ask)
+
+    async def change(self, action: str, name: str, version: int) -> None:
+        """Have the supervisor load or unload a version in every engine. Raises: LimelightError."""
+        number = next(self._numbers)
+        self._changes[number] = asyncio.get_running_loop().create_future()
+        self._link.send(control.Change(number, action, name, version))
+        await self._changes[number]
+
+    async def loaded(self) -> None:
+        """Wait until the models of every engine are known, and report ready from then on."""
+        assert self.frontend is not None
+        await self.frontend.models.loaded()
+        self.frontend.open()
+
+    async def finish(self) -> None:
+        """Stop in order."""
+        assert self.frontend is not None
+        await self.frontend.finish()
+
+
+@asynccontextmanager
+async def serving_frontend(
+    settings: Settings, begin: control.Begin, link: ControlLink, metrics: Metrics
+) -> AsyncIterator[FrontendServing]:
+    """Run a frontend for the length of a block. Raises: LimelightError where it cannot serve."""
+    async with AsyncExitStack() as stack:
+        engines = [RemoteEngine(settings.arriving_bytes) for _ in range(begin.peers)]
+        for each in engines:
+            stack.callback(each.close)
+        serving = FrontendServing(engines, link)
+        serving.frontend = await stack.enter_async_context(
+            running_frontend(settings, metrics, engines, shared=True, change_models=serving.change)
+        )
+        yield serving

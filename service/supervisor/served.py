@@ -1,0 +1,35 @@
+"""A server as its starter sees it: where it is reached and how it is stopped."""
+
+from abc import ABC, abstractmethod
+
+from service.platform.addresses import address_of
+from service.settings import Settings
+
+
+class Served(ABC):
+    """A running server. port, metrics_port: the real ones; 0 for none."""
+
+    def __init__(self, settings: Settings, port: int, metrics_port: int) -> None:
+        self.settings = settings
+        self.port = port
+        self.metrics_port = metrics_port
+
+    @property
+    def address(self) -> str:
+        """The address that it listens on, as clients take it."""
+        return address_of(self.settings.host, self.port)
+
+    @property
+    def metrics_url(self) -> str:
+        """The address of the metrics; empty where none are served."""
+        if not self.metrics_port:
+            return ""
+        return f"http://{address_of(self.settings.metrics_host, self.metrics_port)}/metrics"
+
+    @abstractmethod
+    async def finish(self) -> None:
+        """Finish the calls in flight, and answer no others."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End every process of the server but this one, at once."""

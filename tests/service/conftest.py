@@ -1,0 +1,50 @@
+"""One repository of small models, and a server for the tests of a module."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bundle.preprocess import Bounds
+from service.engine.hosted import HostedModel
+from service.engine.hosted import hosted as host
+from service.engine.opening import open_model
+from service.engine.runtime.providers import choose_provider
+from service.frontend.models import Model
+from service.observability.observer import NullObserver
+from service.settings import Settings
+from tests.service import bundles
+from tests.service.serving import Running, serving
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with one model of each shape."""
+    folder = tmp_path_factory.mktemp("repository")
+    for make in bundles.ALL:
+        make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=[0, 2], ids=["one-process", "two-frontends"])
+def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    """A server for a module's tests, in both topologies."""
+    with serving(repository, max_instances=64, frontends=request.param) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def hosted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostedModel]:
+    """Models of one pass and one that generates, as an engine has them."""
+    folder, provider = tmp_path_factory.mktemp("repository"), choose_provider("cpu", workers=1)
+    found = {}
+    for make in (bundles.tiny, bundles.paper, bundles.echo):
+        bundle = make(folder)
+        found[make.__name__] = host(open_model(bundle, provider, Settings(), NullObserver()), bundle)
+    return found
+
+
+@pytest.fixture(scope="session")
+def models(hosted: dict[str, HostedModel]) -> dict[str, Model]:
+    """The same models as a frontend knows them."""
+    return {name: Model(each.served, Bounds()) for name, each in hosted.items()}

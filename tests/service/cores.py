@@ -1,0 +1,69 @@
+"""A frontend's core over an engine that computes at once, on the calling thread and in one batch."""
+
+from collections.abc import AsyncGenerator, Mapping
+
+from bundle.preprocess import Bounds
+from service.admission.memory import MemoryBudget
+from service.engine.host import growing_labels
+from service.engine.hosted import HostedModel
+from service.engine.reduction import row_result
+from service.frontend.core import Core
+from service.frontend.models import Model, Models
+from service.ipc.boundary import GenerationEvent, InferenceRequest, RowResult, StreamEvent, WaitEstimate
+from service.ipc.client import ModelListener
+from service.observability.metrics import Metrics
+from service.repository.catalogue import State, VersionStatus
+from service.security.quotas import Quotas
+from service.settings import Settings
+from tests.service.engine.conftest import run_together
+
+
+class DirectEngine:
+    """An `EngineClient` of loaded models, for `answer` alone."""
+
+    def __init__(self, hosted: Mapping[str, HostedModel]) -> None:
+        self._hosted = hosted
+
+    def listen(self, listener: ModelListener) -> None:
+        """As `EngineClient.listen`: nothing ever changes."""
+
+    def wait(self, name: str, version: int) -> WaitEstimate:
+        """As `EngineClient.wait`."""
+        return WaitEstimate()
+
+    def under_way(self, name: str, version: int) -> int:
+        """As `EngineClient.under_way`."""
+        return 0
+
+    async def answer(self, request: InferenceRequest) -> list[RowResult]:
+        """As `EngineClient.answer`."""
+        hosted = self._hosted[request.model]
+        plan, growing = hosted.plan(request.attention), growing_labels(hosted)
+        answers = run_together(hosted.model, hosted.query(request, plan))
+        return [
+            row_result(answer, row, plan, outputs=request.outputs, growing=growing)
+            for answer, row in zip(answers, request.rows, strict=True)
+        ]
+
+    def generate(self, request: InferenceRequest) -> AsyncGenerator[GenerationEvent, None]:
+        """As `EngineClient.generate`."""
+        raise NotImplementedError
+
+    def stream(self, request: InferenceRequest, chunk_bytes: int) -> AsyncGenerator[StreamEvent, None]:
+        """As `EngineClient.stream`."""
+        raise NotImplementedError
+
+    def release(self, name: str, version: int) -> None:
+        """As `EngineClient.release`."""
+
+
+def core_over(hosted: Mapping[str, HostedModel], models: Mapping[str, Model]) -> Core:
+    """Put a core together over models that are loaded."""
+    settings, metrics = Settings(cores=1), Metrics()
+    memory = MemoryBudget(2**40, "maps and answers", metrics, workers=1)
+    engine = DirectEngine(hosted)
+    known = Models([], Bounds())
+    for name, model in models.items():
+        model.engines = [engine]
+        known.catalogue.keep(VersionStatus(name, 1, State.READY, model=model))
+    return Core(settings, known, metrics, memory, Quotas(metrics))

@@ -1,0 +1,254 @@
+"""Typed results from raw outputs."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from bundle.rows import Labels, Row
+from bundle.values import Instance, Pair, Sentences, Text
+from bundle.wire import to_array
+from limelight.v1 import attention_pb2, model_pb2, service_pb2
+from service.codecs.v1.results import fill_result
+from service.frontend.results import Answered, best_spans, probabilities, result_builders
+from service.ipc.boundary import FinishReason, Sequence
+
+
+def answer(
+    outputs: dict[str, object],
+    labels: dict[str, Labels] | None = None,
+    instance: Instance | None = None,
+    sequences: tuple[Sequence, ...] = (),
+) -> Answered:
+    arrays = {name: np.asarray(values, dtype=np.float32) for name, values in outputs.items()}
+    return Answered(arrays, sequences, labels or {}, instance or {})
+
+
+def filled(description: model_pb2.ModelDescription, one: Answered, most: int = 0) -> service_pb2.Result:
+    """Build the one result, and check that its size was known."""
+    ((name, builder),) = result_builders(description).items()
+    result = service_pb2.Result(name=name)
+    fill_result(result, builder.build(one, most))
+    sizes = {f"axis{axis}": size for each in one.outputs.values() for axis, size in enumerate(each.shape)}
+    steps = [len(each.token_ids) for each in one.sequences]
+    assert result.ByteSize() - len(name) - 8 <= builder.size(Row({}, sizes, one.labels), steps, most) + 16
+    return result
+
+
+def classes(activation: int, axes: int = 1, labels: tuple[str, ...] = ("a", "b", "c")) -> model_pb2.ModelDescription:
+    dimensions = [model_pb2.Dimension(name=f"axis{axis}") for axis in range(axes)]
+    return model_pb2.ModelDescription(
+        outputs=[model_pb2.OutputDescription(name="scores", dimensions=dimensions)],
+        results=[
+            model_pb2.ResultDescription(
+                name="kind",
+                classes=model_pb2.ClassesDescription(
+                    output="scores",
+                    labels=labels,
+                    activation=activation,  # type: ignore[arg-type]
+                    label_set="tokens" if axes > 1 else "",
+                ),
+            )
+        ],
+    )
+
+
+def test_softmax_by_hand() -> None:
+    prediction = filled(classes(model_pb2.ACTIVATION_SOFTMAX), answer({"scores": [0.0, math.log(3), 0.0]}))
+    got = [(each.label, each.index, round(each.probability, 6)) for each in prediction.classification.classes]
+    assert got == [("b", 1, 0.6), ("a", 0, 0.2), ("c", 2, 0.2)]  # equal ones in the model's order
+
+
+def test_sigmoid_by_hand() -> None:
+    prediction = filled(classes(model_pb2.ACTIVATION_SIGMOID), answer({"scores": [0.0, -math.log(3), math.log(3)]}))
+    got = [(each.label, round(each.probability, 6)) for each in prediction.classification.classes]
+    assert got == [("c", 0.75), ("a", 0.5), ("b", 0.25)]
+
+
+def test_identity_leaves_probabilities_as_they_are() -> None:
+    prediction = filled(classes(model_pb2.ACTIVATION_IDENTITY), answer({"scores": [0.25, 0.5, 0.25]}))
+    assert [each.probability for each in prediction.classification.classes] == [0.5, 0.25, 0.25]
+
+
+@given(hnp.arrays(np.float32, (4, 3), elements=st.floats(-1e4, 1e4, width=32)))
+def test_probabilities_stay_between_0_and_1_however_large_the_scores(scores: np.ndarray) -> None:  # type: ignore[type-arg]
+    for activation in (model_pb2.ACTIVATION_SOFTMAX, model_pb2.ACTIVATION_SIGMOID):
+        likely = probabilities(scores, activation)
+        assert ((likely >= 0) & (likely <= 1)).all()
+    np.testing.assert_allclose(probabilities(scores, model_pb2.ACTIVATION_SOFTMAX).sum(axis=-1), 1)
+
+
+def test_tagging_has_a_column_entry_for_each_class_of_each_entry() -> None:
+    scores = [[0.875, 0.125, 0.0], [0.0, 0.25, 0.75]]
+    tagging = filled(classes(model_pb2.ACTIVATION_IDENTITY, axes=2), answer({"scores": scores})).tagging
+    assert (tagging.label_set, tagging.classes_per_entry) == ("tokens", 3)
+    assert list(tagging.labels) == ["a", "b", "c", "c", "b", "a"]
+    assert list(tagging.indices) == [0, 1, 2, 2, 1, 0]
+    assert list(tagging.probabilities) == [0.875, 0.125, 0.0, 0.75, 0.25, 0.0]
+
+
+@given(
+    hnp.arrays(np.float32, (3, 40), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])),
+    st.integers(0, 45),
+    st.sampled_from([1, 2]),
+)
+def test_the_best_of_many_classes_are_those_of_sorting_them_all(scores: np.ndarray, most: int, axes: int) -> None:  # type: ignore[type-arg]
+    labels = tuple(f"class {number}" for number in range(40))
+    one = answer({"scores": scores if axes == 2 else scores[0]})
+    result = filled(classes(model_pb2.ACTIVATION_IDENTITY, axes, labels), one, most=most)
+    count = most if 0 < most < 40 else 40
+    expected = [
+        sorted(range(40), key=lambda index: (-row[index], index))[:count]
+        for row in (scores if axes == 2 else scores[:1])
+    ]
+    if axes == 2:
+        assert list(result.tagging.indices) == [index for row in expected for index in row]
+        assert result.tagging.classes_per_entry == count
+    else:
+        assert [each.index for each in result.classification.classes] == expected[0]
+
+
+def test_a_regression_names_its_numbers_and_their_units() -> None:
+    targets = [model_pb2.Target(name="heat", unit="°C"), model_pb2.Target(name="odds")]
+    description = model_pb2.ModelDescription(
+        results=[
+            model_pb2.ResultDescription(
+                name="weather", regression=model_pb2.RegressionDescription(output="numbers", targets=targets)
+            )
+        ]
+    )
+    numbers = filled(description, answer({"numbers": [21.5, -0.25]})).regression.numbers
+    assert [(each.name, each.value, each.unit) for each in numbers] == [("heat", 21.5, "°C"), ("odds", -0.25, "")]
+
+
+def test_an_embedding_is_the_output_itself() -> None:
+    result = model_pb2.ResultDescription(name="v", embedding=model_pb2.EmbeddingDescription(output="vector"))
+    output = model_pb2.OutputDescription(name="vector", dimensions=[model_pb2.Dimension(name="axis0")])
+    description = model_pb2.ModelDescription(outputs=[output], results=[result])
+    prediction = filled(description, answer({"vector": [1.5, -2.0]}))
+    assert to_array(prediction.embedding.vector, "").tolist() == [1.5, -2.0]
+
+
+def test_a_model_without_a_result_has_none() -> None:
+    assert result_builders(model_pb2.ModelDescription()) == {}
+
+
+def test_sequences_keep_their_order_and_their_reason_to_end() -> None:
+    result = model_pb2.ResultDescription(name="s", sequence=model_pb2.SequenceDescription(label_set="output"))
+    sequences = (
+        Sequence((4, 1), (-0.5, -0.25), "ja", FinishReason.END, -0.375),
+        Sequence((5,), (-1.0,), "nein", FinishReason.LENGTH, -1.0),
+    )
+    got = filled(model_pb2.ModelDescription(results=[result]), answer({}, sequences=sequences)).sequences.sequences
+    assert [each.text for each in got] == ["ja", "nein"]
+    assert list(got[0].token_ids) == [4, 1]
+    assert list(got[0].log_probabilities) == [-0.5, -0.25]
+    assert [each.finish_reason for each in got] == [service_pb2.FINISH_REASON_END, service_pb2.FINISH_REASON_LENGTH]
+
+
+def spans_description(kind: int, tensors: list[str], tensor: str) -> model_pb2.ModelDescription:
+    return model_pb2.ModelDescription(
+        inputs=[
+            model_pb2.InputDescription(
+                name="input",
+                kind=kind,  # type: ignore[arg-type]
+                tensors=[model_pb2.TensorDescription(name=name) for name in tensors],
+            )
+        ],
+        label_sets=[model_pb2.LabelSetDescription(name="words", input="input", tensor=tensor)],
+        results=[
+            model_pb2.ResultDescription(
+                name="answer",
+                spans=model_pb2.SpansDescription(start_output="start", end_output="end", label_set="words"),
+            )
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensors", "value", "part"),
+    [
+        (model_pb2.INPUT_KIND_TEXT, ["ids"], Text("in Graz today"), ""),
+        (model_pb2.INPUT_KIND_PAIR, ["question", "ids"], Pair("where?", "in Graz today"), "second"),
+    ],
+)
+def test_the_best_span_quotes_the_text_and_skips_special_tokens(
+    kind: int, tensors: list[str], value: object, part: str
+) -> None:
+    labels = Labels(
+        "words",
+        attention_pb2.LABEL_KIND_TOKENS,
+        4,
+        texts=["[CLS]", "in", "Graz", "today"],
+        starts=[0, 0, 3, 8],
+        ends=[0, 2, 7, 13],
+        special=[True, False, False, False],
+        inputs=(f"input.{part}" if part else "input",),
+    )
+    # The highest scores are those of the special token, which is no part of the text.
+    one = answer({"start": [9, 0, 5, 0], "end": [9, 0, 5, 4]}, {"words": labels}, {"input": value})  # type: ignore[dict-item]
+    spans = filled(spans_description(kind, tensors, "ids"), one).spans.spans
+    assert [(each.text, each.start, each.end) for each in spans][:2] == [("Graz", 3, 7), ("Graz today", 3, 13)]
+    assert {each.part for each in spans} == {part}
+    assert len(spans) == 5
+    start, end = math.exp(5) / (math.exp(5) + 2), math.exp(5) / (math.exp(5) + 1 + math.exp(4))
+    assert spans[0].probability == pytest.approx(start * end, rel=1e-5)
+
+
+def test_no_span_reaches_from_one_text_of_a_sequence_into_the_other() -> None:
+    labels = Labels(
+        "words",
+        attention_pb2.LABEL_KIND_TOKENS,
+        4,
+        starts=[0, 4, 0, 3],
+        ends=[3, 7, 2, 7],
+        inputs=("input.first", "input.second"),
+        input_indices=[0, 0, 1, 1],
+    )
+    one = answer({"start": [9, 0, 0, 0], "end": [0, 0, 0, 9]}, {"words": labels}, {"input": Pair("who was", "in Graz")})
+    description = spans_description(model_pb2.INPUT_KIND_PAIR, ["ids"], "ids")
+    spans = filled(description, one).spans.spans
+    assert {(each.part, each.text) for each in spans} <= {
+        ("first", "who"),
+        ("first", "was"),
+        ("first", "who was"),
+        ("second", "in"),
+        ("second", "Graz"),
+        ("second", "in Graz"),
+    }
+    assert spans[0].text in ("who", "who was", "in Graz", "Graz")
+
+
+def test_a_span_of_a_document_sent_as_sentences_says_which() -> None:
+    labels = Labels(
+        "words",
+        attention_pb2.LABEL_KIND_TOKENS,
+        3,
+        starts=[0, 0, 3],
+        ends=[2, 2, 7],
+        parents=[0, 1, 1],
+        parent="sentences",
+        inputs=("input",),
+    )
+    one = answer({"start": [0, 0, 9], "end": [0, 0, 9]}, {"words": labels}, {"input": Sentences(("ab", "in Graz"))})
+    description = spans_description(model_pb2.INPUT_KIND_DOCUMENT, ["ids"], "ids")
+    best = filled(description, one).spans.spans[0]
+    assert (best.sentence, best.start, best.end, best.text) == (1, 3, 7, "Graz")
+
+
+chances = st.floats(0, 1)
+
+
+@given(st.lists(st.tuples(chances, chances), min_size=1, max_size=12), st.integers(1, 5))
+def test_the_best_spans_are_those_of_trying_all(pairs: list[tuple[float, float]], count: int) -> None:
+    start, end = np.array(pairs).T
+    every = sorted(
+        (float(start[first] * end[last]) for first in range(len(start)) for last in range(first, len(start))),
+        reverse=True,
+    )
+    found = best_spans(start, end, count)
+    assert all(first <= last for first, last, _ in found)
+    assert [probability for _, _, probability in found] == every[:count]

@@ -1,0 +1,119 @@
+"""What every method has in common, with a context that says what a socket cannot be made to say on purpose."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import status_pb2
+
+from limelight.v1 import service_pb2
+from service.admission.connections import ConnectionQueues
+from service.admission.drain import DrainGate
+from service.admission.memory import MemoryBudget
+from service.admission.uploads import UploadLimiter, UploadSlots
+from service.codecs.v1.service import SERVICE
+from service.frontend.transport.calls import Calls
+from service.frontend.transport.parsing import Parsing
+from service.frontend.transport.reading import Reading
+from service.frontend.transport.response_sender import ResponseSender
+from service.observability.metrics import Metrics
+from tests.service.metered import counted
+
+
+class Aborted(Exception):
+    """What gRPC raises where a call is aborted."""
+
+
+class Context:
+    """A server's side of a call that has so many seconds left, and whose request is there."""
+
+    def __init__(self, remaining: float | None, request: bytes = b"") -> None:
+        self.remaining = remaining
+        self.request = request
+        self.trailing: dict[str, Any] = {}
+        self.code: grpc.StatusCode | None = None
+        self.message = ""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("x-request-id", "id-1"),)
+
+    def time_remaining(self) -> float | None:
+        return self.remaining
+
+    def add_done_callback(self, callback: Any) -> None:
+        callback(self)
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def read(self) -> bytes:
+        return self.request
+
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, Any], ...]) -> None:
+        self.trailing.update(metadata)
+
+    async def abort(self, code: grpc.StatusCode, message: str, trailing: tuple[tuple[str, Any], ...]) -> None:
+        self.code, self.message = code, message
+        self.trailing.update(trailing)
+        raise Aborted
+
+
+def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
+    metrics = Metrics()
+    uploads = UploadLimiter(UploadSlots(quick=1, slow=1), 1.0, metrics)
+    reading = Reading(uploads, MemoryBudget(limit, "requests", metrics), Parsing(1000).message)
+    return Calls(metrics, ConnectionQueues(8, 8, metrics), reading, ResponseSender(60.0), DrainGate()), metrics
+
+
+async def never(request: Any, call: Any) -> bytes:
+    raise AssertionError("this is not to be called")
+
+
+def test_a_call_that_is_late_when_it_arrives_is_not_handled() -> None:
+    made, metrics = calls()
+    context = Context(remaining=0.0)
+    with pytest.raises(Aborted):
+        asyncio.run(made.unary(SERVICE, "Predict", service_pb2.PredictRequest, never).stream_unary(None, context))
+    assert context.code is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert counted(metrics)['limelight_rejected_total{reason="deadline"}'] == 1
+
+
+def test_a_failure_that_nobody_foresaw_tells_the_caller_its_id_and_nothing_else() -> None:
+    async def broken(request: Any, call: Any) -> bytes:
+        raise KeyError("/etc/secret")
+
+    context = Context(None)
+    with pytest.raises(Aborted):
+        asyncio.run(
+            calls()[0].unary(SERVICE, "Predict", service_pb2.PredictRequest, broken).stream_unary(None, context)
+        )
+    assert context.code is grpc.StatusCode.INTERNAL
+    assert "id-1" in context.message and "secret" not in context.message
+    rich = status_pb2.Status.FromString(context.trailing["grpc-status-details-bin"])
+    assert b"secret" not in rich.SerializeToString()
+
+
+def test_requests_together_cannot_hold_more_than_the_budget() -> None:
+    made, _ = calls(limit=100)
+    request = service_pb2.PredictRequest(outputs=["x" * 58]).SerializeToString()  # 60 bytes
+    context = Context(None, request)
+
+    async def run() -> None:
+        release = asyncio.Event()
+
+        async def wait(request: Any, call: Any) -> bytes:
+            await release.wait()
+            return b"done"
+
+        method = made.unary(SERVICE, "Predict", service_pb2.PredictRequest, wait).stream_unary
+        first = asyncio.create_task(method(None, Context(None, request)))
+        await asyncio.sleep(0)
+        with pytest.raises(Aborted):
+            await method(None, context)
+        release.set()
+        assert await first == b"done"
+        assert await method(None, Context(None, request)) == b"done"  # what was held is free again
+
+    asyncio.run(run())
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -7,7 +7,7 @@ import numpy as np
 
 from bundle.errors import BundleError
 from bundle.names import quantity_key
-from bundle.rows import BoundTensor, Labels, Row, offsets
+from bundle.rows import BoundTensor, Labels, Row, offsets, tensor_descriptions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from limelight.v1 import attention_pb2, model_pb2
@@ -310,6 +310,23 @@ def _projections(binding: bundle_pb2.MapBinding) -> ProjectionOutputs | None:
     return ProjectionOutputs(
         projections.gate, projections.query_output, projections.key_output, projections.bias_output
     )
+
+
+def edge_dimensions(bundle: bundle_pb2.Bundle) -> Mapping[str, str]:
+    """Find the dimension that counts the edges of each map of edges: those of the graph that was read."""
+    tensors = {each.name: each for each in tensor_descriptions(bundle.description.inputs)}
+    sources = [
+        step.read_graph.sources_tensor
+        for each in bundle.preprocessing
+        for step in each.steps
+        if step.HasField("read_graph")
+    ]
+    counted = tensors[sources[0]].dimensions[0].name if len(sources) == 1 and sources[0] in tensors else ""
+    return {
+        binding.map: "" if bundle_pb2.AXIS_BATCH in binding.axes else counted
+        for binding in bundle.maps
+        if binding.query_index
+    }
 
 
 def canonical(array: Array, axes: Sequence[int]) -> Array:

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from bundle.errors import BundleError
-from bundle.maps import ProjectedSize
+from bundle.maps import ProjectedSize, edge_dimensions
 from bundle.reader import BundleFolder
-from bundle.rows import bound_tensors, tensor_descriptions
+from bundle.rows import bound_tensors
 from bundle.text import Detokenizer, read_tokenizer
 from bundle.v1 import bundle_pb2
 from service.engine.decoding.continuous_batch import Generation
@@ -55,7 +55,7 @@ def open_model(
         description=description,
         graphs=tuple(GraphStatus(each.name, provider.name, each.nodes) for each in sessions.values()),
         noisy=bool(bundle.noise),
-        edge_dimensions=_edge_dimensions(bundle),
+        edge_dimensions=edge_dimensions(bundle),
         probed=frozenset(each.map for each in bundle.maps if each.HasField("probe")),
         projected=_projected(bundle, sessions),
         policy=policy,
@@ -134,23 +134,6 @@ def _projected(bundle: bundle_pb2.Bundle, sessions: Mapping[str, Session]) -> di
 def _shrink(sessions: Sequence[Session]) -> None:
     for each in sessions:
         each.shrink()
-
-
-def _edge_dimensions(bundle: bundle_pb2.Bundle) -> dict[str, str]:
-    """Find the dimension that counts the edges of a map: they are those of the graph that was read."""
-    tensors = {each.name: each for each in tensor_descriptions(bundle.description.inputs)}
-    sources = [
-        step.read_graph.sources_tensor
-        for each in bundle.preprocessing
-        for step in each.steps
-        if step.HasField("read_graph")
-    ]
-    counted = tensors[sources[0]].dimensions[0].name if len(sources) == 1 and sources[0] in tensors else ""
-    return {
-        binding.map: "" if bundle_pb2.AXIS_BATCH in binding.axes else counted
-        for binding in bundle.maps
-        if binding.query_index
-    }
 
 
 def _runner(

@@ -1,15 +1,15 @@
 """A served model as a frontend needs it: inputs, outputs, label sets and maps, looked up once a model."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
 from google.protobuf.message import Message
 
-from bundle.maps import ProjectedSize
+from bundle.maps import ProjectedSize, edge_dimensions
 from bundle.preprocess import Bounds, Preprocessor
 from bundle.reader import BundleFolder
-from bundle.rows import Row, tensor_descriptions
+from bundle.rows import Row
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import Options
@@ -51,7 +51,7 @@ class ModelSchema:
         self.input_steps = {each.name: each.dimension for each in input_steps}
         self.growing = frozenset({self.steps_label, *self.input_steps})
         self.max_new_tokens = sequence.max_new_tokens
-        self.edge_dimensions = _edge_dimensions(bundle)
+        self.edge_dimensions = edge_dimensions(bundle)
         self.probed = frozenset(each.map for each in bundle.maps if each.HasField("probe"))
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
         self.results = tuple(description.results)
@@ -131,20 +131,3 @@ def _names(result: model_pb2.ResultDescription) -> Iterator[str]:
     for _, kind in result.ListFields():
         if isinstance(kind, Message):
             yield from (value for _, value in kind.ListFields() if isinstance(value, str))
-
-
-def _edge_dimensions(bundle: bundle_pb2.Bundle) -> Mapping[str, str]:
-    """Find the dimension that counts the edges of each map of edges: those of the graph that was read."""
-    tensors = {each.name: each for each in tensor_descriptions(bundle.description.inputs)}
-    sources = [
-        step.read_graph.sources_tensor
-        for each in bundle.preprocessing
-        for step in each.steps
-        if step.HasField("read_graph")
-    ]
-    counted = tensors[sources[0]].dimensions[0].name if len(sources) == 1 and sources[0] in tensors else ""
-    return {
-        binding.map: "" if bundle_pb2.AXIS_BATCH in binding.axes else counted
-        for binding in bundle.maps
-        if binding.query_index
-    }

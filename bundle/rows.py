@@ -34,6 +34,7 @@ class Labels:
     inputs: tuple[str, ...] = ()
     input_indices: Sequence[int] = ()
     grid: attention_pb2.Grid | None = None
+    words: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class _Columns:
     special: Sequence[bool] = ()
     segments: Sequence[int] = ()
     parts: Sequence[int] = ()
+    words: Sequence[int] = ()
 
 
 class _LazyColumns(ABC):
@@ -88,6 +89,23 @@ class Encoded(_LazyColumns):
         A special token belongs to the text before it.
         """
         return self._columns.parts
+
+    @property
+    def words(self) -> Sequence[int]:
+        """Number of the word, as the pre-tokenizer splits the text, that each token is a piece of.
+
+        -1 for a special token. Numbers of the second text of a pair follow those of the first.
+        """
+        encoding = self.source[1]
+        found = [-1 if word is None else word for word in encoding.word_ids]
+        second = [part == 1 for part in encoding.sequence_ids]
+        if any(second):
+            behind = 1 + max((word for word, is_second in zip(found, second, strict=True) if not is_second), default=-1)
+            found = [
+                word + behind if is_second and word >= 0 else word
+                for word, is_second in zip(found, second, strict=True)
+            ]
+        return found
 
     def _make_columns(self) -> _Columns:
         return self._make(*self.source)

@@ -152,4 +152,5 @@ def labels_to_wire(labels: Labels) -> attention_pb2.LabelSet:
         inputs=labels.inputs,
         input_indices=labels.input_indices,
         grid=labels.grid,
+        words=labels.words,
     )

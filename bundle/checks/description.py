@@ -153,7 +153,7 @@ def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription
             output = _output(bundle, result.classes.output, subject, 2 if result.classes.label_set else 1)
             _check_count(subject, "labels", len(result.classes.labels), output)
             if result.classes.label_set:
-                _check_entries(bundle, result.classes.label_set, subject)
+                _check_selection(_check_entries(bundle, result.classes.label_set, subject), result.classes, subject)
         case "embedding":
             _output(bundle, result.embedding.output, subject, 1)
         case "spans":
@@ -161,6 +161,8 @@ def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription
             _output(bundle, result.spans.end_output, subject, 1)
             if not _check_entries(bundle, result.spans.label_set, subject).input:
                 raise BundleError(f"{subject} refers to {result.spans.label_set!r}, which has no input")
+            if result.spans.part not in ("", "first", "second"):
+                raise BundleError(f"{subject} is of the part {result.spans.part!r}; a pair has first and second")
         case "regression":
             output = _output(bundle, result.regression.output, subject, 1)
             _check_count(subject, "targets", len(result.regression.targets), output)
@@ -183,6 +185,18 @@ def _check_count(subject: str, of: str, count: int, output: model_pb2.OutputDesc
     size = output.dimensions[-1].size
     if size != count:
         raise BundleError(f"{subject} has {count} {of}, but the output {output.name!r} has size {size}")
+
+
+def _check_selection(
+    entries: model_pb2.LabelSetDescription, classes: model_pb2.ClassesDescription, subject: str
+) -> None:
+    """Check which entries of a label set have classes."""
+    if not (classes.words or classes.HasField("token_id")):
+        return
+    if classes.words and classes.HasField("token_id"):
+        raise BundleError(f"{subject} is of words and of tokens with one id; it can be of one of them")
+    if entries.kind != attention_pb2.LABEL_KIND_TOKENS or (classes.words and not entries.words):
+        raise BundleError(f"{subject} refers to {entries.name!r}, which does not state the words of tokens")
 
 
 def _check_entries(bundle: bundle_pb2.Bundle, name: str, subject: str) -> model_pb2.LabelSetDescription:

@@ -25,6 +25,10 @@ FEATURES: Mapping[str, _IsUsed] = {
     "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
+    "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
+    "selected-entries": lambda bundle: any(
+        each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
+    ),
 }
 # Features that this release implements.
 KNOWN_FEATURES = frozenset(
@@ -39,6 +43,8 @@ KNOWN_FEATURES = frozenset(
         "projections",
         "positions",
         "prefill",
+        "span-parts",
+        "selected-entries",
     }
 )
 

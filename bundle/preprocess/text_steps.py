@@ -283,6 +283,7 @@ class Tokenize(Step):
             else (),
             inputs=inputs,
             input_indices=LazyColumn(size, lambda: encoded.parts) if is_pair else (),
+            words=LazyColumn(size, lambda: encoded.words) if description.words else (),
         )
 
     def _word_labels(

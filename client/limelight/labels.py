@@ -98,6 +98,8 @@ class LabelSet(Record):
     """Names of the inputs of the entries: "text", or for a pair "text.first" and "text.second"."""
     input_indices: Integers = field(default_factory=_empty)
     """[entry]: index in `inputs`; empty if all entries belong to the first."""
+    words: Integers = field(default_factory=_empty)
+    """[entry]: number of the word of each token; -1 for a special token. Empty if the model does not state words."""
     grid: Grid | None = None
     """The grid of the entries."""
     indices: tuple[int, ...] | None = None
@@ -165,7 +167,7 @@ class LabelSet(Record):
         return np.arange(len(self)) if self.indices is None else np.array(self.indices, np.int64)
 
 
-_COLUMNS = ("starts", "ends", "ids", "parents", "flags", "input_indices")
+_COLUMNS = ("starts", "ends", "ids", "parents", "flags", "input_indices", "words")
 _EMPTY = {name: _empty() for name in _COLUMNS}
 
 
@@ -222,6 +224,7 @@ def _read(message: attention_pb2.LabelSet) -> LabelSet:
         flags=np.array(message.special, np.bool_),
         inputs=tuple(message.inputs),
         input_indices=np.array(message.input_indices, np.int32),
+        words=np.array(message.words, np.int32),
         grid=grid,
     )
     _check(labels, size)

@@ -47,7 +47,10 @@ class Classification(Record):
 
 @dataclass(frozen=True, eq=False)
 class Tagging(Record):
-    """The classes of each entry of a label set, as columns; `tagging[3]` are those of entry 3."""
+    """The classes of entries of a label set, as columns; `tagging[3]` are those of row 3.
+
+    Row i is entry i, unless the model answers for words or for some tokens: then `entries` has the entries of each row.
+    """
 
     _array = "`probabilities` and `indices` are"
 
@@ -59,6 +62,8 @@ class Tagging(Record):
     """[entry, class]: indices of the classes in the model."""
     probabilities: NDArray[np.float32]
     """[entry, class]: probabilities of the classes."""
+    entries: tuple[tuple[int, int], ...] | None = None
+    """[row]: first entry of the label set, and end, exclusive; None if row i is entry i."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -318,11 +323,15 @@ def _tagging(message: service_pb2.Tagging) -> Tagging:
         raise ValueError(f"tagging has {columns} at {each} an entry")
     # A text without tokens has no entries, so the number of columns does not matter.
     each = max(each, 1)
+    rows = len(names) // each
+    if message.selected and not rows == len(message.entries) == len(message.entry_ends):
+        raise ValueError(f"tagging has {rows} rows, {len(message.entries)} entries and {len(message.entry_ends)} ends")
     return Tagging(
         label_set=message.label_set,
         names=tuple(names[at : at + each] for at in range(0, len(names), each)),
         indices=indices.reshape(-1, each),
         probabilities=probabilities.reshape(-1, each),
+        entries=tuple(zip(message.entries, message.entry_ends, strict=True)) if message.selected else None,
     )
 
 

@@ -49,7 +49,7 @@ def describe(
         task=results[0].task,
         inputs=[each.describe() for each in inputs],
         # Two results can be read from one output: the first one says what it is.
-        outputs=list({output.name: output for output in [each.output for each in results][::-1]}.values())[::-1],
+        outputs=list({output.name: output for output in _outputs(results)[::-1]}.values())[::-1],
         results=[each.describe() for each in results],
         maps=[each.describe(map_name) for map_name, each in maps.items()],
         label_sets=[each.describe() for each in label_sets(inputs, results, maps)],
@@ -73,6 +73,10 @@ def describe(
         noise=tuple(each.describe() for each in noise),
         written=written,
     )
+
+
+def _outputs(results: Sequence[Result]) -> list[model_pb2.OutputDescription]:
+    return [output for each in results for output in each.outputs]
 
 
 def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping[str, Map]) -> list[LabelSet]:

@@ -62,20 +62,30 @@ class TensorSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class Tokenizer:
-    """A tokenizer's file: its name in the bundle, and its text."""
+    """A tokenizer's file: its name in the bundle, and its text.
+
+    first: smallest id of a text. size: number of ids that the model knows; 0 for those of the file.
+    """
 
     text: str
     file: str = "tokenizer.json"
+    first: int = 1
+    size: int = 0
 
     @property
     def vocabulary(self) -> int:
         """Number of token ids."""
-        return tokenizers.size(self.text)
+        return self.size or tokenizers.size(self.text)
 
     def ids(self, name: str, mask: str, dimensions: Mapping[str, int]) -> TensorSpec:
         """A tensor of its token ids, padded with 0, and its mask."""
         return TensorSpec(
-            name=name, data_type="int64", dimensions=dimensions, mask=mask, minimum=1, maximum=self.vocabulary - 1
+            name=name,
+            data_type="int64",
+            dimensions=dimensions,
+            mask=mask,
+            minimum=self.first,
+            maximum=self.vocabulary - 1,
         )
 
 
@@ -157,9 +167,11 @@ class TextInput(Input):
     def files(self) -> Mapping[str, str]:
         return {self.tokenizer.file: self.tokenizer.text}
 
-    def tokens(self, name: str = "tokens") -> LabelSet:
-        """Its tokens."""
-        return LabelSet(name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension)
+    def tokens(self, name: str = "tokens", *, words: bool = False) -> LabelSet:
+        """Its tokens. words: whether answers state the word of each."""
+        return LabelSet(
+            name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension, words=words
+        )
 
 
 def forced_target(tokenizer: Tokenizer, max_new_tokens: int) -> TextInput:
@@ -301,6 +313,50 @@ class PairInput(Input):
     @property
     def label_sets(self) -> Sequence[LabelSet]:
         return [self.first, self.second]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedPairInput(Input):
+    """Two texts as one sequence with the tokenizer's special tokens -> `token_ids` [token] and `token_mask`.
+
+    segments: number of segments that the model tells apart, in `segment_ids` [token]; 0 for a model without them.
+    """
+
+    name: str = "pair"
+    summary: str
+    tokenizer: Tokenizer
+    max_tokens: int
+    segments: int = 0
+    kind = model_pb2.INPUT_KIND_PAIR
+    tensor: ClassVar[str] = "token_ids"
+    segment_tensor: ClassVar[str] = "segment_ids"
+    dimension: ClassVar[str] = "token"
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        dimensions = {self.dimension: self.max_tokens}
+        ids = self.tokenizer.ids(self.tensor, "token_mask", dimensions)
+        if not self.segments:
+            return [ids]
+        segments = TensorSpec(
+            name=self.segment_tensor, data_type="int64", dimensions=dimensions, minimum=0, maximum=self.segments - 1
+        )
+        return [ids, segments]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        segments = self.segment_tensor if self.segments else ""
+        return [_tokenize(self.tokenizer, self.tensor, special_tokens=True, segments=segments)]
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        return {self.tokenizer.file: self.tokenizer.text}
+
+    def tokens(self, name: str = "tokens", *, words: bool = False) -> LabelSet:
+        """The tokens of both texts. words: whether answers state the word of each."""
+        return LabelSet(
+            name=name, kind="tokens", input=self.name, tensor=self.tensor, dimension=self.dimension, words=words
+        )
 
 
 class PictureSizes(Protocol):
@@ -460,10 +516,14 @@ class Noise:
 
 
 def _tokenize(
-    tokenizer: Tokenizer, tensor: str, *, second: str = "", special_tokens: bool = False
+    tokenizer: Tokenizer, tensor: str, *, second: str = "", special_tokens: bool = False, segments: str = ""
 ) -> bundle_pb2.PreprocessingStep:
     return bundle_pb2.PreprocessingStep(
         tokenize=bundle_pb2.Tokenize(
-            tokenizer=tokenizer.file, tensor=tensor, second_tensor=second, special_tokens=special_tokens
+            tokenizer=tokenizer.file,
+            tensor=tensor,
+            second_tensor=second,
+            special_tokens=special_tokens,
+            segment_tensor=segments,
         )
     )

@@ -30,7 +30,7 @@ class LabelSet:
 
     input, tensor, dimension: where the entries come from, for those that an input decides. parent: the set that holds
     these (the sentences of words). names: of a fixed set. grid: rows and columns of an image's cells; its `names` stand
-    before the cells.
+    before the cells. words: of tokens, whether answers state the word of each.
     """
 
     name: str
@@ -41,6 +41,7 @@ class LabelSet:
     dimension: str = ""
     parent: str = ""
     grid: tuple[int, int] | None = None
+    words: bool = False
 
     @property
     def axis(self) -> model_pb2.Dimension:
@@ -60,6 +61,7 @@ class LabelSet:
             tensor=self.tensor,
             dimension=self.dimension,
             parent=self.parent,
+            words=self.words,
         )
         if self.grid is None:
             described.names.extend(self.names)

@@ -25,6 +25,11 @@ class Result(ABC):
     def output(self) -> model_pb2.OutputDescription:
         """The raw output that it is read from."""
 
+    @property
+    def outputs(self) -> Sequence[model_pb2.OutputDescription]:
+        """Every raw output that it is read from."""
+        return [self.output]
+
     @abstractmethod
     def describe(self) -> model_pb2.ResultDescription:
         """As a description has it."""
@@ -50,7 +55,8 @@ class Classes(Result):
     """Scores of classes -> probabilities: of the instance, or of each entry of the label set `over` (tagging a
     text, segmenting a picture).
 
-    activation: softmax for one of the classes, sigmoid for any number of them. scores: name of the output.
+    activation: softmax for one of the classes, sigmoid for any number of them. scores: name of the output. words: of
+    tokens, whether each word has the classes of its first token. token_id: only tokens with this id have classes.
     """
 
     labels: Sequence[str]
@@ -58,6 +64,8 @@ class Classes(Result):
     scores: str = "logits"
     activation: Literal["softmax", "sigmoid"] = "softmax"
     over: LabelSet | None = None
+    words: bool = False
+    token_id: int | None = None
 
     @property
     def task(self) -> model_pb2.Task:
@@ -79,7 +87,12 @@ class Classes(Result):
         activation = number_of(model_pb2.Activation, self.activation, what="an activation")
         over = "" if self.over is None else self.over.name
         classes = model_pb2.ClassesDescription(
-            output=self.scores, labels=self.labels, activation=activation, label_set=over
+            output=self.scores,
+            labels=self.labels,
+            activation=activation,
+            label_set=over,
+            words=self.words,
+            token_id=self.token_id,
         )
         return model_pb2.ResultDescription(name=self.name, classes=classes)
 
@@ -113,6 +126,76 @@ class Numbers(Result):
         targets = [model_pb2.Target(name=name, unit=unit) for name, unit in self.targets.items()]
         regression = model_pb2.RegressionDescription(output=self.values, targets=targets)
         return model_pb2.ResultDescription(name=self.name, regression=regression)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vector(Result):
+    """A vector of `size` features. vector: name of the output."""
+
+    size: int
+    summary: str = "The vector."
+    name: str = "embedding"
+    vector: str = "vector"
+
+    @property
+    def task(self) -> model_pb2.Task:
+        return model_pb2.TASK_EMBEDDING
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        return model_pb2.OutputDescription(
+            name=self.vector,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[model_pb2.Dimension(name="feature", size=self.size)],
+            summary=self.summary,
+        )
+
+    def describe(self) -> model_pb2.ResultDescription:
+        return model_pb2.ResultDescription(name=self.name, embedding=model_pb2.EmbeddingDescription(output=self.vector))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spans(Result):
+    """Spans of a text, from scores of their first and of their last token.
+
+    over: the tokens. part: of a pair, the text that holds the spans. start, end: names of the outputs.
+    """
+
+    over: LabelSet
+    part: Literal["", "first", "second"] = ""
+    name: str = "answer"
+    start: str = "start_scores"
+    end: str = "end_scores"
+
+    @property
+    def task(self) -> model_pb2.Task:
+        return model_pb2.TASK_SPANS
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        return self._scores(self.start, "first")
+
+    @property
+    def outputs(self) -> Sequence[model_pb2.OutputDescription]:
+        return [self.output, self._scores(self.end, "last")]
+
+    def _scores(self, name: str, which: str) -> model_pb2.OutputDescription:
+        return model_pb2.OutputDescription(
+            name=name,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[self.over.axis],
+            summary=f"The score of each token as the {which} token of a span, before softmax.",
+        )
+
+    def describe(self) -> model_pb2.ResultDescription:
+        spans = model_pb2.SpansDescription(
+            start_output=self.start, end_output=self.end, label_set=self.over.name, part=self.part
+        )
+        return model_pb2.ResultDescription(name=self.name, spans=spans)
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.over]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,13 +30,17 @@ class Classes:
 
 @dataclass(frozen=True)
 class Tags:
-    """Classes of each entry of a label set, row by row: `per_entry` of them an entry, most probable first."""
+    """Classes of entries of a label set, row by row: `per_entry` of them a row, most probable first.
+
+    entries: first entry of each row and its end; None if row i is entry i.
+    """
 
     label_set: str
     per_entry: int
     names: Sequence[str]
     indices: Sequence[int]
     probabilities: Sequence[float]
+    entries: tuple[Sequence[int], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,7 @@ class _Classification:
 
 
 class _Tagging:
-    """Classes of each entry of a label set, from scores [entry, class]."""
+    """Classes of entries of a label set, from scores [entry, class]: of all, of words, or of tokens with one id."""
 
     def __init__(self, classes: model_pb2.ClassesDescription, output: model_pb2.OutputDescription) -> None:
         self._label_set = classes.label_set
@@ -214,17 +218,38 @@ class _Tagging:
         self._entries = output.dimensions[0]
         self._activation = classes.activation
         self._names = _ClassNames(classes.labels)
+        self._of_words = classes.words
+        self._token_id = classes.token_id if classes.HasField("token_id") else None
 
     def build(self, answer: Answered, most: int) -> Tags:
-        likely = probabilities(answer.outputs[self._output], self._activation)
+        scores, entries = answer.outputs[self._output], self._selected(answer)
+        if entries is not None:
+            scores = scores[entries[0]]
+        likely = probabilities(scores, self._activation)
         order = best_of_rows(likely, most)
         chances = np.take_along_axis(likely, order, axis=-1).ravel().tolist()
         names = self._names.of(order.ravel())
-        return Tags(self._label_set, order.shape[-1], names, order.ravel().tolist(), chances)
+        chosen = None if entries is None else (entries[0].tolist(), entries[1].tolist())
+        return Tags(self._label_set, order.shape[-1], names, order.ravel().tolist(), chances, chosen)
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
         entries = self._entries.size or row.sizes.get(self._entries.name, 1)
-        return entries * self._names.bytes(most, 13) + 32
+        if self._token_id is not None:
+            entries = sum(each == self._token_id for each in row.labels[self._label_set].ids)
+        return entries * (self._names.bytes(most, 13) + 12) + 48
+
+    def _selected(self, answer: Answered) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]] | None:
+        """Find the first entry and the end of each row; None for all entries."""
+        if self._token_id is not None:
+            places = np.flatnonzero(np.asarray(answer.labels[self._label_set].ids) == self._token_id)
+            return places, places + 1
+        words = np.asarray(answer.labels[self._label_set].words) if self._of_words else np.empty(0)
+        if not len(words):  # the caller sent tensors, of which nobody knows the words
+            return None
+        begins = np.flatnonzero(np.diff(words, prepend=-2))
+        ends = np.append(begins[1:], len(words))
+        real = words[begins] >= 0
+        return begins[real], ends[real]
 
 
 class _Embedding:
@@ -270,18 +295,21 @@ class _Sequences:
 class _Spans:
     """The best spans of a text, from scores of their first and last tokens.
 
-    Special tokens are in no span, and no span reaches from one text into another.
+    Special tokens are in no span, and no span reaches from one text into another. Where the description names a part of
+    a pair, probabilities are over the tokens of that part.
     """
 
     def __init__(self, spans: model_pb2.SpansDescription, description: model_pb2.ModelDescription) -> None:
         self._start, self._end, self._tokens = spans.start_output, spans.end_output, spans.label_set
+        self._part = spans.part
         self._input = next(each.input for each in description.label_sets if each.name == spans.label_set)
 
     def build(self, answer: Answered, most: int) -> Spans:
         labels, value = answer.labels[self._tokens], answer.instance.get(self._input)
         special = np.zeros(labels.size, bool)
         special[: len(labels.special)] = labels.special
-        places = np.flatnonzero(~special)
+        possible = ~special & _is_of_part(labels, self._part) if self._part else ~special
+        places = np.flatnonzero(possible)
         if not len(places):
             return Spans(())
         start = probabilities(answer.outputs[self._start][places], model_pb2.ACTIVATION_SOFTMAX)
@@ -296,6 +324,14 @@ class _Spans:
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
         longest = max(row.labels[self._tokens].ends, default=0)
         return MOST_SPANS * (4 * longest + 48)  # each can quote all of a text, whose code points take up to 4 bytes
+
+
+def _is_of_part(labels: Labels, part: str) -> npt.NDArray[np.bool_]:
+    """Tell which tokens are of a part of a pair, `first` or `second`."""
+    if not len(labels.input_indices):
+        return np.zeros(labels.size, bool)
+    numbers = [number for number, name in enumerate(labels.inputs) if name.rpartition(".")[2] == part]
+    return np.isin(np.asarray(labels.input_indices), numbers)
 
 
 def _texts(labels: Labels, places: npt.NDArray[np.intp], in_sentences: bool) -> Iterator[npt.NDArray[np.intp]]:

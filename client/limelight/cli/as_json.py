@@ -111,6 +111,7 @@ def label_set(labels: LabelSet) -> dict[str, Any]:
         "parents": labels.parents.tolist() or None,
         "parent": labels.parent or None,
         "inputs": list(labels.origins) or None,
+        "words": labels.words.tolist() or None,
         "grid": plain(labels.grid),
     }
 

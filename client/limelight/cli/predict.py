@@ -66,7 +66,7 @@ def _result(result: Result, answer: Prediction) -> list[str]:
         case Classification():
             return [f"{each.probability:.4f}  {each.label}" for each in result.classes]
         case Tagging():
-            entries = answer.label_sets[result.label_set].labels
+            entries = _entries(result, answer.label_sets[result.label_set].labels)
             width = max(map(len, entries), default=0)
             return [f"{entry:<{width}}  {_classes(tags, 3)}" for entry, tags in zip(entries, result, strict=True)]
         case Spans():
@@ -77,6 +77,13 @@ def _result(result: Result, answer: Prediction) -> list[str]:
             return [" ".join(f"{number:.6g}" for number in result.vector.reshape(-1).tolist())]
         case Regression():
             return [f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in result.numbers]
+
+
+def _entries(result: Tagging, labels: tuple[str, ...]) -> list[str]:
+    """Return the text of each row: an entry, or the pieces of a word."""
+    if result.entries is None:
+        return list(labels)
+    return ["".join(labels[begin:end]) for begin, end in result.entries]
 
 
 def headline(answer: Prediction) -> str:

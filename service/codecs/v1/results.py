@@ -28,6 +28,10 @@ def fill_result(message: service_pb2.Result, result: TypedResult) -> None:
             tagging.labels.extend(result.names)
             tagging.indices.extend(result.indices)
             tagging.probabilities.extend(result.probabilities)
+            if result.entries is not None:
+                tagging.selected = True
+                tagging.entries.extend(result.entries[0])
+                tagging.entry_ends.extend(result.entries[1])
         case Embedding():
             message.embedding.vector.CopyFrom(to_tensor(result.vector))
         case Numbers():

@@ -5,3 +5,7 @@ from bundle.errors import LimelightError
 
 class ExportError(LimelightError):
     """A model cannot be exported, or its graphs answer differently from PyTorch. Nothing was written."""
+
+
+class CheckpointError(ExportError):
+    """A checkpoint of another library cannot be imported: what it holds, and what to do."""

@@ -1,0 +1,1 @@
+"""Import of checkpoints in the Hugging Face format: the library's own modules, with their attention marked."""

@@ -1,0 +1,33 @@
+"""The architectures that can be imported, by `model_type` of config.json; a file for each family."""
+
+from collections.abc import Mapping
+
+from export.errors import CheckpointError
+from export.importing.huggingface.architectures import (
+    albert,
+    bert,
+    deberta,
+    distilbert,
+    electra,
+    modernbert,
+    mpnet,
+    roberta,
+)
+from export.importing.huggingface.architectures.architecture import Architecture
+from export.importing.huggingface.checkpoint import Checkpoint
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    each.model_type: each
+    for module in (bert, roberta, distilbert, albert, electra, mpnet, deberta, modernbert)
+    for each in module.ARCHITECTURES
+}
+
+
+def architecture_of(checkpoint: Checkpoint) -> Architecture:
+    """Find the architecture of a checkpoint. Raises CheckpointError for one that cannot be imported."""
+    if checkpoint.model_type not in ARCHITECTURES:
+        stated = repr(checkpoint.model_type) if checkpoint.model_type else "no model_type"
+        raise CheckpointError(
+            f"config.json states {stated}; what can be imported is {', '.join(sorted(ARCHITECTURES))}"
+        )
+    return ARCHITECTURES[checkpoint.model_type]

@@ -1,0 +1,85 @@
+"""What the importer knows of an architecture."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from export.importing.huggingface.fields import Condition, Fields, fields, one_of
+from export.importing.huggingface.token_packing import PackingPlaces
+from models.cards.taxonomy import Citation, Taxonomy
+
+Kind = Literal["encoder", "decoder", "encoder-decoder", "vision"]
+
+SELF_ATTENTION = Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head")
+
+# Fields of an encoder, by the names that most configurations use.
+_ENCODER_FIELDS = """
+    vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act max_position_embeddings
+    layer_norm_eps pad_token_id tie_word_embeddings
+"""
+_DROPOUT = """
+    hidden_dropout_prob attention_probs_dropout_prob attention_dropout hidden_dropout classifier_dropout pooler_dropout
+"""
+_ONLY: Mapping[str, Condition] = {
+    "is_decoder": one_of(False),
+    "add_cross_attention": one_of(False),
+    "is_encoder_decoder": one_of(False),
+    "cross_attention_hidden_size": one_of(None),
+    "chunk_size_feed_forward": one_of(0),
+    "pruned_heads": one_of({}, None),
+    # transformers 5 reads it no more, and would compute absolute positions.
+    "position_embedding_type": one_of("absolute"),
+}
+
+
+# BERT and the models that have its modules.
+BERT_PACKING = PackingPlaces(
+    packed="embeddings",
+    unpacked=r"encoder\.layer\.\d+\.attention\.self\.(query|key|value)|encoder",
+    packed_inputs=r"encoder\.layer\.\d+\.attention\.output",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """An architecture by its `model_type`.
+
+    Attributes:
+        fields: how each field of its configuration is classified.
+    """
+
+    kind: ClassVar[Kind]
+    model_type: str
+    title: str
+    citation: Citation
+    fields: Fields
+    taxonomy: Taxonomy = SELF_ATTENTION
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderArchitecture(Architecture):
+    """An encoder whose positions attend to all positions of one sequence.
+
+    Attributes:
+        positions: the most tokens of a sequence, of a configuration.
+        maps: number of maps, of a configuration.
+        marked: whether its modules look attention up by name (`attention.run_with_maps`); others compute their weights
+            with every answer.
+        packing: where tokens are packed; None for modules that cannot be packed.
+    """
+
+    kind: ClassVar[Kind] = "encoder"
+    positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
+    maps: Callable[[Any], int] = lambda config: int(config.num_hidden_layers)
+    marked: bool = True
+    packing: PackingPlaces | None = None
+
+
+def encoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:
+    """Classify the fields of an encoder: the usual ones, and its own."""
+    return fields(f"{_ENCODER_FIELDS} {used}", harmless=f"{_DROPOUT} {harmless}", only={**_ONLY, **(only or {})})
+
+
+def positions_after_padding(config: Any) -> int:
+    """Count the positions of a model that numbers tokens from behind its padding id."""
+    return int(config.max_position_embeddings) - int(config.pad_token_id) - 1

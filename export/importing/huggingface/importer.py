@@ -1,0 +1,50 @@
+"""Import of a checkpoint folder to a verified bundle."""
+
+from pathlib import Path
+
+from bundle.reader import BundleFolder
+from export import pipeline
+from export.conversion.precision import Precision
+from export.importing.huggingface.architectures import architecture_of
+from export.importing.huggingface.checkpoint import read_checkpoint
+from export.importing.huggingface.tasks import task_of
+from export.importing.huggingface.tasks.task import ImportOptions, Source
+from models.cards.card import TrainedModel
+
+
+def read_model(folder: Path, *, task: str = "", options: ImportOptions | None = None) -> TrainedModel:
+    """Read a checkpoint folder as a model that can be exported.
+
+    Args:
+        task: name of a task; empty for the one that the checkpoint states.
+    Raises:
+        CheckpointError: the checkpoint cannot be imported: what it states, and what to do.
+    """
+    checkpoint = read_checkpoint(folder)
+    architecture = architecture_of(checkpoint)
+    chosen = task_of(checkpoint, architecture, task)
+    ignored = architecture.fields.check(checkpoint.config)
+    return chosen.build(Source(checkpoint, architecture, options or ImportOptions(), ignored))
+
+
+def import_checkpoint(
+    folder: Path,
+    repository: Path,
+    *,
+    task: str = "",
+    options: ImportOptions | None = None,
+    version: int = 0,
+    precision: str = Precision.FLOAT32,
+    half_weights: bool = False,
+) -> BundleFolder:
+    """Import a checkpoint folder to REPOSITORY/<model>/<version>, verified against transformers' eager attention.
+
+    Args:
+        version, precision, half_weights: as of `export_model`.
+    Raises:
+        CheckpointError: as of `read_model`.
+        ExportError: the graph answers differently from transformers.
+        BundleError: the bundle cannot be written.
+    """
+    trained = read_model(folder, task=task, options=options)
+    return pipeline.export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)

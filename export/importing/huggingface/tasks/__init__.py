@@ -1,0 +1,54 @@
+"""The tasks of imported models, and which of them a checkpoint was trained for."""
+
+from export.errors import CheckpointError
+from export.importing.huggingface.architectures.architecture import Architecture
+from export.importing.huggingface.checkpoint import Checkpoint
+from export.importing.huggingface.tasks.classification import build_classifier, build_pair_classifier
+from export.importing.huggingface.tasks.embedding import build_embedding, states_pooling
+from export.importing.huggingface.tasks.masked_words import build_masked_words
+from export.importing.huggingface.tasks.question_answering import build_question_answering
+from export.importing.huggingface.tasks.task import Task
+from export.importing.huggingface.tasks.token_classification import build_token_classifier
+
+CROSS_ENCODER = Task("cross-encoder", "encoder", (), build_pair_classifier)
+EMBEDDING = Task("embedding", "encoder", ("Model",), build_embedding)
+TASKS = (
+    Task("classification", "encoder", ("ForSequenceClassification",), build_classifier),
+    CROSS_ENCODER,
+    Task("token-classification", "encoder", ("ForTokenClassification",), build_token_classifier),
+    Task("question-answering", "encoder", ("ForQuestionAnswering",), build_question_answering),
+    Task("masked-words", "encoder", ("ForMaskedLM", "ForPreTraining"), build_masked_words),
+    EMBEDDING,
+)
+
+
+def task_of(checkpoint: Checkpoint, architecture: Architecture, wanted: str = "") -> Task:
+    """Find the task of a checkpoint: the wanted one, or what its files state.
+
+    Raises:
+        CheckpointError: there is no such task for this architecture, or the files state none.
+    """
+    possible = {each.name: each for each in TASKS if each.kind == architecture.kind}
+    if wanted:
+        if wanted not in possible:
+            raise CheckpointError(
+                f"{architecture.title} cannot be imported for {wanted!r}; it can be for {', '.join(possible)}"
+            )
+        return possible[wanted]
+    if EMBEDDING.name in possible and states_pooling(checkpoint):
+        return EMBEDDING
+    if CROSS_ENCODER.name in possible and _is_cross_encoder(checkpoint):
+        return CROSS_ENCODER
+    for each in possible.values():
+        if any(name.endswith(ending) for name in checkpoint.classes for ending in each.class_endings):
+            return each
+    raise CheckpointError(
+        f"config.json states the classes {', '.join(checkpoint.classes) or 'of no task'}; "
+        f"name a task: --task {'|'.join(possible)}"
+    )
+
+
+def _is_cross_encoder(checkpoint: Checkpoint) -> bool:
+    """Return whether sentence-transformers saved the checkpoint as a cross-encoder."""
+    fields = ("sentence_transformers", "sbert_ce_default_activation_function")
+    return any(name in checkpoint.config for name in fields)

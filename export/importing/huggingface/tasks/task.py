@@ -1,0 +1,71 @@
+"""What a task of an imported model is: from a checkpoint to a model that can be exported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from export.importing.huggingface.architectures.architecture import Architecture, Kind
+from export.importing.huggingface.checkpoint import Checkpoint
+from models.cards.card import TrainedModel
+
+AnyArchitecture = TypeVar("AnyArchitecture", bound=Architecture)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """What the caller of an import decides.
+
+    Attributes:
+        name: of the model in the repository; empty for the folder's name.
+        pooling: how an embedding is made of the tokens' vectors, for a checkpoint that does not state it.
+        examples: texts for the server's self-test; empty for texts of this repository. The two texts of a pair are
+            separated by a tab.
+        max_tokens: most tokens of an input, where it is less than the model's own limit; 0 for that.
+    """
+
+    name: str = ""
+    pooling: str = ""
+    examples: tuple[str, ...] = ()
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Source(Generic[AnyArchitecture]):
+    """A checkpoint, what it is, and what the caller wants.
+
+    Attributes:
+        ignored: fields of config.json that change nothing at inference.
+    """
+
+    checkpoint: Checkpoint
+    architecture: AnyArchitecture
+    options: ImportOptions
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in the repository."""
+        return self.options.name or self.checkpoint.name
+
+    def summary(self, sentence: str) -> str:
+        """Return a summary: what the model does, where it comes from, its licence, and the fields that are ignored."""
+        classes = ", ".join(self.checkpoint.classes) or self.architecture.title
+        licence = f"; licence: {self.checkpoint.licence}" if self.checkpoint.licence else ""
+        ignored = f" Fields without effect: {', '.join(self.ignored)}." if self.ignored else ""
+        return f"{sentence} Imported from a checkpoint of {classes}{licence}.{ignored}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task by the name that the command line gives it.
+
+    Attributes:
+        kind: architectures that it is for.
+        class_endings: endings of the library's classes whose checkpoints were trained for it.
+        build: makes the model; raises CheckpointError where the checkpoint does not fit.
+    """
+
+    name: str
+    kind: Kind
+    class_endings: tuple[str, ...]
+    build: Callable[[Source[Any]], TrainedModel]

@@ -1,0 +1,90 @@
+"""A small configuration of every encoder that can be imported, and of their options that change attention."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.importing.huggingface.checkpoints import BERT, HEADS, ROBERTA, TOKENS, sizes, write_checkpoint
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """An encoder: its name in transformers' classes, its configuration, and its special tokens."""
+
+    library_name: str
+    config: Callable[[], dict[str, Any]]
+    special: tuple[str, ...] = BERT
+    files: dict[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path, head: str = "ForSequenceClassification", **changes: Any) -> Path:
+        """Write a checkpoint with random weights."""
+        import transformers
+
+        config = getattr(transformers, f"{self.library_name}Config")(**(self.config() | changes))
+        model_class = getattr(transformers, f"{self.library_name}{head}")
+        return write_checkpoint(folder, model_class, config, special=self.special)
+
+
+_ROBERTA_IDS = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "max_position_embeddings": TOKENS + 2}
+_MODERN_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+_DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": HEADS, "hidden_dim": 48}
+
+
+def _distilbert(**changes: Any) -> dict[str, Any]:
+    usual = sizes(**_DISTILBERT, **changes)
+    return {
+        name: value for name, value in usual.items() if not name.startswith(("hidden_size", "num_h", "num_a", "int"))
+    }
+
+
+ENCODERS = {
+    "bert": Encoder("Bert", sizes),
+    "roberta": Encoder("Roberta", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "xlm-roberta": Encoder("XLMRoberta", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "camembert": Encoder("Camembert", lambda: sizes(type_vocab_size=1, **_ROBERTA_IDS), ROBERTA),
+    "distilbert": Encoder("DistilBert", _distilbert),
+    "distilbert-sinusoidal": Encoder("DistilBert", lambda: _distilbert(sinusoidal_pos_embds=True)),
+    "albert": Encoder("Albert", lambda: sizes(embedding_size=16)),
+    "albert-groups": Encoder(
+        "Albert", lambda: sizes(embedding_size=16, num_hidden_groups=2, inner_group_num=2, num_hidden_layers=4)
+    ),
+    "electra": Encoder("Electra", lambda: sizes(embedding_size=16)),
+    "mpnet": Encoder("MPNet", lambda: sizes(**_ROBERTA_IDS), ROBERTA),
+    "deberta-v2": Encoder(
+        "DebertaV2",
+        lambda: sizes(
+            relative_attention=True,
+            pos_att_type=["p2c", "c2p"],
+            position_buckets=16,
+            share_att_key=True,
+            position_biased_input=False,
+            norm_rel_ebd="layer_norm",
+        ),
+    ),
+    "deberta-v2-conv": Encoder(
+        "DebertaV2",
+        lambda: sizes(
+            relative_attention=True,
+            pos_att_type=["c2p"],
+            max_relative_positions=24,
+            conv_kernel_size=3,
+            conv_act="gelu",
+            type_vocab_size=2,
+        ),
+    ),
+    "modernbert": Encoder(
+        "ModernBert", lambda: sizes(**_MODERN_IDS, num_hidden_layers=4, local_attention=8, initializer_range=1.0)
+    ),
+    "modernbert-mean": Encoder(
+        "ModernBert",
+        lambda: sizes(
+            **_MODERN_IDS,
+            classifier_pooling="mean",
+            layer_types=["sliding_attention", "full_attention"],
+            local_attention=5,
+            attention_bias=True,
+            initializer_range=1.0,
+        ),
+    ),
+}

@@ -1,0 +1,101 @@
+"""Imported encoders answer as transformers does with eager attention: outputs, every map, and rows of them."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from bundle.tolerance import Tolerances, default_tolerances
+from bundle.values import Array
+from export.execution.onnx_runner import GraphSession
+from export.execution.pytorch_runner import copy_for_export
+from export.exported_graph import ExportedGraph
+from export.importing.huggingface.importer import read_model
+from export.tracing.build import build_graphs
+from tests.importing.huggingface.checkpoints import HEADS, TOKENS
+from tests.importing.huggingface.encoders import ENCODERS
+
+# Lengths of the rows of a batch: alone, alike, and mixed with padding.
+BATCHES = ([1], [7], [TOKENS], [5, 5], [12, 1, 31], [3, TOKENS, 64])
+COMPUTE_THEMSELVES = {"mpnet", "deberta-v2", "deberta-v2-conv"}
+
+
+Built = Callable[[str], tuple[Path, ExportedGraph]]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Write an encoder's checkpoint and build its graph, the first time that it is asked for."""
+    torch.set_num_threads(1)
+
+    @cache
+    def build(name: str) -> tuple[Path, ExportedGraph]:
+        folder = ENCODERS[name].write(tmp_path_factory.mktemp("checkpoint") / name)
+        trained = read_model(folder)
+        (graph,) = build_graphs(copy_for_export(trained.model), trained.card)
+        return folder, graph
+
+    return build
+
+
+def rows(lengths: list[int], vocabulary: int) -> tuple[Array, Array]:
+    """Draw token ids and their mask, both [row, token]."""
+    random = np.random.default_rng(sum(lengths))
+    mask = np.arange(max(lengths)) < np.array(lengths)[:, None]
+    return random.integers(5, vocabulary, mask.shape) * mask, mask
+
+
+def eager(folder: Path, ids: Array, mask: Array) -> tuple[Array, list[Array]]:
+    """Answer by transformers, with the model's own padding id."""
+    model = AutoModelForSequenceClassification.from_pretrained(folder, attn_implementation="eager").eval()
+    with torch.no_grad():
+        output = model(
+            input_ids=torch.from_numpy(np.where(mask, ids, model.config.pad_token_id)),
+            attention_mask=torch.from_numpy(mask.astype(np.int64)),
+            output_attentions=True,
+        )
+    return output.logits.numpy(), [each.numpy() for each in output.attentions]
+
+
+def check(name: str, found: Array, expected: Array, *, is_map: bool = False) -> None:
+    allowed = Tolerances(default_tolerances([name] if is_map else []), "CPUExecutionProvider")
+    problem = allowed.difference(name, found, expected, is_map=is_map)
+    assert not problem, problem
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_outputs_and_maps_equal_transformers(name: str, built: Built) -> None:
+    folder, graph = built(name)
+    session, sharpest = GraphSession(graph), 0.0
+    for lengths in BATCHES:
+        ids, mask = rows(lengths, 60)
+        found = session.run({"token_ids": ids, "token_mask": mask})
+        logits, maps = eager(folder, ids, mask)
+        check("logits", found["logits"], logits)
+        assert len(maps) == sum(each.endswith(".self") for each in found)
+        for layer, expected in enumerate(maps):
+            for row, length in enumerate(lengths):
+                own = found[f"encoder.{layer}.self"][row, :, :length, :length]
+                check("map", own, expected[row, :, :length, :length], is_map=True)
+                sharpest = max(sharpest, float(own.max()) if length == TOKENS else 0.0)
+    assert sharpest > 4 / TOKENS  # nearly uniform weights would show little
+
+
+@pytest.mark.parametrize("name", [each for each in ENCODERS if each not in COMPUTE_THEMSELVES])
+def test_single_rows_of_maps_are_computed_without_the_rest(name: str, built: Built) -> None:
+    _, graph = built(name)
+    assert graph.packing_masks == ("token_mask",)
+    assert set(graph.optional_maps) == {each.name for each in graph.outputs if each.name.endswith(".self")}
+    session = GraphSession(graph)
+    ids, mask = rows([9, 20], 60)
+    whole = session.run({"token_ids": ids, "token_mask": mask})
+    heads, queries = np.array([HEADS - 1, 1]), np.array([0, 8])
+    for key, optional_map in graph.optional_maps.items():
+        found = session.run({"token_ids": ids, "token_mask": mask}, optional_map.request_rows(heads, queries))
+        check("logits", found["logits"], whole["logits"])
+        assert not found[key].size
+        check("map", found[optional_map.rows], whole[key][:, heads[:, None], queries], is_map=True)

@@ -1,0 +1,245 @@
+"""What cannot be imported is refused in one sentence, before anything is computed."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from export.errors import CheckpointError
+from export.importing.huggingface.architectures import ARCHITECTURES
+from export.importing.huggingface.checkpoint import read_checkpoint
+from export.importing.huggingface.convert_weights import convert_weights
+from export.importing.huggingface.importer import read_model
+from export.importing.huggingface.tasks.task import ImportOptions
+from tests.importing.huggingface.checkpoints import change_config, tokenizer, write_json
+from tests.importing.huggingface.encoders import ENCODERS
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return ENCODERS["bert"].write(tmp_path / "small")
+
+
+def refused(folder: Path, **arguments: Any) -> str:
+    with pytest.raises(CheckpointError) as caught:
+        read_model(folder, **arguments)
+    message = caught.value.message
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("model_type", ARCHITECTURES)
+def test_a_field_that_nobody_has_classified_is_refused(model_type: str) -> None:
+    with pytest.raises(CheckpointError, match="attention_temperature 2, which is not classified"):
+        ARCHITECTURES[model_type].fields.check({"model_type": model_type, "attention_temperature": 2})
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_field_that_transformers_writes_is_classified(name: str) -> None:
+    import transformers
+
+    encoder = ENCODERS[name]
+    config = getattr(transformers, f"{encoder.library_name}Config")(**encoder.config())
+    ARCHITECTURES[config.model_type].fields.check(json.loads(config.to_json_string(use_diff=False)))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "field", "value"),
+    [
+        # transformers 5 ignores it, and computes absolute positions.
+        ("bert", "position_embedding_type", "relative_key"),
+        ("bert", "is_decoder", True),
+        ("electra", "add_cross_attention", True),
+        ("roberta", "pruned_heads", {"1": [0]}),
+        # The modules use 32 buckets, whatever is stated.
+        ("mpnet", "relative_attention_num_buckets", 64),
+        ("albert", "net_structure_type", 1),
+        # Frequencies that depend on the length would be those of the traced length.
+        ("modernbert", "rope_parameters", {"full_attention": {"rope_type": "dynamic", "factor": 2.0}}),
+    ],
+)
+def test_a_value_that_the_modules_do_not_compute_is_refused(model_type: str, field: str, value: object) -> None:
+    with pytest.raises(CheckpointError, match=f"states {field} .*, which is not computed; it can be "):
+        ARCHITECTURES[model_type].fields.check({"model_type": model_type, field: value})
+
+
+def test_an_unclassified_field_stops_an_import(folder: Path) -> None:
+    change_config(folder, attention_window=64)
+    assert "attention_window 64, which is not classified for bert" in refused(folder)
+
+
+def test_an_architecture_that_is_not_known_is_refused_by_name(folder: Path) -> None:
+    change_config(folder, model_type="big_bird")
+    assert "'big_bird'; what can be imported is albert, bert, " in refused(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_of_a_checkpoint_is_refused(folder: Path, file: str) -> None:
+    content = json.loads((folder / file).read_text())
+    write_json(folder / file, content | {"auto_map": {"AutoModel": "modeling.Own"}})
+    assert refused(folder) == (
+        f"{file} states auto_map: the checkpoint brings code of its own, and no code of a checkpoint is run"
+    )
+
+
+def test_quantised_weights_and_adapters_are_refused(folder: Path) -> None:
+    change_config(folder, quantization_config={"quant_method": "bitsandbytes"})
+    assert "quantised weights cannot be imported" in refused(folder)
+    change_config(folder, quantization_config=None)
+    (folder / "model.safetensors").unlink()
+    write_json(folder / "adapter_config.json", {})
+    assert "holds an adapter without its model" in refused(folder)
+
+
+def test_a_folder_without_configuration_or_weights_is_refused(folder: Path, tmp_path: Path) -> None:
+    assert "has no config.json" in refused(tmp_path)
+    (folder / "model.safetensors").unlink()
+    assert refused(folder).endswith("has no model.safetensors")
+    (folder / "config.json").write_text("{")
+    assert "config.json of the checkpoint is not JSON" in refused(folder)
+
+
+def test_pickled_weights_are_refused_with_the_command_that_converts_them(folder: Path, tmp_path: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    assert refused(folder) == (
+        "pytorch_model.bin is a pickle, which can run code when it is read; convert it: "
+        f"limelight import convert-weights {folder} --out NEW_FOLDER"
+    )
+    converted = convert_weights(folder, tmp_path / "converted")
+    found = load_file(converted / "model.safetensors")
+    assert set(found) == set(weights)
+    assert all(torch.equal(found[name], weights[name]) for name in weights)
+    read_model(converted)
+    with pytest.raises(CheckpointError, match="exists"):
+        convert_weights(folder, converted)
+
+
+class Malicious:
+    """An object whose reading would create a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_that_runs_code_is_neither_imported_nor_converted(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    trap = tmp_path / "ran"
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Malicious(trap)}))
+    assert "is a pickle" in refused(folder)
+    with pytest.raises(CheckpointError, match="cannot be read as tensors alone"):
+        convert_weights(folder, tmp_path / "converted")
+    assert not trap.exists()
+    assert not (tmp_path / "converted").exists()
+
+
+def test_weights_that_would_be_random_are_refused(tmp_path: Path) -> None:
+    folder = ENCODERS["bert"].write(tmp_path / "small", "ForMaskedLM")
+    message = refused(folder, task="classification")
+    assert "the checkpoint has no weights for bert.pooler.dense.bias, " in message
+    assert "--task names another" in message
+
+
+def test_layers_that_the_configuration_leaves_out_are_refused(folder: Path) -> None:
+    change_config(folder, num_hidden_layers=1)
+    assert "does not use the weights bert.encoder.layer.1." in refused(folder)
+
+
+def test_a_task_that_the_checkpoint_does_not_state_must_be_named(folder: Path) -> None:
+    change_config(folder, architectures=["BertForNextSentencePrediction"])
+    assert "name a task: --task classification|cross-encoder|" in refused(folder)
+    assert "BERT cannot be imported for 'translation'; it can be for classification" in refused(
+        folder, task="translation"
+    )
+
+
+def test_pooling_that_no_file_states_must_be_named(tmp_path: Path) -> None:
+    folder = ENCODERS["bert"].write(tmp_path / "small", "Model")
+    assert "state it: --pooling cls|max|mean|mean_sqrt_len" in refused(folder)
+    assert "the pooling 'median' is not known" in refused(folder, options=ImportOptions(pooling="median"))
+    write_json(folder / "modules.json", [{"type": "sentence_transformers.models.Transformer", "path": ""}])
+    assert "modules.json has no module Pooling" in refused(folder)
+    assert "leave out --pooling" in refused(folder, options=ImportOptions(pooling="mean"))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "states pooling_mode_lasttoken True"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "states the pooling of nothing"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "states do_lower_case"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": "query: "}, "default_prompt_name": "query"},
+            "puts the prompt 'query' before every text",
+        ),
+        ("modules.json", [{"type": "models.Dense", "path": "2_Dense"}], "has the module Dense at '2_Dense'"),
+    ],
+)
+def test_what_sentence_transformers_would_do_beside_is_refused(
+    tmp_path: Path, file: str, content: Any, message: str
+) -> None:
+    folder = ENCODERS["bert"].write(tmp_path / "small", "Model")
+    modules = [{"type": "models.Transformer", "path": ""}, {"type": "models.Pooling", "path": "1_Pooling"}]
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
+    write_json(folder / file, modules + content if isinstance(content, list) else content)
+    assert message in refused(folder)
+
+
+def test_a_tokenizer_that_would_read_otherwise_is_refused(folder: Path) -> None:
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    write_json(folder / "tokenizer_config.json", settings | {"do_lower_case": False})
+    assert "states do_lower_case False, but tokenizer.json lowercase True" in refused(folder)
+
+
+def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
+    content = json.loads(tokenizer())
+    content["model"]["vocab"]["more"] = 70
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert "has the token id 70, but the model embeds 70 tokens" in refused(folder)
+
+
+def test_a_tokenizer_outside_the_vetted_rules_is_refused(folder: Path) -> None:
+    content = json.loads(tokenizer())
+    content["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": {"Regex": "(a+)+b"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert "regular expression of no well-known tokenizer" in refused(folder)
+
+
+def test_a_slow_tokenizer_is_refused_by_name_unless_it_is_a_wordpiece_vocabulary(folder: Path, tmp_path: Path) -> None:
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)) + "\n")
+    texts = {"text": "The cat sat on the mat."}
+    from bundle.values import Text
+
+    row = read_model(folder).card.preprocessor().row({"text": Text(texts["text"])})
+    whole = ENCODERS["bert"].write(tmp_path / "whole")
+    expected = read_model(whole).card.preprocessor().row({"text": Text(texts["text"])})
+    assert row.tensors["token_ids"].tolist() == expected.tensors["token_ids"].tolist()
+    (folder / "vocab.txt").unlink()
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    write_json(folder / "tokenizer_config.json", settings | {"tokenizer_class": "DebertaV2Tokenizer"})
+    assert "has no tokenizer.json, and DebertaV2Tokenizer is not a WordPiece vocabulary" in refused(folder)
+
+
+def test_the_name_and_the_licence_come_from_the_folder(folder: Path) -> None:
+    (folder / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\n# A model\n")
+    renamed = folder.rename(folder.with_name("My Model_v1.5"))
+    checkpoint = read_checkpoint(renamed)
+    assert (checkpoint.name, checkpoint.licence) == ("my-model_v1-5", "apache-2.0")
+    assert "BertForSequenceClassification; licence: apache-2.0." in read_model(renamed).card.description.summary

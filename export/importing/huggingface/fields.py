@@ -18,7 +18,16 @@ _RECORDS = frozenset(
     gradient_checkpointing use_bfloat16 torchscript finetuning_task task_specific_params label2id id2label num_labels
     problem_type initializer_range initializer_factor name_or_path language license sentence_transformers prefix
     bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id unk_token_id
-    keys_to_ignore_at_inference is_composition summary_last_dropout model_name
+    keys_to_ignore_at_inference is_composition summary_last_dropout model_name tie_encoder_decoder
+    """.split()
+)
+# Defaults of generation, which older versions wrote into every configuration. No forward pass reads them.
+_GENERATION = frozenset(
+    """
+    do_sample early_stopping eos_token_ids length_penalty max_length min_length num_beams num_beam_groups
+    diversity_penalty num_return_sequences repetition_penalty temperature top_k top_p typical_p no_repeat_ngram_size
+    encoder_no_repeat_ngram_size bad_words_ids forced_bos_token_id forced_eos_token_id remove_invalid_values
+    exponential_decay_length_penalty suppress_tokens begin_suppress_tokens output_scores return_dict_in_generate
     """.split()
 )
 
@@ -63,7 +72,7 @@ class Fields:
                         f"config.json states {name} {_short(value)}, which is not computed; "
                         f"it can be {self.only[name].described}"
                     )
-            elif name not in self.used and name not in self.harmless and name not in _RECORDS:
+            elif name not in self.used | self.harmless | _RECORDS | _GENERATION:
                 raise CheckpointError(
                     f"config.json states {name} {_short(value)}, which is not classified for "
                     f"{config.get('model_type')}: it could change the attention unseen"

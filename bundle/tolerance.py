@@ -1,6 +1,6 @@
 """Allowed differences between a server's answers and PyTorch's, by execution provider."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -41,10 +41,14 @@ def row_magnitude(expected: Array) -> Array:
     return magnitude
 
 
-def default_tolerances(maps: Iterable[str]) -> list[bundle_pb2.Tolerance]:
+def default_tolerances(maps: Iterable[str], scales: Mapping[str, float] | None = None) -> list[bundle_pb2.Tolerance]:
     """Return the project's tolerances, which are ten times as large on CUDA.
 
     Outputs 1e-5 + 1e-4 relative; weights 1e-5 + 1e-3 of the row's largest.
+
+    Args:
+        scales: usual largest values of outputs, where above 1: their absolute tolerance is 1e-5 of that, since a number
+            near 0 beside large ones has their rounding.
     """
     tolerances = []
     for provider, factor in (("", 1.0), ("CUDAExecutionProvider", 10.0)):
@@ -52,5 +56,10 @@ def default_tolerances(maps: Iterable[str]) -> list[bundle_pb2.Tolerance]:
         tolerances += [
             bundle_pb2.Tolerance(provider=provider, name=name, absolute=1e-5 * factor, relative=1e-3 * factor)
             for name in maps
+        ]
+        tolerances += [
+            bundle_pb2.Tolerance(provider=provider, name=name, absolute=1e-5 * factor * scale, relative=1e-4 * factor)
+            for name, scale in (scales or {}).items()
+            if scale > 1
         ]
     return tolerances

@@ -24,7 +24,7 @@ class Comparison:
     """Compares a graph's answers with PyTorch's, within the tolerances that the bundle will state."""
 
     def __init__(self, card: Card) -> None:
-        self.tolerances = default_tolerances(map_keys(card))
+        self.tolerances = default_tolerances(map_keys(card), card.scales)
         self._allowed = Tolerances(self.tolerances, "CPUExecutionProvider")
         self._differences: dict[str, _Difference] = {}
 

@@ -23,7 +23,7 @@ class Card:
     edge.
     generation: for models that generate; graph names are `encoder` and `step`.
     tensors: how each tensor is put into a batch. noise: inputs that are drawn at random. written: as `generation`, for
-    PyTorch.
+    PyTorch. scales: largest values of outputs, where they are known, to which differences are compared.
     """
 
     description: model_pb2.ModelDescription
@@ -35,6 +35,7 @@ class Card:
     generation: bundle_pb2.Generation | None = None
     noise: tuple[bundle_pb2.NoiseInput, ...] = ()
     written: Written | None = None
+    scales: Mapping[str, float] = field(default_factory=dict)
 
     def bundle(self) -> bundle_pb2.Bundle:
         """The parts of a bundle that this card states."""

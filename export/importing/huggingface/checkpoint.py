@@ -13,7 +13,7 @@ CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
-_PICKLED_ENDINGS = {".bin", ".pt", ".pth", ".ckpt", ".pkl"}
+PICKLED_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 # What the folder of a checkpoint may be called in a repository.
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_-]+")
 _MAX_NAME_LENGTH = 64
@@ -131,7 +131,7 @@ def _require_safetensors(folder: Path) -> None:
 
 def pickled_weights(folder: Path) -> Path | None:
     """Return the file of pickled weights of a checkpoint; None where there is none."""
-    found = sorted(path for path in folder.iterdir() if path.suffix in _PICKLED_ENDINGS and path.is_file())
+    found = sorted(path for path in folder.iterdir() if path.suffix in PICKLED_ENDINGS and path.is_file())
     named = [path for path in found if path.name == "pytorch_model.bin"]
     model = [path for path in found if "model" in path.name]
     return next(iter(named or model or found), None)

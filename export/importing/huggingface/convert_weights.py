@@ -3,13 +3,12 @@
 import pickle
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
 from export.errors import CheckpointError
-from export.importing.huggingface.checkpoint import CONFIG, pickled_weights
-
-_COPIED = {".json", ".txt", ".md", ".model"}
+from export.importing.huggingface.checkpoint import PICKLED_ENDINGS, pickled_weights
 
 
 def convert_weights(folder: Path, out: Path) -> Path:
@@ -33,11 +32,12 @@ def convert_weights(folder: Path, out: Path) -> Path:
         ) from error
     if not isinstance(loaded, dict) or not all(isinstance(each, torch.Tensor) for each in loaded.values()):
         raise CheckpointError(f"{source.name} is not a table of tensors")
-    out.mkdir(parents=True)
-    for path in folder.iterdir():
-        if path.is_file() and (path.suffix in _COPIED or path.name == CONFIG):
-            shutil.copyfile(path, out / path.name)
     # A file of safetensors shares no memory between tensors; transformers ties weights again when it loads them.
     tensors = {name: tensor.detach().clone().contiguous() for name, tensor in loaded.items()}
-    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=".converting-") as scratch:
+        copied = Path(scratch) / out.name
+        shutil.copytree(folder, copied, ignore=shutil.ignore_patterns(*(f"*{ending}" for ending in PICKLED_ENDINGS)))
+        save_file(tensors, copied / "model.safetensors", metadata={"format": "pt"})
+        copied.rename(out)
     return out

@@ -1,14 +1,19 @@
 """Import of a checkpoint folder to a verified bundle."""
 
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from bundle.reader import BundleFolder
 from export import pipeline
 from export.conversion.precision import Precision
+from export.execution.pytorch_runner import run_model
 from export.importing.huggingface.architectures import architecture_of
 from export.importing.huggingface.checkpoint import read_checkpoint
 from export.importing.huggingface.tasks import task_of
 from export.importing.huggingface.tasks.task import ImportOptions, Source
+from export.writing.samples import example_rows
 from models.cards.card import TrainedModel
 
 
@@ -24,7 +29,20 @@ def read_model(folder: Path, *, task: str = "", options: ImportOptions | None = 
     architecture = architecture_of(checkpoint)
     chosen = task_of(checkpoint, architecture, task)
     ignored = architecture.fields.check(checkpoint.config)
-    return chosen.build(Source(checkpoint, architecture, options or ImportOptions(), ignored))
+    return _with_scales(chosen.build(Source(checkpoint, architecture, options or ImportOptions(), ignored)))
+
+
+def _with_scales(trained: TrainedModel) -> TrainedModel:
+    """State the largest values of a model's outputs, as its examples give them: logits of a vocabulary reach tens."""
+    card = trained.card
+    if card.generation is not None:
+        return trained
+    answers = [run_model(trained.model, card, card.collate([row])) for row in example_rows(trained)]
+    scales = {
+        each.name: max(float(np.abs(answer[each.name]).max()) for answer in answers)
+        for each in card.description.outputs
+    }
+    return replace(trained, card=replace(card, scales=scales))
 
 
 def import_checkpoint(

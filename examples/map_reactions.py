@@ -13,10 +13,10 @@ organic chemistry grammar from unsupervised learning of chemical reactions", Sci
 """
 
 import argparse
-import importlib.util
 import shutil
 import sys
-import types
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 
 import numpy as np
@@ -71,16 +71,19 @@ def map_reaction(client: limelight.Client, reaction: str, *, canonical: bool = T
     equation = parse_any_reaction_smiles(reaction)
     equation = process_reaction(equation) if canonical else equation
     smiles = to_reaction_smiles(equation, reaction_format=ReactionFormat.STANDARD_WITH_TILDE)
-    answer = client.attend(MODEL, {"text": smiles}, maps=f"encoder.{LAYER}.self", heads=[HEAD])
+    tokens = tokenize(smiles)
+    known = set((package_folder() / CHECKPOINT / "vocab.txt").read_text(encoding="utf-8").splitlines())
+    text = "".join(token if token in known else "[UNK]" for token in tokens)
+    answer = client.attend(MODEL, {"text": text}, maps=f"encoder.{LAYER}.self", heads=[HEAD])
     served = answer[f"encoder.{LAYER}.self"]
-    tokens = ["[CLS]", *tokenize(smiles), "[SEP]"]
-    if list(served.key.labels) != tokens:
-        raise ValueError(f"the model does not know an atom of {smiles}")
+    tokens = ["[CLS]", *tokens, "[SEP]"]
+    if len(served.key) != len(tokens):
+        raise ValueError(f"the server's tokens of {smiles} are not those of RXNMapper")
     scorer = AttentionScorer(smiles, tokens, np.asarray(served.head(HEAD)))
     found = scorer.generate_attention_guided_pxr_atom_mapping(absolute_product_inds=False)
     mapped, _ = generate_atom_mapped_reaction_atoms(smiles, found["pxr_mapping_vector"], canonical=canonical)
-    text = to_reaction_smiles(mapped, reaction_format=determine_format(reaction))
-    return text, float(np.prod(found["confidences"]))
+    written = to_reaction_smiles(mapped, reaction_format=determine_format(reaction))
+    return written, float(np.prod(found["confidences"]))
 
 
 def prepare_checkpoint(source: Path, out: Path) -> None:
@@ -109,18 +112,20 @@ def write_tokenizer(folder: Path) -> None:
 
 def package_folder() -> Path:
     """Return the folder of the installed package, without importing it."""
-    found = importlib.util.find_spec("rxnmapper")
-    if found is None or not found.submodule_search_locations:
-        sys.exit("rxnmapper is not installed: pip install --no-deps rxnmapper rdkit rxn-chem-utils rxn-utils attrs")
-    return Path(next(iter(found.submodule_search_locations)))
+    return Path(next(iter(_package().submodule_search_locations or ())))
 
 
 def use_package_without_its_model() -> None:
     """Make the package's modules importable without its own model, which needs an older transformers."""
     if "rxnmapper" not in sys.modules:
-        package = types.ModuleType("rxnmapper")
-        package.__path__ = [str(package_folder())]
-        sys.modules["rxnmapper"] = package
+        sys.modules["rxnmapper"] = module_from_spec(_package())
+
+
+def _package() -> ModuleSpec:
+    found = find_spec("rxnmapper")
+    if found is None:
+        sys.exit("rxnmapper is not installed: pip install --no-deps rxnmapper rdkit rxn-chem-utils rxn-utils attrs")
+    return found
 
 
 if __name__ == "__main__":

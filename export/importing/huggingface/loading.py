@@ -19,7 +19,8 @@ def load_config(checkpoint: Checkpoint) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
+        with _quiet():
+            return AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises many types
         raise CheckpointError(f"transformers cannot read config.json: {_first_line(error)}") from error
 

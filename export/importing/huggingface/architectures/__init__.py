@@ -26,8 +26,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 def architecture_of(checkpoint: Checkpoint) -> Architecture:
     """Find the architecture of a checkpoint. Raises CheckpointError for one that cannot be imported."""
     if checkpoint.model_type not in ARCHITECTURES:
-        stated = repr(checkpoint.model_type) if checkpoint.model_type else "no model_type"
-        raise CheckpointError(
-            f"config.json states {stated}; what can be imported is {', '.join(sorted(ARCHITECTURES))}"
-        )
+        stated = f"the model_type {checkpoint.model_type!r}" if checkpoint.model_type else "no model_type"
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise CheckpointError(f"config.json states {stated}; it can be {known}")
     return ARCHITECTURES[checkpoint.model_type]

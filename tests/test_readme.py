@@ -19,6 +19,8 @@ from PIL import Image
 
 from bundle.reader import read_bundle
 from service.demo import commands, own_command
+from tests.importing.huggingface.checkpoints import stated_pooling
+from tests.importing.huggingface.encoders import ENCODERS
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -60,6 +62,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reviews = [("good", "A fine film. I liked it."), ("bad", "A dull film. I slept."), ("good", "Fine, fine, fine.")]
     lines = [f"{label}\t{text} Number {number}." for number in range(40) for label, text in reviews]
     (folder / "reviews.tsv").write_text("\n".join(lines) + "\n")
+    ENCODERS["bert"].write(folder / "all-MiniLM-L6-v2", "Model")
+    stated_pooling(folder / "all-MiniLM-L6-v2")
     return folder
 
 
@@ -120,7 +124,8 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
         run([sys.executable, "-c", block.text.replace(DEMO, demo)], checkout, demo)
         return
     assert block.language == "console"
-    for command in block.text.strip().splitlines():
+    lines = block.text.strip().splitlines()
+    for place, command in enumerate(lines):
         if command in ONLY_PLANNED:
             run(["make", "--dry-run", *command.split()[1:]], checkout, demo)
         elif command.startswith("pip install"):
@@ -129,7 +134,8 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
         elif command.startswith("npm"):
             installed(checkout)
         elif " serve " in command:
-            started_and_stopped(command, checkout)
+            started_and_stopped(command, checkout, lines[place + 1 :])
+            return
         else:
             run(["bash", "-c", command], checkout, demo)
 
@@ -153,12 +159,14 @@ def installed(checkout: Path) -> None:
     (checkout / "build" / "node").symlink_to(NODE_PACKAGES)
 
 
-def started_and_stopped(command: str, checkout: Path) -> None:
-    """Start a server, on free ports in place of those named, and stop it in good order once it answers."""
+def started_and_stopped(command: str, checkout: Path, calls: list[str]) -> None:
+    """Start a server, on free ports in place of those named, call it, and stop it in good order."""
     command, ports = re.subn(r"(--(?:metrics-)?port) \d+", r"\1 0", command)
     assert ports == 2
     with started(["bash", "-c", f"exec {command}"], checkout) as process:
-        assert serving(process, "limelight: serving")
+        address = serving(process, "limelight: serving")
+        for call in calls:
+            run(["bash", "-c", re.sub(r"--target \S+", f"--target {address}", call)], checkout, address)
         process.terminate()
         process.communicate(timeout=60)
         assert process.returncode == 0

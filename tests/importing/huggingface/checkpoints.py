@@ -60,6 +60,19 @@ def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content))
 
 
+def stated_pooling(folder: Path) -> None:
+    """Write sentence-transformers' files of a model with the normalised mean of its tokens."""
+    write_json(
+        folder / "modules.json",
+        [
+            {"type": "sentence_transformers.models.Transformer", "path": ""},
+            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+            {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"},
+        ],
+    )
+    write_json(folder / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
+
+
 def change_config(folder: Path, **fields: object) -> None:
     """Change fields of a checkpoint's configuration."""
     content = json.loads((folder / "config.json").read_text())

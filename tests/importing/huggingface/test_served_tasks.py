@@ -15,7 +15,7 @@ import limelight
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.cli import main
-from tests.importing.huggingface.checkpoints import change_config, sizes, write_checkpoint, write_json
+from tests.importing.huggingface.checkpoints import change_config, sizes, stated_pooling, write_checkpoint, write_json
 from tests.importing.huggingface.encoders import ENCODERS
 from tests.service.serving import serving
 
@@ -38,15 +38,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "reranker": bert.write(root / "reranker", **small, num_labels=1),
         "words": albert.write(root / "words", "ForMaskedLM", **small),
     }
-    write_json(
-        found["vectors"] / "modules.json",
-        [
-            {"type": "sentence_transformers.models.Transformer", "path": ""},
-            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
-            {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"},
-        ],
-    )
-    write_json(found["vectors"] / "1_Pooling" / "config.json", {"pooling_mode_mean_tokens": True})
+    stated_pooling(found["vectors"])
     write_json(found["vectors"] / "sentence_bert_config.json", {"max_seq_length": 100})
     change_config(found["reranker"], sentence_transformers={"activation_fn": "torch.nn.modules.activation.Sigmoid"})
     return found

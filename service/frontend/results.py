@@ -329,7 +329,7 @@ class _Spans:
 def _is_of_part(labels: Labels, part: str) -> npt.NDArray[np.bool_]:
     """Tell which tokens are of a part of a pair, `first` or `second`."""
     if not len(labels.input_indices):
-        return np.zeros(labels.size, bool)
+        return np.full(labels.size, labels.inputs[:1] != () and labels.inputs[0].rpartition(".")[2] == part)
     numbers = [number for number, name in enumerate(labels.inputs) if name.rpartition(".")[2] == part]
     return np.isin(np.asarray(labels.input_indices), numbers)
 

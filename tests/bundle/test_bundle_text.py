@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from bundle.errors import BundleError
 from bundle.text import Detokenizer, Encoder, split_lines, split_sentences, split_words
@@ -159,3 +159,15 @@ def test_a_character_of_several_tokens_is_written_once_it_is_whole() -> None:
     stream = Detokenizer(made.to_str()).stream()
     deltas = [stream.add(token) for token in made.encode(text).ids]
     assert [delta for delta in deltas if delta] == list(text)
+
+
+def test_tokens_of_a_pair_state_their_words_one_text_behind_the_other() -> None:
+    pieces = {"[CLS]": 0, "[SEP]": 1, "un": 2, "##do": 3, "it": 4, ".": 5, "[UNK]": 6}
+    made = Tokenizer(models.WordPiece(pieces, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    made.add_special_tokens(["[CLS]", "[SEP]"])
+    made.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
+    encoder = Encoder(made.to_str(), special_tokens=True)
+    assert list(encoder.encode(["undo it."])[0].words) == [-1, 0, 0, 1, 2, -1]
+    assert list(encoder.encode_pair("undo it", "it. undo").words) == [-1, 0, 0, 1, -1, 2, 3, 4, 4, -1]
+    assert list(encoder.encode([""])[0].words) == [-1, -1]

@@ -71,6 +71,20 @@ def test_tags_that_do_not_fit_are_refused(size: int, labels: list, indices: list
         read_prediction(tagging(size, labels, indices, probabilities))
 
 
+def test_tags_of_words_state_the_entries_of_each():
+    message = tagging(1, ["a", "b"], [0, 1], [0.5, 0.75])
+    assert (tags := read_prediction(message).tags) is not None and tags.entries is None
+    it = message.results[0].tagging
+    it.selected = True
+    it.entries.extend([1, 3])
+    it.entry_ends.extend([3, 4])
+    answer = read_prediction(message)
+    assert answer.tags is not None and answer.tags.entries == ((1, 3), (3, 4))
+    del it.entries[1]
+    with pytest.raises(ValueError, match="tagging has 2 rows, 1 entries and 2 ends"):
+        read_prediction(message)
+
+
 def test_a_kind_of_result_that_came_later_is_left_out():
     message = service.Prediction()
     message.results.add(name="new")

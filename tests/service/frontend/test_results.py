@@ -90,6 +90,39 @@ def test_tagging_has_a_column_entry_for_each_class_of_each_entry() -> None:
     assert list(tagging.probabilities) == [0.875, 0.125, 0.0, 0.75, 0.25, 0.0]
 
 
+def token_labels(ids: list[int], words: list[int]) -> dict[str, Labels]:
+    return {"tokens": Labels("tokens", attention_pb2.LABEL_KIND_TOKENS, len(ids), ids=ids, words=words)}
+
+
+def test_a_word_has_the_classes_of_its_first_token_and_special_tokens_have_none() -> None:
+    description = classes(model_pb2.ACTIVATION_IDENTITY, axes=2)
+    description.results[0].classes.words = True
+    scores = [[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
+    labels = token_labels([2, 7, 8, 9, 3], [-1, 0, 0, 1, -1])
+    tagging = filled(description, answer({"scores": scores}, labels), most=1).tagging
+    assert tagging.selected
+    assert list(zip(tagging.entries, tagging.entry_ends, tagging.labels, strict=True)) == [(1, 3, "a"), (3, 4, "c")]
+
+
+def test_only_tokens_with_an_id_have_classes_and_there_may_be_none() -> None:
+    description = classes(model_pb2.ACTIVATION_IDENTITY, axes=2)
+    description.results[0].classes.token_id = 0
+    scores = [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    tagging = filled(description, answer({"scores": scores}, token_labels([0, 5, 0], [])), most=1).tagging
+    assert list(zip(tagging.entries, tagging.entry_ends, tagging.labels, strict=True)) == [(0, 1, "b"), (2, 3, "c")]
+    tagging = filled(description, answer({"scores": scores}, token_labels([4, 5, 6], [])), most=1).tagging
+    assert tagging.selected
+    assert not tagging.labels
+
+
+def test_tokens_that_were_sent_without_words_have_classes_each() -> None:
+    description = classes(model_pb2.ACTIVATION_IDENTITY, axes=2)
+    description.results[0].classes.words = True
+    tagging = filled(description, answer({"scores": [[0, 1, 0], [1, 0, 0]]}, token_labels([7, 8], [])), most=1).tagging
+    assert not tagging.selected
+    assert list(tagging.labels) == ["b", "a"]
+
+
 @given(
     hnp.arrays(np.float32, (3, 40), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0])),
     st.integers(0, 45),
@@ -252,3 +285,27 @@ def test_the_best_spans_are_those_of_trying_all(pairs: list[tuple[float, float]]
     found = best_spans(start, end, count)
     assert all(first <= last for first, last, _ in found)
     assert [probability for _, _, probability in found] == every[:count]
+
+
+def test_spans_of_one_text_of_a_pair_share_their_probability_among_its_tokens() -> None:
+    description = spans_description(model_pb2.INPUT_KIND_PAIR, ["ids"], "ids")
+    description.results[0].spans.part = "second"
+    labels = Labels(
+        "words",
+        attention_pb2.LABEL_KIND_TOKENS,
+        5,
+        texts=["[CLS]", "where", "[SEP]", "in", "Graz"],
+        starts=[0, 0, 0, 0, 3],
+        ends=[0, 5, 0, 2, 7],
+        special=[True, False, True, False, False],
+        inputs=("input.first", "input.second"),
+        input_indices=[0, 0, 0, 1, 1],
+    )
+    scores = [0, 9, 0, 0, math.log(3)]  # the highest are in the question
+    one = answer({"start": scores, "end": scores}, {"words": labels}, {"input": Pair("where", "in Graz")})
+    spans = filled(description, one).spans.spans
+    assert [(each.text, each.part, round(each.probability, 4)) for each in spans] == [
+        ("Graz", "second", 0.5625),
+        ("in Graz", "second", 0.1875),
+        ("in", "second", 0.0625),
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bundle.errors import InputError
 from bundle.values import Instance, Pair, Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.architecture import EncoderArchitecture
@@ -17,7 +18,7 @@ from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.importing.huggingface.token_packing import packing_tokens
 from models.attention.weights import Weights
-from models.cards.card import TrainedModel, TrainingData
+from models.cards.card import Card, TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import JoinedPairInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
@@ -136,7 +137,9 @@ def encoder_model(
     Args:
         tokens: label set of the tokens of `model_input`.
         summary: sentence that says what the model does.
-        examples: instances instead of those of this module.
+        examples: instances instead of those of this module, where the caller gives none.
+    Raises:
+        CheckpointError: the caller's examples are not of this input, or no other is short enough.
     """
     architecture, config = source.architecture, parts.config
     weights = Weights(heads=int(config.num_attention_heads))
@@ -162,15 +165,34 @@ def encoder_model(
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    return TrainedModel(network.eval(), card, tuple(examples) or _examples(source, model_input), TrainingData(), ())
+    own = tuple(examples) or _own_examples(model_input)
+    chosen = _given_examples(source, model_input) or tuple(each for each in own if _fits(card, each))
+    if not chosen:
+        raise CheckpointError("the texts of this repository are too long for the model; give it one: --example TEXT")
+    return TrainedModel(network.eval(), card, chosen, TrainingData(), ())
 
 
-def _examples(source: EncoderSource, model_input: TextInput | JoinedPairInput) -> tuple[Instance, ...]:
-    """Make instances of the caller's examples, or of this module's texts."""
+def _given_examples(source: EncoderSource, model_input: TextInput | JoinedPairInput) -> tuple[Instance, ...]:
+    """Make instances of the caller's examples."""
     given = source.options.examples
     if isinstance(model_input, TextInput):
-        return tuple({model_input.name: Text(text)} for text in given or _TEXTS)
-    pairs = [tuple(text.split("\t")) for text in given] or list(_PAIRS)
+        return tuple({model_input.name: Text(text)} for text in given)
+    pairs = [tuple(text.split("\t")) for text in given]
     if any(len(pair) != 2 for pair in pairs):
         raise CheckpointError("an example of this model is two texts, separated by a tab")
     return tuple({model_input.name: Pair(*pair)} for pair in pairs)
+
+
+def _own_examples(model_input: TextInput | JoinedPairInput) -> tuple[Instance, ...]:
+    if isinstance(model_input, TextInput):
+        return tuple({model_input.name: Text(text)} for text in _TEXTS)
+    return tuple({model_input.name: Pair(*pair)} for pair in _PAIRS)
+
+
+def _fits(card: Card, example: Instance) -> bool:
+    """Return whether an instance is short enough for a model."""
+    try:
+        card.preprocessor().row(example)
+    except InputError:
+        return False
+    return True

@@ -38,7 +38,7 @@ def build_masked_words(source: EncoderSource) -> TrainedModel:
         tokens=tokens,
         results=[Classes(name="words", labels=labels, over=tokens, token_id=mask)],
         summary=f"Predicts the token in the place of each {name} of a text.",
-        examples=() if source.options.examples else [{read.name: Text(f"The {name} sat on the mat.")}],
+        examples=[{read.name: Text(f"The {name} sat on the mat.")}],
     )
 
 

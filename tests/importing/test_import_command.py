@@ -1,0 +1,43 @@
+"""The command `limelight import`: what it prints."""
+
+from pathlib import Path
+
+import pytest
+
+from bundle.reader import read_bundle
+from limelight.cli import main
+from tests.importing.huggingface.checkpoints import TOKENS
+from tests.importing.huggingface.encoders import ENCODERS
+
+
+def test_an_import_says_what_it_wrote_and_how_close_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ENCODERS["distilbert"].write(tmp_path / "Reviews", n_layers=1)
+    repository = tmp_path / "repository"
+    arguments = ["--name", "tone", "--version", "3", "--max-tokens", "50", "--half-weights"]
+    assert main(["import", "hf", str(folder), "--repository", str(repository), *arguments]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"{repository / 'tone' / '3'}: answers and maps equal transformers' eager attention"
+    assert [line.split(":")[0].strip() for line in lines] == ["logits", "encoder.0.self"]
+    description = read_bundle(repository / "tone" / "3").bundle.description
+    assert description.inputs[0].tensors[0].dimensions[0].maximum == 50 < TOKENS
+    assert description.citation.year == 2019
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["hf", "nowhere", "--repository", "build"], "nowhere has no config.json; name the folder of a checkpoint"),
+        (["convert-weights", "nowhere", "--out", "build"], "nowhere has no pickled weights"),
+    ],
+)
+def test_a_refusal_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"limelight: {message}\n")
+
+
+def test_wrong_usage_names_the_command_that_explains_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["import", "tensorflow"]) == 2
+    assert "limelight import --help" in capsys.readouterr().err
+    assert main(["import", "--help"]) == 0
+    assert {"hf", "convert-weights"} <= set(capsys.readouterr().out.split())

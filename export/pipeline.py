@@ -37,6 +37,7 @@ def export_model(
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
     graphs: list[ExportedGraph] | None = None,
+    largest_size: int = 0,
 ) -> BundleFolder:
     """Export a model, verify its graphs, and write REPOSITORY/<model>/<version> completely or not at all.
 
@@ -45,6 +46,7 @@ def export_model(
         precision: precision to which the verified graphs are converted.
         half_weights: round weights to float16 and store them so; computation stays in float32.
         graphs: graphs that `export.tracing.shared_trace` has built already. They are verified as well.
+        largest_size: as of `verify`.
     Raises:
         ExportError: the model cannot be exported or converted, or a graph's answers differ from PyTorch's.
         BundleError: the bundle cannot be written.
@@ -62,7 +64,7 @@ def export_model(
     graphs = graphs or build_graphs(trained.model, trained.card)
     if half_weights:
         graphs = [replace(graph, model=store_as_float16(graph.model)) for graph in graphs]
-    comparison = verify(graphs, trained.model, trained.card)
+    comparison = verify(graphs, trained.model, trained.card, largest_size=largest_size)
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
         graphs, comparison = converted.graphs, converted.comparison

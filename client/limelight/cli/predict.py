@@ -16,7 +16,7 @@ from limelight.predictions import (
     Tagging,
 )
 
-# Largest raw output that a headline shows.
+# Largest raw output, and most tags, that a headline shows.
 _FEW = 8
 
 
@@ -66,7 +66,7 @@ def _result(result: Result, answer: Prediction) -> list[str]:
         case Classification():
             return [f"{each.probability:.4f}  {each.label}" for each in result.classes]
         case Tagging():
-            entries = _entries(result, answer.label_sets[result.label_set].labels)
+            entries = _tagged(result, answer)
             width = max(map(len, entries), default=0)
             return [f"{entry:<{width}}  {_classes(tags, 3)}" for entry, tags in zip(entries, result, strict=True)]
         case Spans():
@@ -79,8 +79,9 @@ def _result(result: Result, answer: Prediction) -> list[str]:
             return [f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in result.numbers]
 
 
-def _entries(result: Tagging, labels: tuple[str, ...]) -> list[str]:
+def _tagged(result: Tagging, answer: Prediction) -> list[str]:
     """Return the text of each row: an entry, or the pieces of a word."""
+    labels = answer.label_sets[result.label_set].labels
     if result.entries is None:
         return list(labels)
     return ["".join(labels[begin:end]) for begin, end in result.entries]
@@ -92,6 +93,8 @@ def headline(answer: Prediction) -> str:
         return _classes(answer.classes, 3)
     if answer.text is not None:
         return f"{answer.text} {answer.sequences[0].probability:.2f}"
+    if answer.tags is not None and (rows := list(zip(_tagged(answer.tags, answer), answer.tags.labels, strict=True))):
+        return ", ".join(f"{entry} {label}" for entry, label in rows[:_FEW]) + (", …" if len(rows) > _FEW else "")
     if answer.spans:
         return f"{answer.spans[0].text} {answer.spans[0].probability:.2f}"
     if answer.numbers:

@@ -17,6 +17,7 @@ _RECORDS = frozenset(
     torch_dtype dtype tokenizer_class output_attentions output_hidden_states return_dict output_past use_cache
     gradient_checkpointing use_bfloat16 torchscript finetuning_task task_specific_params label2id id2label num_labels
     problem_type initializer_range initializer_factor name_or_path language license sentence_transformers prefix
+    sbert_ce_default_activation_function _num_labels name
     bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id unk_token_id
     keys_to_ignore_at_inference is_composition summary_last_dropout model_name tie_encoder_decoder
     """.split()

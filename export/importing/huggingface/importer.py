@@ -16,6 +16,9 @@ from export.importing.huggingface.tasks.task import ImportOptions, Source
 from export.writing.samples import example_rows
 from models.cards.card import TrainedModel
 
+# Tokens of the longest row that is compared: the maximum of most encoders, a second for a model of MiniLM's size.
+_LARGEST_SIZE = 512
+
 
 def read_model(folder: Path, *, task: str = "", options: ImportOptions | None = None) -> TrainedModel:
     """Read a checkpoint folder as a model that can be exported.
@@ -65,4 +68,11 @@ def import_checkpoint(
         BundleError: the bundle cannot be written.
     """
     trained = read_model(folder, task=task, options=options)
-    return pipeline.export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)
+    return pipeline.export_model(
+        trained,
+        repository,
+        version=version,
+        precision=precision,
+        half_weights=half_weights,
+        largest_size=_LARGEST_SIZE,
+    )

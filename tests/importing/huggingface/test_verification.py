@@ -21,6 +21,7 @@ from export.tracing.build import build_graphs
 from export.verification.verify import verify
 from models.attention.export_markers import marked_attention, marking
 from models.cards.card import TrainedModel
+from models.network import Answer, Network
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS, sizes
 from tests.importing.huggingface.encoders import ENCODERS
 
@@ -95,6 +96,29 @@ def test_a_graph_that_attends_otherwise_is_refused(
     graphs = build_graphs(model, trained.card)
     with pytest.raises(ExportError, match="answer differs from PyTorch's"):
         verify(graphs, model, trained.card)
+
+
+class DiffersFrom(Network):
+    """A model whose maps are others from a length on, as where positions are put into wrong buckets."""
+
+    def __init__(self, model: Network, length: int) -> None:
+        super().__init__()
+        self.model, self.length = model, length
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        answer = self.model(**tensors)
+        if tensors["token_ids"].shape[1] < self.length:
+            return answer
+        return Answer(answer.outputs, {name: each.flip(-1) for name, each in answer.maps.items()})
+
+
+def test_a_graph_that_differs_at_long_distances_alone_is_refused(trained: TrainedModel) -> None:
+    model = copy_for_export(trained.model)
+    graphs = build_graphs(model, trained.card)
+    changed = DiffersFrom(model, TOKENS)
+    verify(graphs, changed, trained.card)
+    with pytest.raises(ExportError, match=r"encoder\.0\.self .*a row of the largest size"):
+        verify(graphs, changed, trained.card, largest_size=512)
 
 
 @pytest.mark.parametrize(("name", "precision"), [("distilbert", "float16"), ("bert", "int8")])

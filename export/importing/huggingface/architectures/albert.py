@@ -31,6 +31,7 @@ ARCHITECTURES = (
                 "net_structure_type": one_of(0),
                 "num_memory_blocks": one_of(0),
                 "down_scale_factor": one_of(1),
+                "layers_to_keep": one_of([]),
             },
         ),
         maps=_maps,

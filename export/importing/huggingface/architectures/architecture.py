@@ -27,7 +27,7 @@ _ONLY: Mapping[str, Condition] = {
     "cross_attention_hidden_size": one_of(None),
     "chunk_size_feed_forward": one_of(0),
     "pruned_heads": one_of({}, None),
-    # transformers 5 reads it no more, and would compute absolute positions.
+    # transformers 5 does not read it, and computes absolute positions.
     "position_embedding_type": one_of("absolute"),
 }
 

@@ -96,5 +96,5 @@ class PromptedNetwork(GeneratingNetwork):
     @abstractmethod
     def prefill(self, token: Tensor, position: Tensor) -> Mapping[str, Tensor]:
         """Read many tokens at once, and their places, both [batch, token] int64: what is kept of them, by the `output`
-        names of the states, an entry a token.
+        names of the states, an entry a token; and by name the maps over a prompt, [batch, head, token, token].
         """

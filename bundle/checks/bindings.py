@@ -125,6 +125,11 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
     for name in filter(None, (generation.target_tensor, generation.prompt_tensor)):
         if name not in tensors or len(tensors[name].dimensions) != 1:
             raise BundleError(f"generation refers to {name!r}, which is not a tensor of one axis")
+    if generation.starts_with_prompt and not generation.prompt_tensor:
+        raise BundleError("generation starts with the prompt, and states none")
+    of_prompt = sorted({each.map for each in bundle.maps if generation.prefill and each.graph == generation.prefill})
+    if of_prompt and not generation.starts_with_prompt:
+        raise BundleError(f"the map {of_prompt[0]} is over a prompt that has a begin token in front of it")
     for state in generation.states:
         if state.WhichOneof("initial") == "zeros":
             axes = len(state.zeros.dimensions) + 1

@@ -24,6 +24,8 @@ FEATURES: Mapping[str, _IsUsed] = {
     "projections": lambda bundle: any(each.HasField("projections") for each in bundle.maps),
     "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
+    "starts-with-prompt": lambda bundle: bundle.generation.starts_with_prompt,
+    "end-tokens": lambda bundle: bool(bundle.generation.more_end_tokens),
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
@@ -45,6 +47,8 @@ KNOWN_FEATURES = frozenset(
         "prefill",
         "span-parts",
         "selected-entries",
+        "starts-with-prompt",
+        "end-tokens",
     }
 )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import onnx
 
+from bundle.generation import end_tokens
 from bundle.rows import Row
 from bundle.samples import Sample
 from export.conversion.float16 import convert_to_float16
@@ -116,7 +117,7 @@ def _single_pass_answers(graphs: Sequence[ExportedGraph], card: Card) -> Callabl
 def _generation_answers(graphs: Sequence[ExportedGraph], card: Card) -> Callable[[Sequence[Row]], list[RowAnswer]]:
     """Return a function that generates the answer to one row greedily."""
     assert card.generation is not None
-    session, choose = GraphGenerationRunner(graphs, card), greedy_chooser(card.generation.end_token)
+    session, choose = GraphGenerationRunner(graphs, card), greedy_chooser(end_tokens(card.generation))
     return lambda rows: [
         generation_answer(
             card, run_generation(session, card, collate_rows(card, rows), batch_sizes(rows), choose), rows[0], 0

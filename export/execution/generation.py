@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from bundle.generation import leading_tokens
 from bundle.maps import canonical
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
@@ -17,6 +18,8 @@ from models.cards.card import Card
 # The axis of a cache's entries; spare entries of a cache; the value of unwritten entries.
 ENTRIES = "entries"
 _UNUSED_ENTRIES, _UNUSED_VALUE = 2, 3.0
+# Most tokens of a sample: a server generates each of them several times before it is ready.
+_SAMPLE_STEPS = 32
 
 # From the step number and the scores [batch, token] to the tokens [batch], and whether they are the last.
 TokenChooser = Callable[[int, Array], tuple[Array, bool]]
@@ -29,7 +32,9 @@ class GenerationRunner(Protocol):
         """Return the encoder's outputs: constant inputs of the steps, and initial states."""
 
     def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the states after a prompt, by state output; called only where the card has a prompt."""
+        """Return the states after a prompt, by state output, and maps over it; called only where the card has a
+        prompt.
+        """
 
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Return the scores, states and maps of one decode step."""
@@ -41,7 +46,7 @@ class GenerationTrace:
 
     Attributes:
         encoded: outputs of the encoder, by name.
-        prefilled: states after the prompt, by state output.
+        prefilled: states after the prompt, by state output, and maps over the prompt, by name.
         tokens: [batch, step].
         scores: [batch, step, token].
         maps: [batch, head, 1, key] (+ feature) for each step.
@@ -73,11 +78,14 @@ def run_generation(
     encoded = runner.encode(tensors) if generation.encoder else {}
     constant = {**tensors, **encoded}
     prompt, entries, token = _prompt(card, tensors, sizes)
+    # The last token is the input of the first step; a whole prompt is read for the maps over it.
+    capacity = prompt.shape[1] + generation.max_new_tokens + _UNUSED_ENTRIES
+    if not generation.starts_with_prompt:
+        prompt = prompt[:, :-1]
     prefilled: dict[str, Array] = {}
     if prompt.size:
         places = np.broadcast_to(np.arange(prompt.shape[1]), prompt.shape)
         prefilled = runner.prefill({generation.token_input: prompt, generation.positions_input: places})
-    capacity = prompt.shape[1] + generation.max_new_tokens + _UNUSED_ENTRIES
     states = {each.input: initial_state(each, encoded, {**sizes, ENTRIES: capacity}) for each in generation.states}
     for each in generation.states:
         if each.output in prefilled:
@@ -112,12 +120,12 @@ def run_generation(
     )
 
 
-def greedy_chooser(end_token: int) -> TokenChooser:
-    """Return a chooser of the best token, until the end token, for a batch of one."""
+def greedy_chooser(end_tokens: frozenset[int]) -> TokenChooser:
+    """Return a chooser of the best token, until an end token or enough for a sample, for a batch of one."""
 
     def choose(step: int, scores: Array) -> tuple[Array, bool]:
         best: Array = scores.argmax(axis=-1)
-        return best, int(best[0]) == end_token
+        return best, int(best[0]) in end_tokens or step + 1 == _SAMPLE_STEPS
 
     return choose
 
@@ -163,14 +171,15 @@ def next_state(state: bundle_pb2.State, before: Array, after: Array, entries: Ar
 def _prompt(card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, Array, Array]:
     """Split the prompts of a batch.
 
-    Returns: the tokens to prefill [batch, token], the number of a row's own tokens [batch], the next token [batch].
+    Returns: the tokens that are there before the first step's output [batch, token], the number of a row's own among
+        them but for the last [batch], the last [batch].
     """
     generation = card.generation
     assert generation is not None
-    begin = np.full((sizes[BATCH], 1), generation.begin_token, np.int64)
+    leading = np.tile(np.array(leading_tokens(generation), np.int64), (sizes[BATCH], 1))
     if not generation.prompt_tensor:
-        return begin[:, :0], np.zeros(sizes[BATCH], np.int64), begin[:, 0]
-    prompt = tensors[generation.prompt_tensor]
+        return leading, np.zeros(sizes[BATCH], np.int64), leading[:, 0]
+    prompt = np.concatenate([leading, tensors[generation.prompt_tensor]], axis=1)
     mask = tensors[card.bound()[generation.prompt_tensor].mask]
-    entries = mask.sum(axis=1).astype(np.int64)
-    return np.concatenate([begin, prompt[:, :-1]], axis=1), entries, prompt[np.arange(len(prompt)), entries - 1]
+    entries = mask.sum(axis=1).astype(np.int64) + leading.shape[1] - 1
+    return prompt, entries, prompt[np.arange(len(prompt)), entries]

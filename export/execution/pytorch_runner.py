@@ -59,7 +59,7 @@ class PyTorchGenerationRunner:
         return {name: tensor.numpy() for name, tensor in answer.items()}
 
     def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Prefill the prompt, and return the states."""
+        """Prefill the prompt, and return the states, and the maps that the model gives over it."""
         if not isinstance(self.model, PromptedNetwork):
             raise ExportError("a card with a prompt needs a PromptedNetwork")
         token, position = self.generation.token_input, self.generation.positions_input
@@ -67,7 +67,8 @@ class PyTorchGenerationRunner:
         with torch.no_grad():
             answer = self.model.prefill(given[token], given[position])
         states = [each.output for each in self.generation.states]
-        return _arrays(states, select_tensors(answer, states, "state"))
+        names = [*states, *(each.name for each in self.card.description.maps if each.name in answer)]
+        return _arrays(names, select_tensors(answer, names, "state"))
 
     def step(self, tensors: Mapping[str, Array], *, maps: Collection[str] | None = None) -> dict[str, Array]:
         """Run one decode step, and return its scores, states and maps under the graph's names.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bundle.generation import leading_tokens
 from bundle.maps import MapWeights, bound_maps, canonical, cut, map_quantities, nested_mask_name
 from bundle.rows import Labels, Row, cut_output, cut_outputs
 from bundle.values import Array
@@ -56,7 +57,8 @@ def generation_answer(card: Card, trace: GenerationTrace, row: Row, place: int) 
         if labelled.kind == attention_pb2.LABEL_KIND_OUTPUT_STEPS:
             labels[labelled.name] = Labels(labelled.name, labelled.kind, steps)
         elif labelled.kind == attention_pb2.LABEL_KIND_INPUT_STEPS:
-            labels[labelled.name] = Labels(labelled.name, labelled.kind, len(prompt) + steps)
+            before = len(leading_tokens(card.generation)) + len(prompt)
+            labels[labelled.name] = Labels(labelled.name, labelled.kind, before + steps - 1)
     generated_row = Row(row.tensors, row.sizes, labels)
     outputs = {}
     for output in card.description.outputs:
@@ -69,7 +71,7 @@ def generation_answer(card: Card, trace: GenerationTrace, row: Row, place: int) 
         if each.name in trace.maps:
             maps[each.name] = cut(trace.stacked_map(each.name)[place], each, labels, generated_row)
         else:
-            maps[each.name] = _cut_map(card, trace.encoded, each, generated_row, place)
+            maps[each.name] = _cut_map(card, {**trace.encoded, **trace.prefilled}, each, generated_row, place)
     return RowAnswer(outputs, maps, tuple(int(token) for token in trace.tokens[place]))
 
 

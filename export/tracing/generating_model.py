@@ -104,11 +104,11 @@ def _step_part(example: "_ExampleRuns", inputs: Sequence[TensorSpec]) -> ModelPa
 def _prefill_part(example: "_ExampleRuns") -> ModelPart:
     model, generation = example.runner.model, example.runner.generation
     assert isinstance(model, PromptedNetwork)
-    states = [each.output for each in generation.states]
+    names = [spec.name for spec in example.prefill_outputs]
 
     def run(tensors: Mapping[str, Tensor]) -> list[Tensor]:
         found = model.prefill(tensors[generation.token_input], tensors[generation.positions_input])
-        return select_tensors(found, states, "state")
+        return select_tensors(found, names, "state or map")
 
     return ModelPart(run, tuple(spec.name for spec in example.prefill_inputs))
 
@@ -149,12 +149,13 @@ class _ExampleRuns:
             }
             for tensors, result, size in zip(self.tensors, results, sizes, strict=True)
         ]
-        self.maps = {each.name for each in runner.card.description.maps} - set(encoded)
-        outputs = _specs([runner.step(each, maps=self.maps) for each in self.stepped], sizes)
-        self.step_outputs = list(outputs.values())
-        _check_outputs(runner.card, encoded | outputs, states)
         if generation.prefill:
             self._prefill(sizes)
+        of_prompt = {spec.name: spec for spec in self.prefill_outputs} if generation.prefill else {}
+        self.maps = {each.name for each in runner.card.description.maps} - {*encoded, *of_prompt}
+        outputs = _specs([runner.step(each, maps=self.maps) for each in self.stepped], sizes)
+        self.step_outputs = list(outputs.values())
+        _check_outputs(runner.card, of_prompt | encoded | outputs, states)
 
     def _prefill(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Prefill a prompt at both sizes. The begin token replaces the last token."""

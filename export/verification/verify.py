@@ -223,7 +223,8 @@ class _GenerationCheck:
         for name, array in exported.encoded.items():
             self._comparison.compare_arrays(name, array, padded.encoded[name], case, is_map=name in maps)
         for name, array in exported.prefilled.items():
-            self._comparison.compare_arrays(name, array, padded.prefilled[name], f"the prompts of {case}")
+            of_prompts = f"the prompts of {case}"
+            self._comparison.compare_arrays(name, array, padded.prefilled[name], of_prompts, is_map=name in maps)
         for name, steps in exported.states.items():
             for step, array in enumerate(steps):
                 self._comparison.compare_arrays(name, array, padded.states[name][step], f"step {step} of {case}")

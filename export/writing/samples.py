@@ -1,6 +1,7 @@
 """Samples of a bundle: PyTorch's answers to the model's examples, which a server compares its own with."""
 
 from bundle.errors import InputError
+from bundle.generation import end_tokens
 from bundle.rows import Row
 from bundle.samples import Sample
 from export.errors import ExportError
@@ -55,7 +56,7 @@ def _answer(trained: TrainedModel, row: Row) -> RowAnswer:
             0
         ]
     runner = pytorch_runner.PyTorchGenerationRunner(trained.model, card)
-    choose = greedy_chooser(card.generation.end_token)
+    choose = greedy_chooser(end_tokens(card.generation))
     return generation_answer(
         card, run_generation(runner, card, collate_rows(card, rows), batch_sizes(rows), choose), row, 0
     )

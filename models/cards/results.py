@@ -240,6 +240,8 @@ class Written(Result):
     steps: the label set of what is put out. target, target_tensor: the optional input that forces the output, and its
     tensor. position: what the decoder calls the place of the token that it takes, where it wants to know. prompt: the
     input that goes in before anything is put out, read at once; a decoder without one has an encoder.
+    starts_with_prompt: the begin token is not put in front of the prompt. more_ends: tokens that end a sequence, beside
+    `end`.
     """
 
     steps: LabelSet
@@ -254,6 +256,8 @@ class Written(Result):
     scores: str = "scores"
     position: str = ""
     prompt: TextInput | None = None
+    starts_with_prompt: bool = False
+    more_ends: Sequence[int] = ()
 
     @property
     def task(self) -> model_pb2.Task:
@@ -306,4 +310,6 @@ class Written(Result):
             positions_input=self.position,
             lengths_input=self.position,
             prompt_tensor=self.prompt.tensor if self.prompt else "",
+            starts_with_prompt=self.starts_with_prompt,
+            more_end_tokens=self.more_ends,
         )

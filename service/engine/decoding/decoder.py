@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bundle.errors import BundleError
+from bundle.generation import end_tokens, leading_tokens
 from bundle.maps import MapWeights, bound_maps
 from bundle.rows import Row, bound_tensors, cut_output
 from bundle.text import Detokenizer
@@ -68,6 +69,7 @@ class Decoder:
         tensors = bound_tensors(bundle.description.inputs, bundle.tensors)
         if generation.prompt_tensor not in ("", *tensors):
             raise BundleError(f"generation takes {generation.prompt_tensor!r} for the prompt, which no input has")
+        self._leading = leading_tokens(generation)
         self._constant = encoded & (set(step.inputs) - driven)
         self._encoder = sessions[encoder.name] if encoder else None
         self._prefill = sessions[prefill.name] if prefill else None
@@ -75,7 +77,8 @@ class Decoder:
         self._encoder_feeds = Feeds(bundle, encoder) if encoder else None
         self._step_feeds = Feeds(bundle, step, besides=self._constant | driven)
         self._encoder_maps = bound_maps(bundle, encoder.name, tensors) if encoder else {}
-        if any(any(each.joined) for each in self._encoder_maps.values()):
+        self._prompt_maps = bound_maps(bundle, prefill.name, tensors) if prefill else {}
+        if any(any(each.joined) for each in (*self._encoder_maps.values(), *self._prompt_maps.values())):
             raise BundleError("instances of a generating model cannot be joined")
         self._encoder_outputs = [each for each in bundle.description.outputs if each.name in encoded]
         self._initial = {
@@ -109,7 +112,7 @@ class Decoder:
             The inputs of the step graph that come of it, [row, …] each, and the rows.
         """
         wanted = frozenset[MapKey]().union(*(job.call.query.maps for job in jobs))
-        encoded: dict[str, Array] = {}
+        encoded: dict[str, Array] = {}  # outputs by name, of the encoder and of the prefill graph
         if self._encoder is not None and self._encoder_feeds is not None:
             maps = [name for key, bound in self._encoder_maps.items() if key in wanted for name in bound.outputs]
             fetched = tuple(dict.fromkeys([*self._encoded, *maps]))
@@ -117,7 +120,9 @@ class Decoder:
             encoded = dict(zip(fetched, self._encoder.run(fetched, feeds, wide=wide), strict=True))
         arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
         arrays |= {name: encoded[output] for name, output in self._initial.items()}
-        arrays |= self._fill_caches(jobs, wide=wide)
+        read = self._read_prompts(jobs, wanted, wide=wide)
+        arrays |= {each.input: read.pop(each.output) for each in self.generation.states if each.output in read}
+        encoded |= read
         sizes = self._observed(arrays)
         return arrays, [self._prefilled(job, place, encoded, sizes) for place, job in enumerate(jobs)]
 
@@ -129,7 +134,7 @@ class Decoder:
             return ForcedSearch(tuple(target.tolist()))
         most = self.generation.max_new_tokens
         limit = min(settings.max_new_tokens or most, most)
-        ending = Ending(self.generation.end_token, limit, self.detokenizer.stopped(settings.stop))
+        ending = Ending(end_tokens(self.generation), limit, self.detokenizer.stopped(settings.stop))
         if settings.strategy is Strategy.BEAM:
             return BeamSearch(settings, ending)
         if settings.draws:
@@ -137,24 +142,26 @@ class Decoder:
             return SingleSearch(sampler(settings, job.seed), ending)
         return SingleSearch(greedy, ending)
 
-    def _fill_caches(self, jobs: Sequence[Job], *, wide: bool) -> dict[str, Array]:
-        """Fill KV caches with all of each prompt but its last token.
+    def _read_prompts(self, jobs: Sequence[Job], wanted: frozenset[MapKey], *, wide: bool) -> dict[str, Array]:
+        """Run the prefill graph, and give its outputs by name: new entries of the states, and maps that are wanted.
 
-        Shorter prompts are padded; padding comes after the queries that look back.
+        The last token of a prompt is the input of the first step, and is read here only where maps are wanted. Shorter
+        prompts are padded; padding comes after the queries that look back.
         """
         generation = self.generation
-        longest = max(len(self._prompt(job)) for job in jobs)
+        maps = [name for key, bound in self._prompt_maps.items() if key in wanted for name in bound.outputs]
+        prompts = [[*self._leading, *self._prompt(job).tolist()][: None if maps else -1] for job in jobs]
+        longest = max(map(len, prompts))
         if self._prefill is None or not longest:
             return {}
         tokens = np.full((len(jobs), longest), generation.begin_token, np.int64)
-        for row, job in zip(tokens, jobs, strict=True):
-            prompt = self._prompt(job)
-            row[1 : len(prompt)] = prompt[:-1]
+        for row, prompt in zip(tokens, prompts, strict=True):
+            row[: len(prompt)] = prompt
         positions = np.broadcast_to(np.arange(longest), tokens.shape)
         given = {generation.token_input: tokens, generation.positions_input: positions}
-        outputs = [each.output for each in generation.states]
-        read = self._prefill.run(outputs, {name: given[name] for name in self._prefill.inputs}, wide=wide)
-        return {each.input: array for each, array in zip(generation.states, read, strict=True)}
+        outputs = [*(each.output for each in generation.states), *dict.fromkeys(maps)]
+        feeds = {name: given[name] for name in self._prefill.inputs}
+        return dict(zip(outputs, self._prefill.run(outputs, feeds, wide=wide), strict=True))
 
     def _prompt(self, job: Job) -> Array:
         """Give a row's prompt, INT64 [token]; empty where the model has none."""
@@ -167,13 +174,14 @@ class Decoder:
         }
         maps = {
             key: bound.rows(encoded, [job.row], [place])[0]
-            for key, bound in self._encoder_maps.items()
+            for key, bound in (*self._encoder_maps.items(), *self._prompt_maps.items())
             if key in job.call.query.maps
         }
         own = {name: job.row.sizes.get(name, size) for name, size in sizes.items()}
         prompt = self._prompt(job)
         token = int(prompt[-1]) if len(prompt) else self.generation.begin_token
-        return Prefilled(job, outputs, maps, own, len(prompt), token, self.finite.problem(outputs, maps))
+        entries = len(self._leading) + len(prompt) - 1
+        return Prefilled(job, outputs, maps, own, entries, token, self.finite.problem(outputs, maps))
 
     def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Give the sizes of axes in a batch, for axes that no description names."""

@@ -10,6 +10,7 @@ from bundle.descriptions import (
     input_steps,
     sequence_description,
 )
+from bundle.generation import end_tokens, leading_tokens
 from bundle.rows import Labels, Row
 from bundle.text import Detokenizer, TextStream
 from bundle.v1 import bundle_pb2
@@ -23,8 +24,8 @@ class SequenceDetokenizer:
     def __init__(self, bundle: bundle_pb2.Bundle, detokenizer: Detokenizer) -> None:
         self._label_set = sequence_description(bundle.description).label_set
         self._input_sets = tuple(input_steps(bundle.description))
-        self._begin = bundle.generation.begin_token
-        self._ends = frozenset({bundle.generation.begin_token, bundle.generation.end_token})
+        self._leading = leading_tokens(bundle.generation)
+        self._without_text = end_tokens(bundle.generation).union(self._leading)
         self._detokenizer = detokenizer
         self._special = lru_cache(maxsize=65536)(self._stands_for_no_text)
 
@@ -67,14 +68,14 @@ class SequenceDetokenizer:
         """Give the label sets of the input steps before anything is generated: the begin token and the prompt."""
         found = {}
         for each in self._input_sets:
-            ids = row.tensors[each.tensor].tolist() if each.tensor else []
+            ids = [*self._leading, *(row.tensors[each.tensor].tolist() if each.tensor else [])]
             found[each.name] = Labels(
                 each.name,
                 LABEL_KIND_INPUT_STEPS,
-                1 + len(ids),
-                [self._detokenizer.token(each) for each in (self._begin, *ids)],
-                ids=[self._begin, *ids],
-                special=[self._special(each) for each in (self._begin, *ids)],
+                len(ids),
+                [self._detokenizer.token(each) for each in ids],
+                ids=ids,
+                special=[self._special(each) for each in ids],
             )
         return found
 
@@ -103,7 +104,7 @@ class SequenceDetokenizer:
         )
 
     def _stands_for_no_text(self, token_id: int) -> bool:
-        return token_id in self._ends or not self._detokenizer.text([token_id])
+        return token_id in self._without_text or not self._detokenizer.text([token_id])
 
 
 def _joined(before: Labels, output_steps: Labels) -> Labels:

@@ -76,9 +76,13 @@ Choose = Callable[[Floats, int], int]
 
 @dataclass(frozen=True)
 class Ending:
-    """When a sequence ends. limit: most tokens, the end token apart. stopped: whether a stop text has appeared."""
+    """When a sequence ends.
 
-    end_token: int
+    end_tokens: each of them ends it. limit: most tokens, the end token apart. stopped: whether a stop text has
+    appeared.
+    """
+
+    end_tokens: frozenset[int]
     limit: int
     stopped: Callable[[Hypothesis], bool] | None = None
 
@@ -88,7 +92,7 @@ class Ending:
         One step past the limit only the end token counts: a sequence of exactly `limit` tokens that wants to end has
         ended.
         """
-        if hypothesis.token == self.end_token:
+        if hypothesis.token in self.end_tokens:
             return replace(hypothesis, finish=FinishReason.END)
         if hypothesis.length > self.limit:
             assert hypothesis.parent is not None

@@ -17,6 +17,7 @@ from bundle.descriptions import (
     TensorDescription,
 )
 from bundle.errors import BundleError
+from bundle.generation import end_tokens
 from bundle.maps import WEIGHTS, MapWeights
 from bundle.rows import BoundTensor, Row, bound_tensors, tensor_descriptions
 from bundle.v1 import bundle_pb2
@@ -177,7 +178,7 @@ def _check_generation(bundle: bundle_pb2.Bundle, graphs: _Graphs) -> None:
     if scores is not None:
         if len(scores.shape) != 2 or scores.dtype not in (np.float32, np.float16):
             raise BundleError(f"the scores {generation.scores_output!r} are no numbers [batch, token]")
-        vocabulary, end = scores.shape[1], generation.end_token
+        vocabulary, end = scores.shape[1], max(end_tokens(generation))
         if isinstance(vocabulary, int) and end >= vocabulary:
             raise BundleError(f"the end token is {end}, and the graph has scores of {vocabulary}")
     for state in generation.states:

@@ -22,7 +22,7 @@ from service.engine.model import Model, Runner
 from service.engine.runtime.description_checks import untrue
 from service.engine.runtime.projected_weights import some_weights
 from service.engine.runtime.warm_up import run_once
-from service.engine.types import Answer, MapKey, Query
+from service.engine.types import Answer, GenerationSettings, MapKey, Query
 from service.errors import InferenceError
 
 
@@ -42,15 +42,18 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     if not rows:
         return
     maps = frozenset((each.name, quantity) for each, quantity in map_quantities(model.description.maps))
-    queries = {"": Query(tuple(rows), maps)}
+    # A sample may end before its text does.
+    generation = GenerationSettings(max_new_tokens=max(len(each.token_ids) for each in samples))
+    whole = Query(tuple(rows), maps, generation=generation)
+    queries = {"": whole}
     if any(each.HasField("probe") for each in folder.bundle.maps):
-        queries[" by parts"] = Query(tuple(rows), maps, parts=tuple(_parts(model.description, row) for row in rows))
+        queries[" by parts"] = replace(whole, parts=tuple(_parts(model.description, row) for row in rows))
     if model.projected:
         projected: dict[MapKey, MapPart] = dict.fromkeys(maps, MapPart(projected=True))
-        queries[" from projections"] = Query(tuple(rows), maps, parts=(projected,) * len(rows))
+        queries[" from projections"] = replace(whole, parts=(projected,) * len(rows))
     if model.capture is not None:
         model.capture(rows[0])
-        queries[" without maps"] = Query(tuple(rows))
+        queries[" without maps"] = replace(whole, maps=frozenset())
     for how, query in queries.items():
         call = detached_call(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())

@@ -37,7 +37,7 @@ def run_with_maps(model: nn.Module, *, marked: bool, **arguments: Any) -> tuple[
     Raises:
         ExportError: a module returns no weights, or computes attention with something that a marker cannot hold.
     """
-    with _implementation(model, _MARKED if marked and is_marking() else _EAGER):
+    with using_attention(model, _MARKED if marked and is_marking() else _EAGER):
         output = model(**arguments, output_attentions=True, return_dict=True)
     maps = output.attentions
     if not maps or any(each is None for each in maps):
@@ -45,8 +45,14 @@ def run_with_maps(model: nn.Module, *, marked: bool, **arguments: Any) -> tuple[
     return output, tuple(maps)
 
 
+def run_eager(model: nn.Module, **arguments: Any) -> Any:
+    """Run a transformers model with its own eager attention; its output has the weights of every layer."""
+    with using_attention(model, _EAGER):
+        return model(**arguments, output_attentions=True, return_dict=True)
+
+
 @contextlib.contextmanager
-def _implementation(model: nn.Module, name: str) -> Iterator[None]:
+def using_attention(model: nn.Module, name: str) -> Iterator[None]:
     """Make every module of a model compute attention by a function; parts of a model have configurations of their own.
 
     The asked implementation is set directly: transformers' own setter accepts no name for modules that it does not

@@ -12,8 +12,10 @@ from bundle.values import Array
 from bundle.wire import instance_from_wire
 from service.engine.jobs import detached_call
 from service.engine.model import Model
-from service.engine.types import Query
+from service.engine.types import GenerationSettings, Query
 from service.errors import InferenceError
+
+_TOKENS = 2
 
 
 def warm_up(model: Model, folder: BundleFolder) -> None:
@@ -61,8 +63,9 @@ def _sizes(description: ModelDescription, tensors: Mapping[str, Array]) -> dict[
 
 
 def run_once(model: Model, row: Row, *, wide: bool) -> None:
-    """Answer a row. Raises: InferenceError where it cannot be."""
-    jobs = model.jobs(detached_call(model.seeded(Query((row,), frozenset()))), itertools.count(), time.monotonic_ns())
+    """Answer a row, with the first tokens of what it generates. Raises: InferenceError where it cannot be."""
+    query = Query((row,), generation=GenerationSettings(max_new_tokens=_TOKENS))
+    jobs = model.jobs(detached_call(model.seeded(query)), itertools.count(), time.monotonic_ns())
     for events in model.runner.uncounted().run(jobs, wide):
         for _, event in events:
             if isinstance(event, InferenceError):

@@ -16,7 +16,11 @@ from export.importing.huggingface.convert_weights import convert_weights
 from export.importing.huggingface.importer import read_model
 from export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, tokenizer, write_json
+from tests.importing.huggingface.decoders import DECODERS
+from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 from tests.importing.huggingface.encoders import ENCODERS
+
+EVERY = {**ENCODERS, **DECODERS, **ENCODER_DECODERS}
 
 
 @pytest.fixture
@@ -38,12 +42,12 @@ def test_a_field_that_nobody_has_classified_is_refused(model_type: str) -> None:
         ARCHITECTURES[model_type].fields.check({"model_type": model_type, "attention_temperature": 2})
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_field_that_transformers_writes_is_classified(name: str) -> None:
     import transformers
 
-    encoder = ENCODERS[name]
-    config = getattr(transformers, f"{encoder.library_name}Config")(**encoder.config())
+    model = EVERY[name]
+    config = getattr(transformers, f"{model.library_name}Config")(**model.config())
     ARCHITECTURES[config.model_type].fields.check(json.loads(config.to_json_string(use_diff=False)))
 
 

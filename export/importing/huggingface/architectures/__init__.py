@@ -5,21 +5,32 @@ from collections.abc import Mapping
 from export.errors import CheckpointError
 from export.importing.huggingface.architectures import (
     albert,
+    bart,
     bert,
     deberta,
     distilbert,
     electra,
+    gemma,
+    gpt2,
+    gpt_oss,
+    llama,
+    marian,
+    mistral,
     modernbert,
     mpnet,
+    qwen,
     roberta,
+    t5,
 )
 from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import Checkpoint
 
+_ENCODERS = (bert, roberta, distilbert, albert, electra, mpnet, deberta, modernbert)
+_DECODERS = (gpt2, llama, mistral, qwen, gemma, gpt_oss)
+_ENCODER_DECODERS = (t5, bart, marian)
+
 ARCHITECTURES: Mapping[str, Architecture] = {
-    each.model_type: each
-    for module in (bert, roberta, distilbert, albert, electra, mpnet, deberta, modernbert)
-    for each in module.ARCHITECTURES
+    each.model_type: each for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS) for each in module.ARCHITECTURES
 }
 
 

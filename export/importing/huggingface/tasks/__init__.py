@@ -8,6 +8,8 @@ from export.importing.huggingface.tasks.embedding import build_embedding, states
 from export.importing.huggingface.tasks.masked_words import build_masked_words
 from export.importing.huggingface.tasks.question_answering import build_question_answering
 from export.importing.huggingface.tasks.task import Task
+from export.importing.huggingface.tasks.text_generation import build_text_generation
+from export.importing.huggingface.tasks.text_to_text import build_text_to_text
 from export.importing.huggingface.tasks.token_classification import build_token_classifier
 
 CROSS_ENCODER = Task("cross-encoder", "encoder", (), build_pair_classifier)
@@ -19,6 +21,8 @@ TASKS = (
     Task("question-answering", "encoder", ("ForQuestionAnswering",), build_question_answering),
     Task("masked-words", "encoder", ("ForMaskedLM", "ForPreTraining"), build_masked_words),
     EMBEDDING,
+    Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), build_text_generation),
+    Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), build_text_to_text),
 )
 
 

@@ -1,0 +1,89 @@
+"""What the importer knows of an encoder–decoder."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from export.importing.huggingface.architectures.architecture import Architecture, Kind
+from export.importing.huggingface.fields import Condition, Fields, fields, one_of
+from models.cards.taxonomy import Taxonomy
+
+ATTENTION = Taxonomy(
+    scoring="scaled multiplicative",
+    query=("self-attentive", "basic"),
+    multiplicity=("multi-head", "multi-hop"),
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of an encoder–decoder. positions: most tokens of a source, and of an output."""
+
+    layers: int
+    heads: int
+    decoder_layers: int
+    decoder_heads: int
+    head_size: int
+    positions: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDecoderArchitecture(Architecture):
+    """An encoder of a source, and a decoder whose tokens attend to those before them and to the source.
+
+    Attributes:
+        sizes: of a configuration.
+        marked: whether the encoder's attention can be marked; scores with a bias cannot.
+    """
+
+    kind: ClassVar[Kind] = "encoder-decoder"
+    sizes: Callable[[Any], Sizes]
+    marked: bool = True
+    taxonomy: Taxonomy = ATTENTION
+
+
+def bart_sizes(config: Any) -> Sizes:
+    """Read the sizes of a configuration with the names of BART's."""
+    return Sizes(
+        layers=int(config.encoder_layers),
+        heads=int(config.encoder_attention_heads),
+        decoder_layers=int(config.decoder_layers),
+        decoder_heads=int(config.decoder_attention_heads),
+        head_size=int(config.d_model) // int(config.decoder_attention_heads),
+        positions=int(config.max_position_embeddings),
+    )
+
+
+def bart_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condition] | None = None) -> Fields:
+    """Classify the fields of a configuration with the names of BART's, and its own."""
+    return fields(
+        f"""
+        vocab_size d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads
+        decoder_ffn_dim activation_function max_position_embeddings scale_embedding pad_token_id tie_word_embeddings
+        num_hidden_layers {used}
+        """,
+        # Fields of how a text is searched, which callers decide.
+        harmless=f"""
+        dropout attention_dropout activation_dropout encoder_layerdrop decoder_layerdrop init_std classifier_dropout
+        classif_dropout forced_eos_token_id max_length min_length num_beams length_penalty early_stopping
+        no_repeat_ngram_size bad_words_ids {harmless}
+        """,
+        only={
+            "is_decoder": one_of(False),
+            "add_cross_attention": one_of(False),
+            "is_encoder_decoder": one_of(True),
+            "cross_attention_hidden_size": one_of(None),
+            "chunk_size_feed_forward": one_of(0),
+            "pruned_heads": one_of({}, None),
+            # The first output token would be another than the scores say.
+            "forced_bos_token_id": one_of(None),
+            # Of other versions, with other layers.
+            "normalize_before": one_of(False),
+            "normalize_embedding": one_of(True),
+            "add_final_layer_norm": one_of(False),
+            "add_bias_logits": one_of(False),
+            "extra_pos_embeddings": one_of(2),
+            "static_position_embeddings": one_of(False),
+            **(only or {}),
+        },
+    )

@@ -1,0 +1,161 @@
+"""Text generation: a causal language model continues a prompt."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bundle.tokenizer_files import load_tokenizer
+from bundle.values import Text
+from export.errors import CheckpointError, ExportError
+from export.importing.huggingface.architectures.decoder import DecoderArchitecture
+from export.importing.huggingface.attention import run_with_maps
+from export.importing.huggingface.checkpoint import Checkpoint
+from export.importing.huggingface.imported_decoder import ImportedDecoder, cache_states, output_map, prompt_map
+from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.tasks.task import Source
+from export.importing.huggingface.text import read_tokenizer, token_limit
+from models.attention.weights import Weights
+from models.cards.card import TrainedModel, TrainingData
+from models.cards.describe import describe
+from models.cards.inputs import TextInput
+from models.cards.labels import input_steps, output_steps
+from models.cards.maps import Map
+from models.cards.results import Written
+
+_GENERATION_CONFIG = "generation_config.json"
+_TEXTS = ("The cat sat on the mat and", "Attention shows which words a model looks at")
+# Output tokens, unless half of the model's positions are fewer.
+_MOST_NEW_TOKENS = 1024
+# The largest difference of scores and weights between a decoder's steps and the library's eager attention.
+_TOLERANCE = 2e-4
+
+
+def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
+    """Build a causal language model.
+
+    Raises:
+        CheckpointError: the checkpoint states no token that ends a text, or cannot be loaded.
+        ExportError: steps with a cache differ from the library's eager attention.
+    """
+    checkpoint, architecture = source.checkpoint, source.architecture
+    config = load_config(checkpoint)
+    tokenizer = read_tokenizer(checkpoint, int(config.vocab_size))
+    ends = end_tokens(checkpoint, config)
+    limit = token_limit(checkpoint, architecture.positions(config))
+    wanted = source.options.max_tokens
+    if wanted > limit:
+        raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
+    total = wanted or limit
+    if total < 2:
+        raise CheckpointError("the model needs room for a token of the prompt and one of the output")
+    new_tokens = min(_MOST_NEW_TOKENS, total // 2)
+    prompt = TextInput(
+        summary="Text to continue.",
+        tokenizer=tokenizer,
+        max_tokens=total - new_tokens,
+        prefix="prompt",
+        dimension="prompt",
+        special_tokens=True,
+    )
+    layers, heads = int(config.num_hidden_layers), int(config.num_attention_heads)
+    key_heads = int(getattr(config, "num_key_value_heads", None) or heads)
+    head_size = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    model = load_model(checkpoint, "AutoModelForCausalLM", **architecture.options)
+    network = ImportedDecoder(model, layers).eval()
+    written = Written(
+        steps=output_steps(),
+        tokenizer=tokenizer,
+        begin=0,
+        end=ends[0],
+        more_ends=ends[1:],
+        max_new_tokens=new_tokens,
+        position="position",
+        prompt=prompt,
+        starts_with_prompt=True,
+        target="",
+        target_tensor="",
+        states=cache_states(layers, key_heads, head_size),
+    )
+    tokens = prompt.tokens("prompt")
+    put_in = input_steps(prompt=tokens)
+    weights = Weights(heads=heads, normalised=not architecture.has_sinks)
+    maps = {
+        prompt_map(layer): Map(
+            weights=weights,
+            kind="self",
+            queries=tokens,
+            keys=tokens,
+            summary=f"What each token of the prompt attends to in layer {layer}.",
+        )
+        for layer in range(layers)
+    }
+    maps |= {
+        output_map(layer): Map(
+            weights=weights,
+            kind="self",
+            queries=written.steps,
+            keys=put_in,
+            summary=f"What is attended to in layer {layer} before each output token.",
+        )
+        for layer in range(layers)
+    }
+    card = describe(
+        name=source.name,
+        title=architecture.title,
+        summary=source.summary("Continues a text."),
+        inputs=[prompt],
+        results=[written],
+        maps=maps,
+        taxonomy=architecture.taxonomy,
+        citation=architecture.citation,
+    )
+    examples = tuple({prompt.name: Text(text)} for text in source.options.examples or _TEXTS)
+    encoder = load_tokenizer(tokenizer.text)
+    for text in source.options.examples or _TEXTS:
+        ids = encoder.encode(text).ids[: prompt.max_tokens]
+        _check_against_library(network, [each for each in ids if each < int(config.vocab_size)], written)
+    return TrainedModel(network, card, examples, TrainingData(), ())
+
+
+def end_tokens(checkpoint: Checkpoint, config: Any) -> list[int]:
+    """Return the tokens that end a text; generation_config.json takes precedence."""
+    stated = checkpoint.table(_GENERATION_CONFIG).get("eos_token_id", getattr(config, "eos_token_id", None))
+    found = stated if isinstance(stated, list) else [stated]
+    if not found or not all(isinstance(each, int) and 0 <= each < int(config.vocab_size) for each in found):
+        raise CheckpointError(
+            f"neither {_GENERATION_CONFIG} nor config.json states a token of the model as eos_token_id; "
+            "a text would never end"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _check_against_library(network: ImportedDecoder, ids: list[int], written: Written) -> None:
+    """Compare prefill and a step with transformers' eager attention over the whole text. Raises ExportError."""
+    if len(ids) < 2:
+        return
+    token = torch.tensor([ids])
+    places = torch.arange(len(ids))[None]
+    last = len(ids) - 1
+    with torch.no_grad():
+        expected, expected_maps = run_with_maps(network.model, marked=False, input_ids=token, use_cache=False)
+        prefilled = network.prefill(token, places)
+        states = {each.input: prefilled[each.output] for each in written.states}
+        stepped = network.step(token[:, last], position=places[:, last], **states)
+    pairs = {"scores": (stepped.scores, expected.logits[:, last])}
+    for layer, weights in enumerate(expected_maps):
+        pairs[prompt_map(layer)] = (prefilled[prompt_map(layer)], weights)
+        pairs[output_map(layer)] = (stepped.maps[output_map(layer)], weights[:, :, last])
+    check_equal(pairs)
+
+
+def check_equal(pairs: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+    """Check what was found against transformers' own, by name. Raises ExportError for the first that differs."""
+    for name, (found, wanted) in pairs.items():
+        if found.shape != wanted.shape:
+            raise ExportError(f"{name} has the shape {list(found.shape)}; transformers gives {list(wanted.shape)}")
+        scale = max(1.0, float(wanted.abs().max()))
+        difference = float((found - wanted).abs().max()) / scale
+        if not difference <= _TOLERANCE:
+            raise ExportError(f"{name} differs from transformers' eager attention by {difference:.2g} of its largest")

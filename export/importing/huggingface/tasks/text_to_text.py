@@ -1,0 +1,152 @@
+"""Text to text: an encoder–decoder writes a text for a source, such as its translation or summary."""
+
+import torch
+from torch import Tensor
+
+from bundle.tokenizer_files import load_tokenizer
+from bundle.values import Text
+from export.errors import CheckpointError, ExportError
+from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture
+from export.importing.huggingface.attention import run_eager
+from export.importing.huggingface.imported_decoder import cache_states, output_map
+from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
+from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.tasks.task import Source
+from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
+from export.importing.huggingface.text import read_tokenizer, token_limit
+from models.attention.weights import Weights
+from models.cards.card import TrainedModel, TrainingData
+from models.cards.describe import describe
+from models.cards.inputs import TextInput
+from models.cards.labels import input_steps, output_steps
+from models.cards.maps import Map
+from models.cards.results import Written
+
+_TEXTS = ("The cat sat on the mat.", "A short letter, written by a friend, arrived this morning.")
+
+
+def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedModel:
+    """Build an encoder–decoder.
+
+    Raises:
+        CheckpointError: the checkpoint states no token that begins or ends a text, or cannot be loaded.
+        ExportError: steps with a cache differ from the library's eager attention.
+    """
+    checkpoint, architecture = source.checkpoint, source.architecture
+    config = load_config(checkpoint)
+    sizes, vocabulary = architecture.sizes(config), int(config.vocab_size)
+    if getattr(config, "decoder_vocab_size", None) not in (None, vocabulary):
+        raise CheckpointError("config.json states a vocabulary of the output that is not the source's")
+    tokenizer = read_tokenizer(checkpoint, vocabulary)
+    ends = end_tokens(checkpoint, config)
+    begin = getattr(config, "decoder_start_token_id", None)
+    begin = checkpoint.table("generation_config.json").get("decoder_start_token_id", begin)
+    if not isinstance(begin, int) or not 0 <= begin < vocabulary:
+        raise CheckpointError("config.json states no token of the model as decoder_start_token_id")
+    limit = token_limit(checkpoint, sizes.positions)
+    wanted = source.options.max_tokens
+    if wanted > limit:
+        raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
+    model_input = TextInput(
+        summary="Text to read.", tokenizer=tokenizer, max_tokens=wanted or limit, special_tokens=True
+    )
+    model = load_model(checkpoint, "AutoModelForSeq2SeqLM")
+    network = ImportedEncoderDecoder(
+        model,
+        sizes.decoder_layers,
+        begin=begin,
+        padding=int(config.pad_token_id or 0),
+        marked=architecture.marked,
+    ).eval()
+    written = Written(
+        steps=output_steps(),
+        tokenizer=tokenizer,
+        begin=begin,
+        end=ends[0],
+        more_ends=ends[1:],
+        max_new_tokens=sizes.positions - 1,
+        position="position",
+        target="",
+        target_tensor="",
+        states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
+    )
+    tokens, put_in = model_input.tokens(), input_steps()
+    of_source, of_output = Weights(heads=sizes.heads), Weights(heads=sizes.decoder_heads)
+    maps = {
+        source_map(layer): Map(
+            weights=of_source,
+            kind="self",
+            queries=tokens,
+            keys=tokens,
+            summary=f"What each token of the source attends to in layer {layer}.",
+        )
+        for layer in range(sizes.layers)
+    }
+    for layer in range(sizes.decoder_layers):
+        maps[output_map(layer)] = Map(
+            weights=of_output,
+            kind="self",
+            queries=written.steps,
+            keys=put_in,
+            summary=f"What is attended to of the output so far in layer {layer}, before each token.",
+        )
+        maps[cross_map(layer)] = Map(
+            weights=of_output,
+            kind="cross",
+            queries=written.steps,
+            keys=tokens,
+            summary=f"What is attended to of the source in layer {layer}, before each token.",
+        )
+    card = describe(
+        name=source.name,
+        title=architecture.title,
+        summary=source.summary("Writes a text for a source."),
+        inputs=[model_input],
+        results=[written],
+        maps=maps,
+        taxonomy=architecture.taxonomy,
+        citation=architecture.citation,
+    )
+    texts = source.options.examples or _TEXTS
+    encoder = load_tokenizer(tokenizer.text)
+    for text in texts:
+        ids = encoder.encode(text).ids[: model_input.max_tokens]
+        _check_against_library(network, ids, [begin, *ids[:3]], written)
+    return TrainedModel(network, card, tuple({model_input.name: Text(text)} for text in texts), TrainingData(), ())
+
+
+def _check_against_library(
+    network: ImportedEncoderDecoder, ids: list[int], output: list[int], written: Written
+) -> None:
+    """Compare the encoder and steps with transformers' eager attention over the whole texts. Raises ExportError."""
+    token, put_out = torch.tensor([ids]), torch.tensor([output])
+    with torch.no_grad():
+        expected = run_eager(network.model, input_ids=token, decoder_input_ids=put_out, use_cache=False)
+        maps = {
+            "encoder": expected.encoder_attentions,
+            "decoder": expected.decoder_attentions,
+            "cross": expected.cross_attentions,
+        }
+        if not all(maps.values()):
+            raise ExportError(f"{type(network.model).__name__} returns no attention weights")
+        mask = torch.ones_like(token, dtype=torch.bool)
+        encoded = network.encode(token_ids=token, token_mask=mask)
+        states = {
+            each.input: torch.zeros((1, each.cache[0], len(output), each.cache[1]))
+            for each in written.states
+            if each.cache is not None
+        }
+        pairs: dict[str, tuple[Tensor, Tensor]] = {}
+        for layer, weights in enumerate(maps["encoder"]):
+            pairs[source_map(layer)] = (encoded[source_map(layer)], weights)
+        for place in range(len(output)):
+            position = torch.tensor([place])
+            answer = network.step(put_out[:, place], position=position, token_mask=mask, **states, **encoded)
+            for each in written.states:
+                states[each.input][:, :, place] = answer.states[each.output][:, :, 0]
+            pairs["scores"] = (answer.scores, expected.logits[:, place])
+            for layer, weights in enumerate(maps["decoder"]):
+                pairs[output_map(layer)] = (answer.maps[output_map(layer)], weights[:, :, place])
+            for layer, weights in enumerate(maps["cross"]):
+                pairs[cross_map(layer)] = (answer.maps[cross_map(layer)], weights[:, :, place])
+            check_equal(pairs)

@@ -1,0 +1,125 @@
+"""Imported encoder–decoders answer as transformers does: maps of the source, and scores and maps of every step."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import AutoModelForSeq2SeqLM
+
+from export.errors import CheckpointError, ExportError
+from export.importing.huggingface import decoder_attention
+from export.importing.huggingface.imported_decoder import output_map
+from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
+from export.importing.huggingface.importer import read_model
+from models.cards.card import TrainedModel
+from tests.importing.huggingface.checkpoints import change_config
+from tests.importing.huggingface.decoders import VOCABULARY
+from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
+
+STEPS = 5
+SPARE = 2  # entries of a cache that no row has
+Read = Callable[[str], tuple[TrainedModel, Any]]
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
+    """Import an encoder–decoder, and load it by transformers alone, the first time that it is asked for."""
+    torch.set_num_threads(1)
+
+    @cache
+    def load(name: str) -> tuple[TrainedModel, Any]:
+        folder = ENCODER_DECODERS[name].write(tmp_path_factory.mktemp("checkpoint") / name)
+        library = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
+        return read_model(folder), library
+
+    return load
+
+
+def close(found: Tensor, expected: Tensor) -> bool:
+    return found.shape == expected.shape and torch.allclose(found, expected, atol=5e-5, rtol=5e-4)
+
+
+@pytest.mark.parametrize("name", ENCODER_DECODERS)
+@settings(max_examples=6, deadline=None)
+@given(lengths=st.lists(st.integers(1, 24), min_size=1, max_size=3), seed=st.integers(0, 2**31))
+def test_sources_and_steps_equal_transformers(name: str, read: Read, lengths: list[int], seed: int) -> None:
+    trained, library = read(name)
+    network, written = trained.model, trained.card.written
+    assert isinstance(network, ImportedEncoderDecoder) and written is not None
+    random = torch.Generator().manual_seed(seed)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    source = torch.randint(3, VOCABULARY, mask.shape, generator=random)
+    output = torch.randint(3, VOCABULARY, (len(lengths), STEPS), generator=random)
+    output[:, 0] = written.begin
+    with torch.no_grad():
+        expected = [
+            library(
+                input_ids=source[row : row + 1, :length],
+                decoder_input_ids=output[row : row + 1],
+                output_attentions=True,
+                use_cache=False,
+            )
+            for row, length in enumerate(lengths)
+        ]
+        encoded = network.encode(token_ids=source, token_mask=mask)
+    for row, (length, answer) in enumerate(zip(lengths, expected, strict=True)):
+        for layer, weights in enumerate(answer.encoder_attentions):
+            assert close(encoded[source_map(layer)][row, :, :length, :length], weights[0])
+    states = {
+        each.input: torch.full((len(lengths), each.cache[0], STEPS + SPARE, each.cache[1]), 7.0)
+        for each in written.states
+        if each.cache is not None
+    }
+    for step in range(STEPS):
+        position = torch.full((len(lengths),), step)
+        with torch.no_grad():
+            found = network.step(output[:, step], position=position, token_mask=mask, **states, **encoded)
+        for each in written.states:
+            states[each.input][:, :, step] = found.states[each.output][:, :, 0]
+        for row, (length, answer) in enumerate(zip(lengths, expected, strict=True)):
+            assert close(found.scores[row], answer.logits[0, step])
+            for layer, weights in enumerate(answer.decoder_attentions):
+                assert close(found.maps[output_map(layer)][row, :, : step + 1], weights[0, :, step, : step + 1])
+                assert not found.maps[output_map(layer)][row, :, step + 1 :].any()
+            for layer, weights in enumerate(answer.cross_attentions):
+                assert close(found.maps[cross_map(layer)][row, :, :length], weights[0, :, step])
+                assert not found.maps[cross_map(layer)][row, :, length:].any()
+
+
+def test_relative_positions_that_differ_from_the_librarys_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ENCODER_DECODERS["t5"].write(tmp_path / "t5")
+    bias = decoder_attention._relative_bias
+    monkeypatch.setattr(
+        decoder_attention, "_relative_bias", lambda module, entries, position: bias(module, entries, position + 1)
+    )
+    with pytest.raises(ExportError, match="differs from transformers' eager attention by "):
+        read_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "message"),
+    [
+        ("bart", "forced_bos_token_id", 0, "states forced_bos_token_id 0, which is not computed"),
+        ("bart", "normalize_before", True, "states normalize_before True, which is not computed"),
+        ("t5", "is_decoder", True, "states is_decoder True, which is not computed"),
+        ("marian", "share_encoder_decoder_embeddings", False, "which is not computed; it can be True"),
+        ("t5", "decoder_start_token_id", None, "no token of the model as decoder_start_token_id"),
+        ("t5", "eos_token_id", None, "a text would never end"),
+    ],
+)
+def test_what_an_encoder_decoder_does_not_compute_is_refused(
+    tmp_path: Path, name: str, field: str, value: object, message: str
+) -> None:
+    folder = ENCODER_DECODERS[name].write(tmp_path / name)
+    change_config(folder, **{field: value})
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    with pytest.raises(CheckpointError, match=message):
+        read_model(folder)

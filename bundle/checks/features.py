@@ -24,6 +24,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "projections": lambda bundle: any(each.HasField("projections") for each in bundle.maps),
     "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
+    "single-rows": lambda bundle: bundle.single_rows,
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
 }
 # Features that this release implements.
@@ -39,6 +40,7 @@ KNOWN_FEATURES = frozenset(
         "projections",
         "positions",
         "prefill",
+        "single-rows",
     }
 )
 

@@ -56,7 +56,9 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())
         runner = model.runner.uncounted()
         alone = [[job] for job in jobs]
-        ways = [("alone", alone, False), ("in a batch", _groups(jobs), False)]
+        ways = [("alone", alone, False)]
+        if model.policy.max_rows > 1:
+            ways.append(("in a batch", _groups(jobs), False))
         if model.wide:  # which also starts its threads, before anybody waits for them
             ways.append(("on every core", alone, True))
         for way, batches, wide in ways:

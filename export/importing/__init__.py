@@ -1,0 +1,1 @@
+"""Bundles of models that were made elsewhere: PyTorch modules and ONNX files."""

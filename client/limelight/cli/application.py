@@ -50,7 +50,9 @@ def _application(chosen: str | None) -> typer.Typer:
         if name != chosen:
             application.command(name, help=summary)(_not_chosen)
     function = commands.load(chosen) if chosen else None
-    if chosen and function:
+    if chosen and isinstance(function, typer.Typer):
+        application.add_typer(function, name=chosen)
+    elif chosen and function:
         application.command(chosen, cls=_Grouped)(function)
     return application
 

@@ -26,6 +26,8 @@ KNOWN = {
     "demo": Command("Serve small trained models and print commands to try.", extra="serve"),
     "train": Command("Train a model and export it.", extra="train"),
     "export": Command("Export a trained model to a bundle.", extra="train"),
+    "import": Command("Make a bundle of a model that was made elsewhere.", extra="serve"),
+    "inspect": Command("Show what an ONNX file takes and returns, and its attention.", extra="serve"),
     "serve": Command("Serve a repository of bundles.", extra="serve"),
     "token": Command("Create a token for callers of a server.", extra="serve"),
     "models": Command("List a server's models, or describe one.", "limelight.cli.models:models"),

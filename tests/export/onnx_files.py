@@ -1,0 +1,105 @@
+"""Small ONNX files, as other people's exporters write them."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+VOCABULARY, HEADS, SIZE = 20, 2, 8
+
+HEADER = "reader (int64[batch, length] ids, bool[batch, length] mask)"
+READER = f"""
+<ir_version: 8, opset_import: ["" : 17]>
+{HEADER} => (float[batch, 3] logits, float[batch, 2, length, length] attn)
+{{
+  words = Gather(table, ids)
+  q0 = MatMul(words, wq)
+  k0 = MatMul(words, wk)
+  v0 = MatMul(words, wv)
+  q1 = Reshape(q0, split)
+  k1 = Reshape(k0, split)
+  v1 = Reshape(v0, split)
+  q = Transpose<perm=[0, 2, 1, 3]>(q1)
+  k = Transpose<perm=[0, 2, 3, 1]>(k1)
+  v = Transpose<perm=[0, 2, 1, 3]>(v1)
+  scores = MatMul(q, k)
+  allowed = Unsqueeze(mask, axes12)
+  bias = Where(allowed, zero, low)
+  masked = Add(scores, bias)
+  attn = Softmax<axis=-1>(masked)
+  c0 = MatMul(attn, v)
+  c1 = Transpose<perm=[0, 2, 1, 3]>(c0)
+  context = Reshape(c1, join)
+  number = Cast<to=1>(mask)
+  real = Unsqueeze(number, axis2)
+  kept = Mul(context, real)
+  total = ReduceSum<keepdims=0>(kept, axis1)
+  count = ReduceSum<keepdims=0>(real, axis1)
+  mean = Div(total, count)
+  logits = MatMul(mean, wo)
+}}
+"""
+
+
+def weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """The constants that the graphs read."""
+    random = np.random.default_rng(seed)
+    return {
+        "table": random.standard_normal((VOCABULARY, SIZE)).astype(np.float32),
+        **{name: random.standard_normal((SIZE, SIZE)).astype(np.float32) for name in ("wq", "wk", "wv")},
+        "wo": random.standard_normal((SIZE, 3)).astype(np.float32),
+        "split": np.array([0, 0, HEADS, SIZE // HEADS]),
+        "join": np.array([0, 0, SIZE]),
+        "axes12": np.array([1, 2]),
+        "axis1": np.array([1]),
+        "axis2": np.array([2]),
+        "zero": np.array(0, np.float32),
+        "low": np.array(-1e9, np.float32),
+    }
+
+
+def model(text: str = READER, **changes: str) -> onnx.ModelProto:
+    """Parse a graph, some lines of which are changed: the start of a line, and the line in its place."""
+    lines = text.splitlines()
+    for begin, line in changes.items():
+        places = [place for place, each in enumerate(lines) if each.strip().startswith(begin.replace("__", " "))]
+        assert len(places) == 1, (begin, places)
+        lines[places[0]] = line
+    made: onnx.ModelProto = onnx.parser.parse_model("\n".join(lines))
+    read = {name for node in made.graph.node for name in node.input}
+    made.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in weights().items() if name in read
+    )
+    return made
+
+
+def write(path: Path, made: onnx.ModelProto) -> Path:
+    """Write a file, and return its path."""
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+CARD = """
+name = "reader"
+title = "Reader"
+summary = "Reads ids."
+
+[inputs.ids]
+kind = "tensor"
+axes = ["length"]
+largest = { length = 40 }
+minimum = 1
+maximum = 19
+mask = "mask"
+
+[results.class]
+kind = "classes"
+labels = ["a", "b", "c"]
+output = "logits"
+
+[maps."encoder.0.self"]
+output = "attn"
+query = "length"
+key = "length"
+"""

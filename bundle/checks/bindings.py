@@ -32,8 +32,6 @@ def check_bindings(bundle: bundle_pb2.Bundle) -> None:
                     f"the graph {graph.name} packs tokens by {name!r}, which is not a mask among its inputs"
                 )
     if bundle.HasField("generation"):
-        if bundle.single_rows:
-            raise BundleError("it generates, so its graphs must take several rows")
         _check_generation(bundle)
 
 

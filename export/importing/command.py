@@ -44,8 +44,8 @@ def onnx(
     typer.echo(f"{folder.path}: answers equal {file.name}'s")
     for each in folder.bundle.parity:
         typer.echo(f"  {parity_line(each)}")
-    if folder.bundle.single_rows:
-        typer.echo("  rows run one at a time, without padding: the card states no mask, or the file takes one row")
+    if folder.bundle.single_rows and not folder.bundle.HasField("generation"):
+        typer.echo("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
 
 
 def inspect(

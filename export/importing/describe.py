@@ -354,6 +354,7 @@ def generating_card(
         taxonomy=_UNKNOWN,
     )
     _check_task(card, described)
+    described = replace(described, single_rows=_is_single(card, inputs))
     return ImportedCard(described, card_of_inputs(card).inputs, {}, sources)
 
 

@@ -6,7 +6,13 @@ import numpy as np
 
 from bundle.rows import Row
 from bundle.values import Array
-from export.execution.generation import GenerationRunner, GenerationTrace, forced_chooser, run_generation
+from export.execution.generation import (
+    GenerationRunner,
+    GenerationTrace,
+    encode_alone,
+    forced_chooser,
+    run_generation,
+)
 from export.execution.onnx_runner import GraphGenerationRunner, GraphSession
 from export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
 from export.execution.reference import Reference
@@ -39,7 +45,8 @@ def verify(
     check = _check(graphs, reference, card, comparison, random_inputs)
     fused = any(is_fused(graph.model) for graph in graphs)
     for name, rows in _named_cases(card, random_inputs, fused=fused):
-        for batch in [[row] for row in rows] if card.single_rows else [rows]:
+        alone = card.single_rows and card.generation is None
+        for batch in [[row] for row in rows] if alone else [rows]:
             check.compare(batch, name)
     return comparison
 
@@ -212,9 +219,11 @@ class _GenerationCheck:
             self._comparison.compare_answers(generation_answer(self._card, exported, row, place), expected, case)
 
     def _generate(self, runner: GenerationRunner, rows: Sequence[Row], tokens: Array) -> GenerationTrace:
-        return run_generation(
-            runner, self._card, collate_rows(self._card, rows), batch_sizes(rows), forced_chooser(tokens)
-        )
+        encoded = None
+        if self._card.single_rows:
+            encoded = encode_alone(runner, [collate_rows(self._card, [row]) for row in rows])
+        tensors = collate_rows(self._card, rows)
+        return run_generation(runner, self._card, tensors, batch_sizes(rows), forced_chooser(tokens), encoded)
 
     def _compare_states(self, exported: GenerationTrace, padded: GenerationTrace, case: str) -> None:
         """Compare the tensors that pass between parts, padding included, for the same batch."""

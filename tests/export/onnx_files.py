@@ -42,6 +42,46 @@ READER = f"""
 """
 
 
+# Reads its input backwards, so that padding comes first: rows cannot be padded.
+ENCODER = """
+<ir_version: 8, opset_import: ["" : 17]>
+encoder (int64[batch, length] ids, bool[batch, length] mask) 
+  => (float[batch, length, 8] memory, float[batch, 8] start, bool[batch, length] kept)
+{
+  kept = Identity(mask)
+  words = Gather(table, ids)
+  turned = Slice(words, last, first, axis1, minus1)
+  sums = CumSum(turned, one)
+  memory = Tanh(sums)
+  begin = Slice(memory, zeros1, ones1, axis1)
+  start = Squeeze(begin, axis1)
+}
+"""
+STEP = """
+<ir_version: 8, opset_import: ["" : 17]>
+step (int64[batch, past] tokens, float[batch, length, 8] memory, bool[batch, length] padding, float[batch, 8] hidden)
+  => (float[batch, 12] scores, float[batch, 8] next)
+{
+  newest = Slice(tokens, minus1, far, axis1)
+  word1 = Gather(table, newest)
+  word = Squeeze(word1, axis1)
+  changed = MatMul(hidden, wq)
+  both = Add(changed, word)
+  next = Tanh(both)
+  query = Unsqueeze(next, axis1)
+  key = Transpose<perm=[0, 2, 1]>(memory)
+  scores0 = MatMul(query, key)
+  hidden_ones = Unsqueeze(padding, axis1)
+  masked = Where(hidden_ones, low, scores0)
+  look = Softmax<axis=-1>(masked)
+  context1 = MatMul(look, memory)
+  context = Squeeze(context1, axis1)
+  joined = Add(context, next)
+  scores = MatMul(joined, wtokens)
+}
+"""
+
+
 def weights(seed: int = 0) -> dict[str, np.ndarray]:
     """The constants that the graphs read."""
     random = np.random.default_rng(seed)
@@ -56,6 +96,14 @@ def weights(seed: int = 0) -> dict[str, np.ndarray]:
         "axis2": np.array([2]),
         "zero": np.array(0, np.float32),
         "low": np.array(-1e9, np.float32),
+        "wtokens": random.standard_normal((SIZE, 12)).astype(np.float32),
+        "first": np.array([-(2**31)]),
+        "last": np.array([-1]),
+        "far": np.array([2**31]),
+        "minus1": np.array([-1]),
+        "zeros1": np.array([0]),
+        "ones1": np.array([1]),
+        "one": np.array(1),
     }
 
 
@@ -101,5 +149,33 @@ output = "logits"
 [maps."encoder.0.self"]
 output = "attn"
 query = "length"
+key = "length"
+"""
+
+PAIR_CARD = """
+name = "pair"
+
+[inputs.ids]
+kind = "tensor"
+axes = ["length"]
+largest = { length = 30 }
+minimum = 1
+maximum = 19
+mask = { name = "mask", padding = true }
+
+[generation]
+step = "step.onnx"
+token = "tokens"
+scores = "scores"
+begin = 1
+end = 2
+max_new_tokens = 6
+tokenizer = "output.json"
+states = { hidden = ["start", "next"] }
+constants = { memory = "memory", padding = "mask" }
+
+[maps."decoder.cross"]
+output = "look"
+query = "output"
 key = "length"
 """

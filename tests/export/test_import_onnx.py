@@ -7,11 +7,12 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from tokenizers import Tokenizer, decoders, models
 
 import limelight
 from bundle.reader import read_bundle
 from limelight import cli
-from tests.export.onnx_files import CARD, HEADER, READER, VOCABULARY, model, write
+from tests.export.onnx_files import CARD, ENCODER, HEADER, PAIR_CARD, READER, STEP, VOCABULARY, model, write
 from tests.service.serving import Running, serving
 
 IDS = np.array([3, 1, 4, 1, 5])
@@ -357,3 +358,75 @@ def test_an_import_needs_no_pytorch(folder: Path) -> None:
     code = f"import sys; sys.modules['torch'] = None; from limelight import cli; sys.exit(cli.main({command!r}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stderr
+
+
+def write_pair(folder: Path, **changes: str) -> None:
+    """Write an encoder, a step, the card and the tokenizer of what is generated."""
+    write(folder / "encoder.onnx", model(ENCODER))
+    write(folder / "step.onnx", model(STEP, **changes))
+    (folder / "card.toml").write_text(PAIR_CARD)
+    tokens = ["<pad>", "<begin>", "<end>", *"abcdefghi"]
+    made = Tokenizer(models.BPE(vocab={token: n for n, token in enumerate(tokens)}, merges=[], unk_token="<pad>"))
+    made.decoder = decoders.Fuse()
+    made.add_special_tokens(tokens[:3])
+    made.save(str(folder / "output.json"))
+
+
+def own_generation(folder: Path, ids: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """Decode greedily with the files themselves: the tokens, and the weights of each step."""
+    encoded = own_answer(folder / "encoder.onnx", ids=ids[None], mask=np.zeros((1, len(ids)), bool))
+    step = onnx.load(folder / "step.onnx")
+    step.graph.output.append(onnx.ValueInfoProto(name="look"))
+    session = onnxruntime.InferenceSession(step.SerializeToString(), providers=["CPUExecutionProvider"])
+    tokens, hidden, rows = [1], encoded["start"], []
+    while tokens[-1] != 2 and len(tokens) <= 6:
+        feeds = {"tokens": np.array([tokens]), "memory": encoded["memory"], "hidden": hidden}
+        scores, hidden, look = session.run(None, feeds | {"padding": np.zeros((1, len(ids)), bool)})
+        tokens.append(int(scores[0].argmax()))
+        rows.append(look[0, 0])
+    return tokens[1:], np.stack(rows)
+
+
+def test_a_pair_generates_beside_rows_of_other_lengths(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pair(folder)
+    assert run_import(folder, file="encoder.onnx") == 0, capsys.readouterr().err
+    random = np.random.default_rng(0)
+    rows = [random.integers(1, VOCABULARY, length) for length in (3, 17, 1, 8, 12)]
+    with serving(folder / "repository") as running, client_of(running) as client:
+        answers = client.attend("pair", [{"ids": row} for row in rows])
+    for row, answer in zip(rows, answers, strict=True):
+        tokens, weights = own_generation(folder, row)
+        letters = "".join("___abcdefghi"[token] for token in tokens if token > 2)
+        assert answer.prediction.text == letters
+        np.testing.assert_allclose(answer["decoder.cross"].weights[0, : len(weights)], weights, atol=1e-5)
+
+
+READS_ALL = {
+    "newest": "  known = Gather(table, tokens)\n  newest = Slice(tokens, minus1, far, axis1)",
+    "word =": "  word = ReduceSum<keepdims=0>(known, axis1)",
+}
+PAIR_REFUSALS: dict[str, tuple[dict[str, str], tuple[str, str], str]] = {
+    "a step that reads every token": (READS_ALL, ("", ""), "answer differs from encoder.onnx and step.onnx's: "),
+    "a mask that is encoded": ({}, ('padding = "mask" }', 'padding = "kept" }'), "does the model read padding?"),
+    "no such output": (
+        {},
+        ('scores = "scores"', 'scores = "score"'),
+        "names the output 'score', which step.onnx does not have; it has 'scores', 'next'",
+    ),
+    "an input that is missing": (
+        {},
+        (', padding = "mask"', ""),
+        "step.onnx takes 'padding' (bool[batch, length]), which the card's generation lacks",
+    ),
+    "no second file": ({}, ('"step.onnx"', '"steps.onnx"'), "steps.onnx: there is no such file"),
+    "a begin token that is no token": ({}, ("begin = 1", "begin = 12"), "`begin` is not an id of its tokenizer"),
+}
+
+
+@pytest.mark.parametrize("case", PAIR_REFUSALS)
+def test_a_wrong_pair_is_one_sentence(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes, change, sentence = PAIR_REFUSALS[case]
+    write_pair(folder, **changes)
+    assert change[0] in PAIR_CARD
+    (folder / "card.toml").write_text(PAIR_CARD.replace(*change))
+    assert sentence in refusal(folder, capsys, file="encoder.onnx")

@@ -26,7 +26,7 @@ class Generation:
         tokenizer: path of the tokenizer.json that turns ids into the answer's text.
         states: for each of its inputs that changes from step to step: the output of the first file with its initial
             value, and its own output with its next value.
-        constants: for each of its inputs that stays: the output of the first file.
+        constants: for each of its inputs that stays: the output of the first file, or the first file's own input.
     """
 
     step: str

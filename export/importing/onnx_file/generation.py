@@ -1,7 +1,7 @@
 """Import of a pair of ONNX files that generate: the first encodes an input, the second scores the next token."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from export.importing.describe import (
 )
 from export.importing.onnx_file.card_file import Generation, shape_of
 from export.importing.onnx_file.file import OnnxFile, read_onnx
-from export.importing.onnx_file.observing import fixed_batch, observe
-from export.importing.onnx_file.reference import FileSession, as_float32, as_map, file_input
+from export.importing.onnx_file.observing import Run, fixed_batch, observe
+from export.importing.onnx_file.reference import FileSession, as_float32, as_map, file_input, own_dtype
 from export.importing.onnx_file.surgery import GraphPart, part_graph
 from export.interface import BATCH, TensorSpec, input_specs, map_spec
 from models.cards.inputs import Tokenizer
@@ -62,8 +62,8 @@ def import_pair(encoder: OnnxFile, card: cards.Card, generation: Generation, fol
     for file in (encoder, step):
         if fixed_batch(file):
             raise ExportError(f"{file.path.name} takes one row at a time; a pair that generates must take any number")
-    if card.batch is False:
-        raise ExportError("the card says `batch = false`; a pair that generates must take several rows")
+    # Rows join a continuous batch at any time, and what was encoded for them is padded with zeros there.
+    card = replace(card, batch=False)
     _check_step(encoder, step, generation)
     named = [each.output for each in card.maps.values()]
     inner = [{each for each in named if each in file.values and each not in file.outputs} for file in (encoder, step)]
@@ -105,7 +105,7 @@ def _check_step(encoder: OnnxFile, step: OnnxFile, generation: Generation) -> No
                 f"the card's state {state!r} must be a list of two: an output of {encoder.path.name}, and one of "
                 f"{step.path.name}"
             )
-    outputs = [(encoder, each) for each in generation.constants.values()]
+    outputs = [(encoder, each) for each in generation.constants.values() if each not in encoder.inputs]
     outputs += [(encoder, first) for first, _ in generation.states.values()]
     outputs += [(step, generation.scores), *((step, after) for _, after in generation.states.values())]
     for file, name in outputs:
@@ -119,15 +119,16 @@ def _check_step(encoder: OnnxFile, step: OnnxFile, generation: Generation) -> No
 
 
 def _observe_step(
-    session: FileSession, generation: Generation, first: Mapping[str, Observed], runs: tuple[Mapping[str, Array], ...]
+    session: FileSession, generation: Generation, first: Mapping[str, Observed], runs: tuple[Run, ...]
 ) -> dict[str, Observed]:
     """Run one step behind each run of the encoder."""
-    own = session.file.inputs[generation.token]
+    own, inputs = session.file.inputs[generation.token], session.file.inputs
     sizes = next(iter(first.values())).sizes
     found = []
-    for encoded, at in zip(runs, sizes, strict=True):
-        feeds = {name: encoded[source] for name, source in generation.constants.items()}
-        feeds |= {name: encoded[initial] for name, (initial, _) in generation.states.items()}
+    for run, at in zip(runs, sizes, strict=True):
+        known = {**run.inputs, **run.outputs}
+        feeds = {name: known[source].astype(inputs[name].dtype) for name, source in generation.constants.items()}
+        feeds |= {name: run.outputs[initial] for name, (initial, _) in generation.states.items()}
         feeds[generation.token] = np.full((at[BATCH], 1)[: len(own.axes)], generation.begin, own.dtype)
         found.append(session.run(feeds))
     return {
@@ -183,7 +184,10 @@ def _graphs(
     encoder: OnnxFile, step: OnnxFile, complete: ImportedCard, generation: Generation, seen: _Observations
 ) -> tuple[ExportedGraph, ExportedGraph]:
     card = complete.card
-    given = dict(generation.constants)
+    inputs = [each for each in input_specs(card) if each.name in complete.inputs]
+    passed = {name: source for name, source in generation.constants.items() if source in encoder.inputs}
+    given = {name: source for name, source in generation.constants.items() if name not in passed}
+    constants = dict(given)
     given |= {name: initial for name, (initial, _) in generation.states.items()}
 
     def spec(name: str, tensor: Observed, *, floating: bool = False) -> TensorSpec:
@@ -194,7 +198,7 @@ def _graphs(
     of_step = {name for name, source in complete.maps.items() if source.output in seen.second}
     first = GraphPart(
         name="encoder",
-        inputs=[each for each in input_specs(card) if each.name in complete.inputs],
+        inputs=inputs,
         converted=complete.inputs,
         outputs={_encoded(name): (source, spec(_encoded(name), seen.first[source])) for name, source in given.items()},
         maps={name: (source, maps[name]) for name, source in complete.maps.items() if name not in of_step},
@@ -204,10 +208,12 @@ def _graphs(
         name="step",
         inputs=[
             TensorSpec(_TOKEN, np.dtype(np.int64), (BATCH,)),
-            *(spec(_encoded(name), seen.first[source]) for name, source in generation.constants.items()),
+            *(spec(_encoded(name), seen.first[source]) for name, source in constants.items()),
+            *(each for each in inputs if each.name in passed.values()),
             *(spec(name, seen.first[initial]) for name, (initial, _) in generation.states.items()),
         ],
-        renamed={generation.token: _TOKEN} | {name: _encoded(name) for name in generation.constants},
+        converted={source: complete.inputs[source] for source in passed.values()},
+        renamed={generation.token: _TOKEN} | {name: _encoded(name) for name in constants} | passed,
         widened={_TOKEN} if len(token.axes) == 2 else set(),
         outputs={
             generation.scores: (
@@ -259,9 +265,9 @@ class _PairRunner:
         self._tokens = []
         file, generation = self._encoder.file, self._generation
         found = self._encoder.run(
-            {name: file_input(each, tensors[name], file) for name, each in self._card.inputs.items()}
+            {name: file_input(each, tensors[name], own_dtype(file, name)) for name, each in self._card.inputs.items()}
         )
-        encoded = {_encoded(name): found[source] for name, source in generation.constants.items()}
+        encoded = {_encoded(name): found[source] for name, source in generation.constants.items() if source in found}
         encoded |= {_encoded(name): found[initial] for name, (initial, _) in generation.states.items()}
         return {**encoded, **self._maps(found)}
 
@@ -277,7 +283,10 @@ class _PairRunner:
         if len(own.axes) == 2 and isinstance(own.axes[1], int):
             token = token[:, -1:]
         feeds: dict[str, Any] = {generation.token: np.asarray(token, own.dtype)}
-        feeds |= {name: tensors[_encoded(name)] for name in generation.constants}
+        for name, source in generation.constants.items():
+            given = self._card.inputs.get(source)
+            dtype = own_dtype(self._step.file, name)
+            feeds[name] = file_input(given, tensors[source], dtype) if given else tensors[_encoded(name)]
         feeds |= {name: tensors[name] for name in generation.states}
         found = self._step.run(feeds)
         answered = {generation.scores: as_float32(found[generation.scores])}

@@ -17,7 +17,7 @@ from export.importing.onnx_file.card_writer import write_card
 from export.importing.onnx_file.file import FileTensor, OnnxFile, read_onnx, vocabulary_of
 from export.importing.onnx_file.importing import map_name
 from export.importing.onnx_file.observing import fixed_batch, observe
-from export.importing.onnx_file.reference import FileSession, file_input
+from export.importing.onnx_file.reference import FileSession, file_input, own_dtype
 from export.interface import BATCH, Axes, max_sizes
 from export.tracing.example_sizes import example_sizes
 
@@ -78,7 +78,7 @@ def inspect_onnx(path: Path) -> Inspection:
     except ExportError as error:
         outputs = {name: each.axes for name, each in file.outputs.items()}
         return Inspection(file, outputs, (), tuple(inner), write_card(card, file), error.message)
-    found = [name for name in observed if all(_looks_like_attention(observed[name], run[name]) for run in runs)]
+    found = [name for name in observed if all(_looks_like_attention(observed[name], run.outputs[name]) for run in runs)]
     card = _with_labels(card, [observed[name] for name in found])
     weights = tuple(
         Weights(name, observed[name].axes, name in inner, guess_map(card, observed[name])) for name in found
@@ -192,7 +192,9 @@ def _ignores_padding(session: FileSession, imported: ImportedCard) -> bool:
     answers = []
     for some in (rows, rows[1:]):
         tensors = collate_rows(imported.card, some)
-        feeds = {name: file_input(own, tensors[name], session.file) for name, own in imported.inputs.items()}
+        feeds = {
+            name: file_input(own, tensors[name], own_dtype(session.file, name)) for name, own in imported.inputs.items()
+        }
         answers.append(session.run(feeds))
     padded, alone = answers
     for name in session.file.outputs:

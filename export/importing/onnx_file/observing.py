@@ -1,6 +1,7 @@
 """Runs an ONNX file on random inputs at two sizes, to see what its outputs are."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,19 +12,27 @@ from export.execution.random_inputs import RandomInputs, collate_rows
 from export.importing.describe import ImportedCard, Observed
 from export.importing.onnx_file.card_file import shape_of, unknown_input
 from export.importing.onnx_file.file import OnnxFile
-from export.importing.onnx_file.reference import FileSession, file_input
+from export.importing.onnx_file.reference import FileSession, file_input, own_dtype
 from export.interface import BATCH, input_specs, max_sizes
 from export.tracing.example_sizes import example_sizes
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run of a file: its inputs and outputs, by the file's names."""
+
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Array]
+
+
 def observe(
     session: FileSession, imported: ImportedCard, inner: Collection[str]
-) -> tuple[dict[str, Observed], tuple[Mapping[str, Array], ...]]:
+) -> tuple[dict[str, Observed], tuple[Run, ...]]:
     """Run a file at two sizes.
 
     Args:
         inner: values inside the file that the session returns as well.
-    Returns: every tensor that it returned, by name, and the tensors of each run.
+    Returns: every tensor that it returned, by name, and the runs.
     Raises:
         ExportError: the inputs of the card are not those of the file, or the file fails on them.
     """
@@ -38,10 +47,11 @@ def observe(
     runs = []
     for each in sizes:
         tensors = collate_rows(imported.card, RandomInputs(imported.card).rows(each))
-        runs.append(session.run({name: file_input(own, tensors[name], file) for name, own in imported.inputs.items()}))
+        given = {name: file_input(own, tensors[name], own_dtype(file, name)) for name, own in imported.inputs.items()}
+        runs.append(Run(given, session.run(given)))
     observed = {
-        name: Observed(name, array.dtype, tuple(run[name].shape for run in runs), tuple(sizes), name in inner)
-        for name, array in runs[0].items()
+        name: Observed(name, array.dtype, tuple(run.outputs[name].shape for run in runs), tuple(sizes), name in inner)
+        for name, array in runs[0].outputs.items()
     }
     return observed, tuple(runs)
 
@@ -62,7 +72,9 @@ def _check_ranges(session: FileSession, imported: ImportedCard, sizes: Mapping[s
 
     def run(changed: Mapping[str, Array]) -> None:
         given = {**tensors, **changed}
-        session.run({name: file_input(own, given[name], file) for name, own in imported.inputs.items()})
+        session.run(
+            {name: file_input(own, given[name], own_dtype(file, name)) for name, own in imported.inputs.items()}
+        )
 
     run({})
     for each in limited:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -61,7 +62,7 @@ class FileReference:
         """Answer a batch in one pass."""
         file = self._session.file
         found = self._session.run(
-            {name: file_input(each, tensors[name], file) for name, each in self._card.inputs.items()}
+            {name: file_input(each, tensors[name], own_dtype(file, name)) for name, each in self._card.inputs.items()}
         )
         answered = {name: as_float32(found[source]) for name, source in self._card.outputs.items()}
         for name, array in answered.items():
@@ -74,13 +75,18 @@ class FileReference:
         raise ExportError(f"{self.name} does not generate")
 
 
-def file_input(stated: ModelInput, array: Array, file: OnnxFile) -> Array:
-    """Return a card's tensor as the file takes it."""
+def own_dtype(file: OnnxFile, name: str) -> "np.dtype[Any]":
+    """Return the type of a file's input."""
+    return file.inputs[name].dtype
+
+
+def file_input(stated: ModelInput, array: Array, dtype: "np.dtype[Any]") -> Array:
+    """Return a card's tensor as a file takes it, in the file's own type."""
     for axis in stated.dropped:
         array = array.take(0, axis)
     array = ~array if stated.inverted else array
     array = np.transpose(array, (0, 2, 3, 1)) if stated.channels_last else array
-    return np.ascontiguousarray(array, file.inputs[stated.name].dtype)
+    return np.ascontiguousarray(array, dtype)
 
 
 def as_float32(array: Array) -> Array:

@@ -19,6 +19,7 @@ from PIL import Image
 
 from bundle.reader import read_bundle
 from service.demo import commands, own_command
+from tests.export import onnx_files
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -60,6 +61,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reviews = [("good", "A fine film. I liked it."), ("bad", "A dull film. I slept."), ("good", "Fine, fine, fine.")]
     lines = [f"{label}\t{text} Number {number}." for number in range(40) for label, text in reviews]
     (folder / "reviews.tsv").write_text("\n".join(lines) + "\n")
+    onnx_files.write(folder / "model.onnx", onnx_files.model())
     return folder
 
 
@@ -116,7 +118,7 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
     if block.language == "text":
         return  # a picture
     if block.language == "python":
-        assert DEMO in block.text
+        assert DEMO in block.text or "export_module" in block.text
         run([sys.executable, "-c", block.text.replace(DEMO, demo)], checkout, demo)
         return
     assert block.language == "console"

@@ -10,7 +10,7 @@ import typer
 from bundle.errors import LimelightError
 from limelight.cli import CommandError, installing
 
-app = typer.Typer(help="Make a bundle of a model that was made elsewhere.", no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.callback()

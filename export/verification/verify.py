@@ -21,7 +21,7 @@ from export.exported_graph import ExportedGraph
 from export.interface import BATCH, check_tensor, input_tensors, joined_axes, map_spec, max_sizes
 from export.surgery.fused_attention import FUSED_FROM, is_fused
 from export.verification.comparison import Comparison
-from export.verification.map_invariants import check_maps
+from export.verification.map_invariants import check_finite, check_maps
 from models.cards.card import Card
 
 _STEPS = 4
@@ -146,6 +146,7 @@ class _SinglePassCheck:
             (expected,) = single_pass_answers(
                 self._card, self._reference.run(collate_rows(self._card, [row])) if len(rows) > 1 else batched, [row]
             )
+            check_finite(expected, self._reference.name)
             check_maps(self._card, expected)
             self._comparison.compare_padding(expected_batched[place], expected, case, padded=padded)
             self._comparison.compare_answers(exported_rows[place], expected, case)

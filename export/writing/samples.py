@@ -11,7 +11,7 @@ from export.execution.generation import greedy_chooser, run_generation
 from export.execution.random_inputs import batch_sizes, collate_rows, neutral_noise
 from export.execution.reference import Reference
 from export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
-from export.verification.map_invariants import check_maps
+from export.verification.map_invariants import check_finite, check_maps
 from models.cards.card import Card, TrainedModel
 
 
@@ -53,6 +53,8 @@ def answer_examples(reference: Reference, card: Card, examples: Sequence[Instanc
 
 def _sample(reference: Reference, card: Card, row: Row) -> Sample:
     answer = _answer(reference, card, Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels))
+    if card.generation is None:  # scores of tokens may be minus infinity
+        check_finite(answer, reference.name)
     check_maps(card, answer)
     return Sample(row.tensors, answer.outputs, answer.maps, answer.token_ids)
 

@@ -82,6 +82,83 @@ step (int64[batch, past] tokens, float[batch, length, 8] memory, bool[batch, len
 """
 
 
+# Takes pixels as some exporters do: channels last, in half precision; and gives probabilities in double precision.
+TILES = """
+<ir_version: 8, opset_import: ["" : 17]>
+tiles (float16[batch, 4, 6, 3] pixels) => (double[batch, 2] chances, float16[batch, 4, 1, 6] look)
+{
+  fine = Cast<to=1>(pixels)
+  weights0 = ReduceMean<axes=[3], keepdims=0>(fine)
+  rows = Softmax<axis=-1>(weights0)
+  rows1 = Unsqueeze(rows, axis2)
+  look = Cast<to=10>(rows1)
+  colours = ReduceMean<axes=[1, 2], keepdims=0>(fine)
+  scores = MatMul(colours, wcolours)
+  chances0 = Softmax<axis=-1>(scores)
+  chances = Cast<to=11>(chances0)
+}
+"""
+TILES_CARD = """
+name = "tiles"
+
+[inputs.picture]
+kind = "image"
+tensor = "pixels"
+rows = 4
+columns = 6
+channels_last = true
+
+[results.class]
+kind = "classes"
+labels = ["a", "b"]
+output = "chances"
+activation = "identity"
+
+[maps.rows]
+output = "look"
+axes = ["batch", "query", "head", "key"]
+query = "row"
+key = "column"
+
+[labels]
+row = 4
+column = ["1", "2", "3", "4", "5", "6"]
+
+[[examples]]
+picture = "picture.png"
+"""
+
+# Takes ids of a text, or of a pair of texts, with the segments that BERT reads.
+SEGMENTS = READER.replace(
+    HEADER, "segments (int64[batch, length] ids, int64[batch, length] mask, int64[batch, length] kinds)"
+)
+SEGMENTS_CARD = """
+name = "segments"
+
+[inputs.pair]
+kind = "text"
+pair = true
+tokenizer = "tokenizer.json"
+max_tokens = 30
+tensor = "ids"
+mask = "mask"
+segments = "kinds"
+
+[results.class]
+kind = "classes"
+labels = ["a", "b", "c"]
+output = "logits"
+
+[maps.self]
+output = "attn"
+query = "tokens"
+key = "tokens"
+
+[[examples]]
+pair = ["the cat sat", "a dog"]
+"""
+
+
 def weights(seed: int = 0) -> dict[str, np.ndarray]:
     """The constants that the graphs read."""
     random = np.random.default_rng(seed)
@@ -97,6 +174,7 @@ def weights(seed: int = 0) -> dict[str, np.ndarray]:
         "zero": np.array(0, np.float32),
         "low": np.array(-1e9, np.float32),
         "wtokens": random.standard_normal((SIZE, 12)).astype(np.float32),
+        "wcolours": random.standard_normal((3, 2)).astype(np.float32),
         "first": np.array([-(2**31)]),
         "last": np.array([-1]),
         "far": np.array([2**31]),

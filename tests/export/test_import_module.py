@@ -265,6 +265,16 @@ def test_an_example_of_the_wrong_kind_is_one_sentence(several: object, tmp_path:
         export_module(Several(), card=SEVERAL, examples=[np.ones((3, 4)), np.ones(4)], repository=tmp_path)
 
 
+def test_answers_that_are_not_finite_are_one_sentence(tmp_path: Path) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x - 1000).sqrt()
+
+    card = Card(name="broken", inputs={"x": export.Tensor(axes={"feature": 4})}, outputs=["output"])
+    with pytest.raises(ExportError, match=r"^PyTorch answers with NaN or infinity in 'output'$"):
+        export_module(Broken(), card=card, examples=[np.ones(4)], repository=tmp_path)
+
+
 class Mixing(nn.Module):
     """Adds the mean of all rows of a batch: what a row is answered depends on its neighbours."""
 

@@ -1,5 +1,8 @@
 """`limelight import onnx`: ONNX files of other people, with a card."""
 
+import re
+import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,12 +10,27 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tokenizers import Tokenizer, decoders, models
+from PIL import Image
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import limelight
 from bundle.reader import read_bundle
 from limelight import cli
-from tests.export.onnx_files import CARD, ENCODER, HEADER, PAIR_CARD, READER, STEP, VOCABULARY, model, write
+from tests.export.onnx_files import (
+    CARD,
+    ENCODER,
+    HEADER,
+    PAIR_CARD,
+    READER,
+    SEGMENTS,
+    SEGMENTS_CARD,
+    STEP,
+    TILES,
+    TILES_CARD,
+    VOCABULARY,
+    model,
+    write,
+)
 from tests.service.serving import Running, serving
 
 IDS = np.array([3, 1, 4, 1, 5])
@@ -129,6 +147,24 @@ def test_inspect_writes_a_card_that_imports(folder: Path, capsys: pytest.Capture
     assert "exists already" in capsys.readouterr().err
 
 
+def test_the_commands_and_cards_of_the_documentation_work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "import-onnx.md").read_text(encoding="utf-8")
+    blocks = {name: re.findall(rf"^```{name}\n(.*?)^```$", page, re.M | re.S) for name in ("console", "toml", "text")}
+    monkeypatch.chdir(folder)
+    (folder / "card.toml").unlink()
+    for command in blocks["console"][0].strip().splitlines():
+        assert cli.main(shlex.split(command)[1:]) == 0
+    write_words(folder)
+    (folder / "card.toml").write_text(blocks["toml"][0])
+    assert run_import(folder) == 0
+    with serving(folder / "repository") as running, client_of(running) as client:
+        labels = client.attend("reader", {"text": "the dog ran"})["encoder.0.self"].key.labels
+    assert list(labels) == ["the", "dog", "ran"]
+    # What the page says of an inspection, and the card of the pair, are those of the tests.
+    assert "attn: looks like attention, rows sum to 1: [batch, 2, length, length]" in blocks["text"][0]
+    assert tomllib.loads(blocks["toml"][1])["generation"].keys() == tomllib.loads(PAIR_CARD)["generation"].keys()
+
+
 def test_softmaxes_are_exposed_by_a_pattern(folder: Path) -> None:
     write(
         folder / "reader.onnx",
@@ -141,6 +177,43 @@ def test_softmaxes_are_exposed_by_a_pattern(folder: Path) -> None:
     assert run_import(folder, "--expose", "*attention*") == 0
     bundle = read_bundle(folder / "repository" / "reader" / "1").bundle
     assert [each.name for each in bundle.description.maps] == ["attn"]
+
+
+def write_words(folder: Path) -> None:
+    """Write a tokenizer of ten words."""
+    words = {word: number for number, word in enumerate("[pad] [unk] the cat sat on a mat dog ran".split())}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[unk]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def test_inputs_and_outputs_of_other_types_and_layouts_are_converted_in_the_graph(folder: Path) -> None:
+    write(folder / "tiles.onnx", model(TILES))
+    (folder / "card.toml").write_text(TILES_CARD)
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(folder / "picture.png")
+    assert run_import(folder, file="tiles.onnx") == 0
+    segments = model(
+        SEGMENTS,
+        words="  real_ones = Cast<to=9>(mask)\n  known = Gather(table, ids)\n"
+        "  which = Gather(table, kinds)\n  words = Add(known, which)",
+        allowed="  allowed = Unsqueeze(real_ones, axes12)",
+        number="  number = Cast<to=1>(real_ones)",
+    )
+    write(folder / "segments.onnx", segments)
+    (folder / "card.toml").write_text(SEGMENTS_CARD)
+    write_words(folder)
+    assert run_import(folder, file="segments.onnx") == 0
+    tiles = own_answer(folder / "tiles.onnx", pixels=(pixels / 255)[None].astype(np.float16))
+    ids, kinds = np.array([[2, 3, 4, 6, 8]]), np.array([[0, 0, 0, 1, 1]])
+    pair = own_answer(folder / "segments.onnx", ids=ids, kinds=kinds, mask=np.ones((1, 5), np.int64))
+    with serving(folder / "repository") as running, client_of(running) as client:
+        picture = client.attend("tiles", {"picture": folder / "picture.png"})
+        texts = client.attend("segments", {"pair": ("the cat sat", "a dog")})
+    np.testing.assert_allclose(picture["rows"].weights[0], tiles["look"][0, :, 0], atol=1e-3)
+    assert picture.prediction.probability == pytest.approx(float(tiles["chances"].max()), abs=1e-3)
+    np.testing.assert_allclose(texts["self"].weights, pair["attn"][0], atol=1e-5)
+    assert list(texts["self"].key.labels) == ["the", "cat", "sat", "a", "dog"]
 
 
 def test_heads_that_are_folded_into_the_batch(folder: Path) -> None:

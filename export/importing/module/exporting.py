@@ -18,8 +18,10 @@ from export.errors import ExportError
 from export.execution.pytorch_runner import to_tensors
 from export.execution.random_inputs import RandomInputs, collate_rows
 from export.importing import cards
-from export.importing.describe import Observed, card_of_inputs, complete_card, with_found_maps
+from export.importing.describe import card_of_inputs, complete_card
+from export.importing.maps import with_found_maps
 from export.importing.module.network import ImportedModule
+from export.importing.observed import Observed
 from export.interface import max_sizes
 from export.pipeline import export_model
 from export.tracing.example_sizes import example_sizes

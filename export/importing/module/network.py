@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from export.errors import ExportError
-from export.importing.describe import ImportedCard, MapSource, ModelInput
+from export.importing.describe import ImportedCard
+from export.importing.inputs import ModelInput
+from export.importing.maps import MapSource
 from export.importing.module.attention import finding_attention
 from models.network import Answer, Network
 
@@ -49,7 +51,7 @@ class ImportedModule(Network):
         returned, found = self.results(tensors)
         results = {**found, **returned}
         return Answer(
-            {name: _as_float32(results[source]) for name, source in self._outputs.items() if source in results},
+            {name: _as_float32(results[name]) for name in self._outputs if name in results},
             {name: _as_map(results[each.output], each) for name, each in self._maps.items() if each.output in results},
         )
 

@@ -24,7 +24,7 @@ def _lines(card: cards.Card, file: OnnxFile) -> Iterator[str]:
     for name, each in card.inputs.items():
         yield ""
         yield f"[inputs.{_key(name)}]"
-        yield from _image(each) if isinstance(each, cards.Image) else _tensor(each)
+        yield from _image(each) if isinstance(each, cards.Image) else _tensor(each, guessed=card.batch is False)
     if card.labels:
         yield ""
         yield "[labels]  # the number of entries, or a list of their names"
@@ -54,7 +54,7 @@ def _image(stated: cards.Input) -> Iterator[str]:
         yield f"leading = {_value(list(stated.leading))}"
 
 
-def _tensor(stated: cards.Input) -> Iterator[str]:
+def _tensor(stated: cards.Input, *, guessed: bool) -> Iterator[str]:
     assert isinstance(stated, cards.Tensor)
     whole = stated.dtype.startswith("int")
     yield 'kind = "tensor"' + (
@@ -71,7 +71,8 @@ def _tensor(stated: cards.Input) -> Iterator[str]:
         yield f"maximum = {stated.maximum}"
     if isinstance(stated.mask, cards.Mask):
         padding = _value(stated.mask.padding)
-        yield f"mask = {{ name = {_value(stated.mask.name)}, padding = {padding} }}"
+        comment = "  # a guess: padded rows are answered differently either way" if guessed else ""
+        yield f"mask = {{ name = {_value(stated.mask.name)}, padding = {padding} }}{comment}"
     elif stated.mask:
         yield f"mask = {_value(stated.mask)}"
 

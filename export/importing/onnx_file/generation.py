@@ -12,12 +12,8 @@ from export.errors import ExportError
 from export.execution.generation import GenerationRunner
 from export.exported_graph import ExportedGraph
 from export.importing import cards
-from export.importing.describe import (
-    ImportedCard,
-    Observed,
-    card_of_inputs,
-    generating_card,
-)
+from export.importing.describe import ImportedCard, card_of_inputs, generating_card
+from export.importing.observed import Observed
 from export.importing.onnx_file.card_file import Generation, shape_of
 from export.importing.onnx_file.file import OnnxFile, read_onnx
 from export.importing.onnx_file.observing import Run, fixed_batch, observe

@@ -12,7 +12,9 @@ from export.errors import ExportError
 from export.execution.reference import Reference
 from export.exported_graph import ExportedGraph
 from export.importing import cards
-from export.importing.describe import Observed, card_of_inputs, complete_card, guess_map
+from export.importing.describe import card_of_inputs, complete_card
+from export.importing.maps import guess_map
+from export.importing.observed import Observed
 from export.importing.onnx_file.card_file import CardFile, Generation, read_card
 from export.importing.onnx_file.examples import check_given, drawn_examples, read_npz, read_stated
 from export.importing.onnx_file.file import OnnxFile, read_onnx

@@ -12,7 +12,9 @@ from bundle.values import Array
 from export.errors import ExportError
 from export.execution.random_inputs import RandomInputs, collate_rows
 from export.importing import cards
-from export.importing.describe import ImportedCard, Observed, card_of_inputs, guess_map
+from export.importing.describe import ImportedCard, card_of_inputs
+from export.importing.maps import guess_map
+from export.importing.observed import Observed
 from export.importing.onnx_file.card_writer import write_card
 from export.importing.onnx_file.file import FileTensor, OnnxFile, read_onnx, vocabulary_of
 from export.importing.onnx_file.importing import map_name
@@ -126,8 +128,9 @@ def _masks(file: OnnxFile) -> Iterator[tuple[str, str]]:
         if "mask" not in name.lower():
             continue
         for other, tensor in file.inputs.items():
-            varying = [axis for axis in tensor.axes[1:] if isinstance(axis, str)]
-            if other != name and own.axes == tensor.axes and len(varying) == 1 and len(tensor.axes) == 2:
+            varying = tuple(axis for axis in tensor.axes[1:] if isinstance(axis, str))
+            is_masked = len(varying) == 1 and own.axes == (tensor.axes[0], *varying)
+            if other != name and "mask" not in other.lower() and is_masked:
                 yield other, name
                 break
 
@@ -149,7 +152,7 @@ def _image(own: FileTensor) -> cards.Image | None:
 def _tensor(file: OnnxFile, own: FileTensor, mask: str) -> cards.Tensor:
     names: list[str] = []
     for place, axis in enumerate(own.axes[1:], 1):
-        name = axis if isinstance(axis, str) else f"axis_{place}"
+        name = axis if isinstance(axis, str) else f"{own.name}_{place}"
         names.append(name if name not in names else f"{name}_{place}")
     sizes = {name: axis if isinstance(axis, int) else 0 for name, axis in zip(names, own.axes[1:], strict=True)}
     entries = vocabulary_of(file, own.name) if np.issubdtype(own.dtype, np.integer) else 0
@@ -163,7 +166,10 @@ def _tensor(file: OnnxFile, own: FileTensor, mask: str) -> cards.Tensor:
 
 
 def _with_mask_polarity(session: FileSession, card: cards.Card) -> cards.Card:
-    """Find out whether masks are true at padding: with the right ones, a row is answered the same padded and alone."""
+    """Find out whether masks are true at padding: with the right ones, a row is answered the same padded and alone.
+
+    Where neither is right, rows run one at a time.
+    """
     masked = [name for name, each in card.inputs.items() if isinstance(each, cards.Tensor) and each.mask]
     if not masked or fixed_batch(session.file):
         return card
@@ -179,16 +185,16 @@ def _with_mask_polarity(session: FileSession, card: cards.Card) -> cards.Card:
         )
         for padding in (False, True)
     ]
-    return next((each for each in tried if _ignores_padding(session, card_of_inputs(each))), tried[0])
+    right = next((each for each in tried if _ignores_padding(session, card_of_inputs(each))), None)
+    return replace(tried[0], batch=False) if right is None else right
 
 
 def _ignores_padding(session: FileSession, imported: ImportedCard) -> bool:
     sizes = example_sizes(max_sizes(imported.card))
     random_inputs = RandomInputs(imported.card)
-    rows = [
-        *random_inputs.rows({**sizes, BATCH: 1}),
-        *random_inputs.rows(dict.fromkeys(sizes, 2) | {BATCH: 1}),
-    ]
+    masked = {axis.name for each in imported.card.bound().values() if each.mask for axis in each.description.dimensions}
+    shorter = {name: 2 if name in masked else size for name, size in sizes.items()}
+    rows = [*random_inputs.rows({**sizes, BATCH: 1}), *random_inputs.rows({**shorter, BATCH: 1})]
     answers = []
     for some in (rows, rows[1:]):
         tensors = collate_rows(imported.card, some)

@@ -9,7 +9,8 @@ from bundle.rows import tensor_descriptions
 from bundle.values import Array
 from export.errors import ExportError
 from export.execution.random_inputs import RandomInputs, collate_rows
-from export.importing.describe import ImportedCard, Observed
+from export.importing.describe import ImportedCard
+from export.importing.observed import Observed
 from export.importing.onnx_file.card_file import shape_of, unknown_input
 from export.importing.onnx_file.file import OnnxFile
 from export.importing.onnx_file.reference import FileSession, file_input, own_dtype

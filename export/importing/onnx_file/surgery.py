@@ -8,7 +8,9 @@ import onnx
 from onnx import helper
 
 from export.exported_graph import ExportedGraph
-from export.importing.describe import ImportedCard, MapSource, ModelInput
+from export.importing.describe import ImportedCard
+from export.importing.inputs import ModelInput
+from export.importing.maps import MapSource
 from export.importing.onnx_file.file import FileTensor, OnnxFile
 from export.interface import AxisSize, TensorSpec, input_specs, optional_map_axes, output_specs
 from export.surgery.fused_attention import subgraphs
@@ -53,7 +55,7 @@ def bundle_graph(file: OnnxFile, imported: ImportedCard) -> ExportedGraph:
         name="main",
         inputs=[spec for spec in input_specs(card) if spec.name in imported.inputs],
         converted=imported.inputs,
-        outputs={name: (source, specs[name]) for name, source in imported.outputs.items()},
+        outputs={name: (name, specs[name]) for name in imported.outputs},
         maps={name: (source, specs[name]) for name, source in imported.maps.items()},
         optional=optional_map_axes(card).keys(),
     )

@@ -180,6 +180,40 @@ def test_attention_of_every_kind_is_found_and_only_biased_attention_is_served_wh
         assert answer.prediction.numbers[0].value == pytest.approx(float(numbers["numbers"][0, 0]), abs=1e-4)
 
 
+def test_a_decoder_with_a_causal_mask(repository: Path) -> None:
+    class Translation(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(20, SIZE)
+            self.layers = nn.Transformer(SIZE, 2, 1, 1, SIZE, batch_first=True)
+
+        def forward(self, source: Tensor, target: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+            causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+            return self.layers(
+                self.embed(source),
+                self.embed(target),
+                tgt_mask=causal,
+                src_key_padding_mask=sources,
+                tgt_key_padding_mask=targets,
+                memory_key_padding_mask=sources,
+            )
+
+    def ids(mask: str, axis: str) -> export.Tensor:
+        return export.Tensor(
+            axes={axis: 0}, largest={axis: 300}, dtype="int64", maximum=19, mask=Mask(name=mask, padding=True)
+        )
+
+    card = Card(name="translation", inputs={"source": ids("sources", "s"), "target": ids("targets", "t")})
+    torch.manual_seed(0)
+    examples = [{"source": [1, 2, 3], "target": [4, 5]}]
+    folder = export_module(Translation(), card=card, examples=examples, repository=repository)
+    maps = {each.name: (each.query_labels, each.key_labels) for each in folder.bundle.description.maps}
+    layers = {"encoder.layers.0.self_attn": "ss", "decoder.layers.0.self_attn": "tt"}
+    layers["decoder.layers.0.multihead_attn"] = "ts"
+    assert maps == {f"layers.{name}": tuple(axes) for name, axes in layers.items()}
+    assert all(each.HasField("projections") for each in folder.bundle.maps)
+
+
 def test_a_picture_goes_in_with_its_channels_last(repository: Path) -> None:
     class Tiles(nn.Module):
         def __init__(self) -> None:

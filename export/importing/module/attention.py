@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 from models.attention.export_markers import can_be_marked, is_marking, marked_attention
@@ -54,8 +55,23 @@ def finding_attention(module: nn.Module, biased: set[str]) -> Iterator[FoundAtte
             left = each.register_forward_hook(path.leaving, always_call=True)
             stack.callback(entered.remove)
             stack.callback(left.remove)
+        stack.enter_context(_causal_masks_unread())
         stack.enter_context(_Interception(found, path))
         yield found
+
+
+@contextmanager
+def _causal_masks_unread() -> Iterator[None]:
+    """Keep `nn.TransformerEncoder` and `nn.TransformerDecoder` from reading their masks to find out if they are causal.
+
+    An export cannot read values. The finding is a hint only: the mask is applied in any case.
+    """
+    original = transformer._detect_is_causal_mask
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = original
 
 
 class _ModulePath:

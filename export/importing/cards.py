@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 Task = Literal["classification", "multi_label", "generation", "embedding", "tagging", "regression"]
+DType = Literal["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 # `batch*head` is one axis for the heads of every row, in the order of rows.
 MapAxis = Literal["batch", "head", "query", "key", "batch*head"]
 # The label set of a map's query axis where the map has none.
@@ -99,7 +100,7 @@ class Tensor:
 
     axes: Mapping[str, int]
     largest: Mapping[str, int] = field(default_factory=dict)
-    dtype: Literal["float32", "float64", "float16", "int64", "int32", "uint8", "bool"] = "float32"
+    dtype: DType = "float32"
     tensor: str = ""
     minimum: int | None = None
     maximum: int | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bundle.v1 import bundle_pb2
 from export.errors import ExportError
@@ -99,6 +99,8 @@ def imported_inputs(card: cards.Card) -> list[ImportedInput]:
                 made.append(_image(name, stated))
             case cards.Tensor():
                 made.append(_tensor(name, stated))
+            case _:
+                raise ExportError(f"the card's input {name!r} is {stated!r}; it is a Text, an Image or a Tensor")
     taken = [each.name for owner in made for each in owner.taken]
     if twice := sorted({name for name in taken if taken.count(name) > 1}):
         raise ExportError(f"the card's inputs take {twice[0]!r} of the model twice")
@@ -206,6 +208,8 @@ def _cells(name: str, stated: cards.Image, patches: tuple[int, int]) -> LabelSet
 def _tensor(name: str, stated: cards.Tensor) -> ImportedInput:
     tensor, mask = stated.tensor or name, _mask(stated.mask)
     where = f"the card's input {name!r}"
+    if stated.dtype not in get_args(cards.DType):
+        raise ExportError(f"{where} holds {stated.dtype}; callers send {', '.join(get_args(cards.DType))}")
     if unknown := sorted(set(stated.largest) - set(stated.axes)):
         raise ExportError(f"{where} has a largest size of {unknown[0]!r}, which is not one of its axes")
     if fixed := [axis for axis in stated.largest if stated.axes[axis]]:

@@ -79,6 +79,8 @@ def imported_result(
                 name=tensor.name, data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=dimensions
             )
             made = EmbeddingResult(name=name, vector=vector)
+        case _:
+            raise ExportError(f"{where} is {stated!r}; it is Classes, Numbers or an Embedding")
     if axes != wanted:
         raise ExportError(
             f"{where} reads {what}, {axes_of(wanted)}, from the output {tensor.name!r}, which is {axes_of(axes)}: "

@@ -1,4 +1,4 @@
-"""Checks that a model answers here as in PyTorch: its samples are run by the code that serves, alone and in batches."""
+"""Checks that a model answers as at its export: its samples are run by the code that serves, alone and in batches."""
 
 import itertools
 import time
@@ -70,7 +70,7 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
                     difference = difference or untrue(answer, model.description, job.row)
                     if difference:
                         raise BundleError(
-                            f"sample {job.index}, {way}{how}, is not answered as in PyTorch: {difference}"
+                            f"sample {job.index}, {way}{how}, is not answered as at its export: {difference}"
                         )
 
 

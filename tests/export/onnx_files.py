@@ -146,7 +146,7 @@ segments = "kinds"
 
 [results.class]
 kind = "classes"
-labels = ["a", "b", "c"]
+labels = "labels.txt"
 output = "logits"
 
 [maps.self]

@@ -182,7 +182,7 @@ def test_such_a_graph_in_a_right_bundle_fails_the_test_at_load(
         if number == 1:
             check_samples(model, folder)
             continue
-        with pytest.raises(BundleError, match="is not answered as in PyTorch"):
+        with pytest.raises(BundleError, match="is not answered as at its export"):
             check_samples(model, folder)
 
 

@@ -19,6 +19,7 @@ from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from export import Card, Classes, Embedding, Map, Mask, Numbers, export_module
 from export.errors import ExportError
+from models.attention.export_markers import marked_attention
 from tests.service.serving import Running, serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "import-module.md"
@@ -297,6 +298,26 @@ def test_a_card_that_does_not_fit_is_one_sentence(case: str, tmp_path: Path) -> 
 def test_an_example_of_the_wrong_kind_is_one_sentence(several: object, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axes'):
         export_module(Several(), card=SEVERAL, examples=[np.ones((3, 4)), np.ones(4)], repository=tmp_path)
+
+
+def test_a_graph_that_answers_differently_is_refused_with_the_output_and_the_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Sdpa()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.attention(x, None)
+
+    def too_steep(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Any:
+        return marked_attention(query, key, value, mask, 2 * scale)
+
+    monkeypatch.setattr("export.importing.module.attention.marked_attention", too_steep)
+    card = Card(name="small", inputs={"x": export.Tensor(axes={"place": 4, "feature": SIZE})}, labels={"place": 4})
+    with pytest.raises(ExportError, match=r"differs from PyTorch's: (output|attention) differs by up to 0\.\d+ \("):
+        export_module(Small(), card=card, examples=[np.ones((4, SIZE))], repository=tmp_path)
 
 
 def test_answers_that_are_not_finite_are_one_sentence(tmp_path: Path) -> None:

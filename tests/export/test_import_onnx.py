@@ -202,6 +202,7 @@ def test_inputs_and_outputs_of_other_types_and_layouts_are_converted_in_the_grap
     )
     write(folder / "segments.onnx", segments)
     (folder / "card.toml").write_text(SEGMENTS_CARD)
+    (folder / "labels.txt").write_text("a\nb\nc\n")
     write_words(folder)
     assert run_import(folder, file="segments.onnx") == 0
     tiles = own_answer(folder / "tiles.onnx", pixels=(pixels / 255)[None].astype(np.float16))
@@ -393,6 +394,16 @@ REFUSED_GRAPHS = {
         {"split": "", "reader": READER.splitlines()[2].replace("int64[batch, length] ids", "int64[batch, 16] ids")},
         CARD,
         "axis 1 of reader.onnx's input 'ids' is always 16, and the card says that it varies (length)",
+    ),
+    "an operator set of the future": (
+        {"<ir_version": '<ir_version: 8, opset_import: ["" : 99]>'},
+        CARD,
+        "ONNX Runtime cannot load the graph reader.onnx",
+    ),
+    "texts as tensors": (
+        {"reader": READER.splitlines()[2].replace("int64[batch, length] ids", "string[batch, length] ids")},
+        CARD,
+        "inputs.ids.dtype is 'object'; it is one of 'float32'",
     ),
     "an old operator set": (
         {"<ir_version": '<ir_version: 7, opset_import: ["" : 12]>'},

@@ -87,7 +87,7 @@ class _Reader:
             name: self._input(name, each) for name, each in self._tables(content, "inputs", required=True).items()
         }
         made["results"] = {
-            name: self._kind(_RESULTS, f"results.{name}", each)
+            name: self._kind(_RESULTS, f"results.{name}", self._with_labels(each))
             for name, each in self._tables(content, "results").items()
         }
         made["maps"] = {
@@ -117,6 +117,17 @@ class _Reader:
             return replace(made, tokenizer=self._path.parent / made.tokenizer)
         return made
 
+    def _with_labels(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Read the labels of classes from a file, a line each, where a card names one."""
+        file = content.get("labels")
+        if not isinstance(file, str):
+            return content
+        try:
+            lines = (self._path.parent / file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ExportError(f"{self._path}: the labels in {file!r} cannot be read") from error
+        return {**content, "labels": lines}
+
     def _sized(self, where: str, name: str, content: dict[str, Any]) -> dict[str, Any]:
         """Add to a tensor the type and the sizes that the file states; the card names its axes."""
         tensor = content.get("tensor", "") or name
@@ -136,7 +147,7 @@ class _Reader:
                         f"says that it varies ({axis}); export the file with a dynamic axis"
                     )
             axes = {axis: size if isinstance(size, int) else 0 for axis, size in zip(axes, own.axes[1:], strict=True)}
-        return {**content, "axes": axes, "dtype": str(own.dtype)}
+        return {**content, "axes": axes, "dtype": str(own.dtype)}  # which is checked with the card
 
     def _tables(self, content: Mapping[str, Any], name: str, *, required: bool = False) -> Mapping[str, Any]:
         found = content.get(name, {})

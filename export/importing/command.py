@@ -69,7 +69,8 @@ def inspect(
         typer.echo(f"output {name}: {found.file.outputs[name].dtype}[{', '.join(map(str, axes))}]")
     for each in found.weights:
         what = "inside, looks" if each.is_inner else "looks"
-        typer.echo(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]")
+        unclear = "" if each.map else "; which label sets its axes are is not clear: name it in the card"
+        typer.echo(f"{each.name}: {what} like attention, rows sum to 1: [{', '.join(map(str, each.axes))}]{unclear}")
     for name in found.hidden:
         typer.echo(f"{name}: a Softmax inside, not like attention")
     if found.problem:

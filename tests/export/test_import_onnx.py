@@ -51,7 +51,7 @@ def run_import(folder: Path, *options: str, file: str = "reader.onnx") -> int:
 
 
 def refusal(folder: Path, capsys: pytest.CaptureFixture[str], *options: str, file: str = "reader.onnx") -> str:
-    """Import a file that is refused; gives the sentence. Nothing is left behind, and the next good file is taken."""
+    """Import a file that is refused; gives the sentence. Nothing is left behind."""
     capsys.readouterr()
     assert run_import(folder, *options, file=file) == 1
     said = capsys.readouterr().err
@@ -165,18 +165,21 @@ def test_the_commands_and_cards_of_the_documentation_work(folder: Path, monkeypa
     assert tomllib.loads(blocks["toml"][1])["generation"].keys() == tomllib.loads(PAIR_CARD)["generation"].keys()
 
 
-def test_softmaxes_are_exposed_by_a_pattern(folder: Path) -> None:
-    write(
-        folder / "reader.onnx",
-        model(
-            reader=f"{HEADER} => (float[batch, 3] logits)",
-            attn='  ["/layer.0/attention/Softmax"] attn = Softmax<axis=-1>(masked)',
-        ),
+def test_softmaxes_are_exposed_by_a_pattern_each_under_a_name_of_its_own(folder: Path) -> None:
+    made = model(
+        reader=f"{HEADER} => (float[batch, 3] logits)",
+        attn="  first = Softmax<axis=-1>(masked)\n  second = Softmax<axis=-1>(masked)",
+        c0="  attn = Add(first, second)\n  c0 = MatMul(attn, v)",
     )
+    names = {"first": "/layer.0/attention/Softmax_output_0", "second": "/layer.0/attention/Softmax_1_output_0"}
+    for node in made.graph.node:
+        for values in (node.input, node.output):
+            values[:] = [names.get(name, name) for name in values]
+    write(folder / "reader.onnx", made)
     (folder / "card.toml").write_text(CARD[: CARD.index("[maps")])
     assert run_import(folder, "--expose", "*attention*") == 0
     bundle = read_bundle(folder / "repository" / "reader" / "1").bundle
-    assert [each.name for each in bundle.description.maps] == ["attn"]
+    assert [each.name for each in bundle.description.maps] == ["layer.0.attention", "layer.0.attention.2"]
 
 
 def write_words(folder: Path) -> None:

@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bundle.values import Array
 from export.errors import ExportError
-from export.execution.generation import GenerationRunner
 from export.exported_graph import ExportedGraph
 from export.importing import cards
 from export.importing.describe import ImportedCard, card_of_inputs, generating_card
@@ -17,7 +14,8 @@ from export.importing.observed import Observed
 from export.importing.onnx_file.card_file import Generation, shape_of
 from export.importing.onnx_file.file import OnnxFile, read_onnx
 from export.importing.onnx_file.observing import Run, fixed_batch, observe
-from export.importing.onnx_file.reference import FileSession, as_float32, as_map, file_input, own_dtype
+from export.importing.onnx_file.pair_reference import TOKEN, PairReference, encoded_name, next_name
+from export.importing.onnx_file.reference import FileSession
 from export.importing.onnx_file.surgery import GraphPart, part_graph
 from export.interface import BATCH, TensorSpec, input_specs, map_spec
 from models.cards.inputs import Tokenizer
@@ -25,7 +23,6 @@ from models.cards.labels import output_steps
 from models.cards.results import State, Written
 
 STEPS = "output"
-_TOKEN = "token"
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class ImportedPair:
 
     card: ImportedCard
     graphs: tuple[ExportedGraph, ExportedGraph]
-    reference: "PairReference"
+    reference: PairReference
 
 
 @dataclass(frozen=True)
@@ -160,20 +157,11 @@ def _written(generation: Generation, seen: _Observations, tokenizer: Tokenizer) 
         begin=generation.begin,
         end=generation.end,
         max_new_tokens=generation.max_new_tokens,
-        states=[State(input=name, output=_next(name), start=_encoded(name)) for name in generation.states],
+        states=[State(input=name, output=next_name(name), start=encoded_name(name)) for name in generation.states],
         target="",
         target_tensor="",
         scores=generation.scores,
     )
-
-
-def _encoded(name: str) -> str:
-    """Name the encoder's output that a step takes as `name`."""
-    return f"encoded.{name}"
-
-
-def _next(name: str) -> str:
-    return f"next.{name}"
 
 
 def _graphs(
@@ -196,28 +184,30 @@ def _graphs(
         name="encoder",
         inputs=inputs,
         converted=complete.inputs,
-        outputs={_encoded(name): (source, spec(_encoded(name), seen.first[source])) for name, source in given.items()},
+        outputs={
+            encoded_name(name): (source, spec(encoded_name(name), seen.first[source])) for name, source in given.items()
+        },
         maps={name: (source, maps[name]) for name, source in complete.maps.items() if name not in of_step},
     )
     token = step.inputs[generation.token]
     second = GraphPart(
         name="step",
         inputs=[
-            TensorSpec(_TOKEN, np.dtype(np.int64), (BATCH,)),
-            *(spec(_encoded(name), seen.first[source]) for name, source in constants.items()),
+            TensorSpec(TOKEN, np.dtype(np.int64), (BATCH,)),
+            *(spec(encoded_name(name), seen.first[source]) for name, source in constants.items()),
             *(each for each in inputs if each.name in passed.values()),
             *(spec(name, seen.first[initial]) for name, (initial, _) in generation.states.items()),
         ],
         converted={source: complete.inputs[source] for source in passed.values()},
-        renamed={generation.token: _TOKEN} | {name: _encoded(name) for name in constants} | passed,
-        widened={_TOKEN} if len(token.axes) == 2 else set(),
+        renamed={generation.token: TOKEN} | {name: encoded_name(name) for name in constants} | passed,
+        widened={TOKEN} if len(token.axes) == 2 else set(),
         outputs={
             generation.scores: (
                 generation.scores,
                 spec(generation.scores, seen.second[generation.scores], floating=True),
             ),
             **{
-                _next(name): (after, spec(_next(name), seen.second[after]))
+                next_name(name): (after, spec(next_name(name), seen.second[after]))
                 for name, (_, after) in generation.states.items()
             },
         },
@@ -225,71 +215,3 @@ def _graphs(
         squeezed=True,
     )
     return part_graph(encoder, first), part_graph(step, second)
-
-
-class PairReference:
-    """Two files as they are (see `export.execution.reference.Reference`).
-
-    A step gets every token so far where the file takes a sequence of them: a file that reads more than the last one
-    answers differently from the bundle's graph, and is refused.
-    """
-
-    def __init__(self, sessions: tuple[FileSession, FileSession], card: ImportedCard, generation: Generation) -> None:
-        self._sessions, self._card, self._generation = sessions, card, generation
-
-    @property
-    def name(self) -> str:
-        """The files' names."""
-        return " and ".join(each.file.path.name for each in self._sessions)
-
-    def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Raise: a pair does not answer in one pass."""
-        raise ExportError(f"{self.name} generate, and do not answer in one pass")
-
-    def generation_runner(self) -> GenerationRunner:
-        """Return a runner of the two files."""
-        return _PairRunner(self._sessions, self._card, self._generation)
-
-
-class _PairRunner:
-    def __init__(self, sessions: tuple[FileSession, FileSession], card: ImportedCard, generation: Generation) -> None:
-        (self._encoder, self._step), self._card, self._generation = sessions, card, generation
-        self._tokens: list[Array] = []
-
-    def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the first file."""
-        self._tokens = []
-        file, generation = self._encoder.file, self._generation
-        found = self._encoder.run(
-            {name: file_input(each, tensors[name], own_dtype(file, name)) for name, each in self._card.inputs.items()}
-        )
-        encoded = {_encoded(name): found[source] for name, source in generation.constants.items() if source in found}
-        encoded |= {_encoded(name): found[initial] for name, (initial, _) in generation.states.items()}
-        return {**encoded, **self._maps(found)}
-
-    def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Raise: there is no prompt."""
-        raise ExportError("a pair of files has no prompt")
-
-    def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the second file."""
-        generation, own = self._generation, self._step.file.inputs[self._generation.token]
-        self._tokens.append(tensors[_TOKEN])
-        token = self._tokens[-1] if len(own.axes) == 1 else np.stack(self._tokens, axis=1)
-        if len(own.axes) == 2 and isinstance(own.axes[1], int):
-            token = token[:, -1:]
-        feeds: dict[str, Any] = {generation.token: np.asarray(token, own.dtype)}
-        for name, source in generation.constants.items():
-            given = self._card.inputs.get(source)
-            dtype = own_dtype(self._step.file, name)
-            feeds[name] = file_input(given, tensors[source], dtype) if given else tensors[_encoded(name)]
-        feeds |= {name: tensors[name] for name in generation.states}
-        found = self._step.run(feeds)
-        answered = {generation.scores: as_float32(found[generation.scores])}
-        answered |= {_next(name): found[after] for name, (_, after) in generation.states.items()}
-        return {**answered, **{name: each[:, :, 0] for name, each in self._maps(found).items()}}
-
-    def _maps(self, found: Mapping[str, Array]) -> dict[str, Array]:
-        return {
-            name: as_map(found[each.output], each) for name, each in self._card.maps.items() if each.output in found
-        }

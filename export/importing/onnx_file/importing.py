@@ -1,7 +1,7 @@
 """Import of an ONNX file: card, observation, graph surgery, verification, bundle."""
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def _exported(file: OnnxFile, stated: CardFile, wanted: OnnxImport) -> ExportedM
     if stated.generation is not None:
         return _exported_pair(file, stated, stated.generation, wanted)
     card = _with_batch(file, stated.card)
-    exposed = _exposed(file, wanted.expose)
+    exposed = _exposed(file, wanted.expose, card)
     inner = _inner(file, card, exposed)
     session = FileSession(file, inner)
     observed, _ = observe(session, card_of_inputs(card), inner)
@@ -108,25 +108,44 @@ def _with_batch(file: OnnxFile, card: cards.Card) -> cards.Card:
     return replace(card, batch=False)
 
 
-def _exposed(file: OnnxFile, patterns: Sequence[str]) -> dict[str, str]:
-    """Return the values that patterns name, with the names of their maps."""
-    found: dict[str, str] = {}
+def _exposed(file: OnnxFile, patterns: Sequence[str], card: cards.Card) -> dict[str, str]:
+    """Return the values that patterns name and no map of the card reads, with the names of their maps."""
+    found: list[str] = []
     for pattern in patterns:
         nodes = [value for node, value in file.softmaxes.items() if _matches(node, pattern) or _matches(value, pattern)]
         values = nodes or [value for value in sorted(file.values) if _matches(value, pattern)]
         if not values:
             known = ", ".join(map(repr, file.softmaxes)) or "none"
             raise ExportError(f"nothing inside {file.path.name} is called {pattern!r}; its Softmax nodes: {known}")
-        found |= {value: map_name(value) for value in values}
-    return found
+        found += values
+    named = {each.output for each in card.maps.values()}
+    return map_names([value for value in dict.fromkeys(found) if value not in named], taken=card.maps)
 
 
 def _matches(name: str, pattern: str) -> bool:
     return name == pattern or ("*" in pattern and fnmatch.fnmatchcase(name, pattern))
 
 
-def map_name(value: str) -> str:
-    """Name a map after a value of a graph: `/encoder/layer.0/Softmax_output_0` is `encoder.layer.0`."""
+def map_names(values: Iterable[str], taken: Iterable[str] = ()) -> dict[str, str]:
+    """Name maps after values of a graph: `/encoder/layer.0/Softmax_output_0` is `encoder.layer.0`.
+
+    Args:
+        taken: names of other maps.
+    """
+    names: dict[str, str] = {}
+    used = set(taken)
+    for value in values:
+        name = base = _map_name(value)
+        number = 1
+        while name in used:
+            number += 1
+            name = f"{base}.{number}"
+        names[value] = name
+        used.add(name)
+    return names
+
+
+def _map_name(value: str) -> str:
     parts = [part for part in value.replace("::", "/").split("/") if part]
     if parts and parts[-1].lower().startswith("softmax"):
         parts = parts[:-1]
@@ -147,12 +166,9 @@ def _inner(file: OnnxFile, card: cards.Card, exposed: Mapping[str, str]) -> list
 
 
 def _with_exposed(card: cards.Card, exposed: Mapping[str, str], observed: Mapping[str, Observed]) -> cards.Card:
-    """Add a map for each exposed value that no map of the card reads."""
-    named = {each.output for each in card.maps.values()}
+    """Add a map for each exposed value."""
     maps = dict(card.maps)
     for value, name in exposed.items():
-        if value in named:
-            continue
         made = guess_map(card, observed[value])
         if made is None:
             raise ExportError(

@@ -17,7 +17,7 @@ from export.importing.maps import guess_map
 from export.importing.observed import Observed
 from export.importing.onnx_file.card_writer import write_card
 from export.importing.onnx_file.file import FileTensor, OnnxFile, read_onnx, vocabulary_of
-from export.importing.onnx_file.importing import map_name
+from export.importing.onnx_file.importing import map_names
 from export.importing.onnx_file.observing import fixed_batch, observe
 from export.importing.onnx_file.reference import FileSession, file_input, own_dtype
 from export.interface import BATCH, Axes, max_sizes
@@ -85,10 +85,11 @@ def inspect_onnx(path: Path) -> Inspection:
     weights = tuple(
         Weights(name, observed[name].axes, name in inner, guess_map(card, observed[name])) for name in found
     )
+    names = map_names(each.name for each in weights)
     card = replace(
         card,
-        maps={map_name(each.name): each.map for each in weights if each.map is not None},
-        outputs=[name for name in file.outputs if name not in found],
+        maps={names[each.name]: each.map for each in weights if each.map is not None},
+        outputs=[name for name in file.outputs if name not in found and _can_be_cut(observed[name])],
     )
     return Inspection(
         file,
@@ -98,6 +99,11 @@ def inspect_onnx(path: Path) -> Inspection:
         write_card(card, file),
         "",
     )
+
+
+def _can_be_cut(tensor: Observed) -> bool:
+    """Tell whether every axis that varies follows one of an input."""
+    return all(isinstance(axis, int) or axis in tensor.sizes[0] for axis in tensor.axes)
 
 
 def _looks_like_attention(tensor: Observed, array: Array) -> bool:

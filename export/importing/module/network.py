@@ -51,8 +51,8 @@ class ImportedModule(Network):
         returned, found = self.results(tensors)
         results = {**found, **returned}
         return Answer(
-            {name: _as_float32(results[name]) for name in self._outputs if name in results},
-            {name: _as_map(results[each.output], each) for name, each in self._maps.items() if each.output in results},
+            {name: as_float32(results[name]) for name in self._outputs if name in results},
+            {name: as_map(results[each.output], each) for name, each in self._maps.items() if each.output in results},
         )
 
 
@@ -105,13 +105,13 @@ def _flatten(value: object, name: str) -> Iterator[tuple[str, Tensor]]:
         yield from _flatten(part, f"{name}.{key}" if name else str(key))
 
 
-def _as_float32(tensor: Tensor) -> Tensor:
+def as_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.is_floating_point() and tensor.dtype != torch.float32 else tensor
 
 
-def _as_map(weights: Tensor, source: MapSource) -> Tensor:
+def as_map(weights: Tensor, source: MapSource) -> Tensor:
     """Return weights as [batch, head, query, key]."""
-    weights, axes = _as_float32(weights), list(source.axes)
+    weights, axes = as_float32(weights), list(source.axes)
     if source.heads:
         weights, axes = weights.reshape(-1, source.heads, *weights.shape[1:]), ["batch", "head", *axes[1:]]
     if axes != [axis for axis in _CANONICAL if axis in axes]:

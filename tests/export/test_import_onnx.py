@@ -426,6 +426,14 @@ def test_a_wrong_file_is_one_sentence(case: str, folder: Path, capsys: pytest.Ca
     assert sentence in refusal(folder, capsys)
 
 
+def test_a_file_that_mixes_rows_runs_one_row_at_a_time_if_its_card_says_so(folder: Path) -> None:
+    changes, card, _ = REFUSED_GRAPHS["an answer that depends on other rows"]
+    write(folder / "reader.onnx", model(**changes))
+    (folder / "card.toml").write_text("batch = false\n" + card)
+    assert run_import(folder) == 0
+    assert read_bundle(folder / "repository" / "reader" / "1").bundle.single_rows
+
+
 @pytest.mark.parametrize("length", [0, 1, 60, 700])
 def test_a_truncated_file_is_one_sentence(length: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = (folder / "reader.onnx").read_bytes()

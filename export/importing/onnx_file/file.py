@@ -35,7 +35,7 @@ class OnnxFile:
 
     Attributes:
         inputs: those without a default.
-        softmaxes: outputs of Softmax nodes over the last axis, outside branches and loops, by the node's name.
+        softmaxes: the name of each Softmax node outside branches and loops, by its output.
         values: every value of the graph, outside branches and loops.
     """
 
@@ -92,7 +92,7 @@ def read_onnx(path: Path) -> OnnxFile:
         model,
         {each.name: _tensor(path, each) for each in model.graph.input if each.name not in defaults},
         {each.name: _tensor(path, each) for each in model.graph.output},
-        {node.name or node.output[0]: node.output[0] for node in model.graph.node if _is_softmax(node)},
+        {node.output[0]: node.name or node.output[0] for node in model.graph.node if _is_softmax(node)},
         frozenset(name for node in model.graph.node for name in node.output if name),
     )
 
@@ -146,5 +146,4 @@ def _tensor(path: Path, value: onnx.ValueInfoProto) -> FileTensor:
 
 
 def _is_softmax(node: onnx.NodeProto) -> bool:
-    axis = next((each.i for each in node.attribute if each.name == "axis"), -1)
-    return node.op_type == "Softmax" and node.domain in ("", "ai.onnx") and axis in (-1, 1, 2, 3)
+    return node.op_type == "Softmax" and node.domain in ("", "ai.onnx")

@@ -112,10 +112,10 @@ def _exposed(file: OnnxFile, patterns: Sequence[str], card: cards.Card) -> dict[
     """Return the values that patterns name and no map of the card reads, with the names of their maps."""
     found: list[str] = []
     for pattern in patterns:
-        nodes = [value for node, value in file.softmaxes.items() if _matches(node, pattern) or _matches(value, pattern)]
+        nodes = [value for value, node in file.softmaxes.items() if _matches(node, pattern) or _matches(value, pattern)]
         values = nodes or [value for value in sorted(file.values) if _matches(value, pattern)]
         if not values:
-            known = ", ".join(map(repr, file.softmaxes)) or "none"
+            known = ", ".join(map(repr, file.softmaxes.values())) or "none"
             raise ExportError(f"nothing inside {file.path.name} is called {pattern!r}; its Softmax nodes: {known}")
         found += values
     named = {each.output for each in card.maps.values()}

@@ -71,7 +71,7 @@ def inspect_onnx(path: Path) -> Inspection:
         ExportError: the file cannot be read, or ONNX Runtime cannot load it.
     """
     file = read_onnx(path)
-    inner = [value for value in file.softmaxes.values() if value not in file.outputs]
+    inner = [value for value in file.softmaxes if value not in file.outputs]
     session = FileSession(file, inner)
     card = _draft(file)
     try:

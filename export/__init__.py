@@ -1,15 +1,34 @@
 """Export of trained models to bundles whose graphs answer as PyTorch does."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bundle.offline import disable_telemetry
 from bundle.reader import BundleFolder
 from export.conversion.precision import Precision
+from export.importing.cards import Card, Classes, Embedding, Image, Map, Mask, Numbers, Tensor, Text
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from models.cards.card import TrainedModel
+
+__all__ = [
+    "Card",
+    "Classes",
+    "Embedding",
+    "Image",
+    "Map",
+    "Mask",
+    "Numbers",
+    "Tensor",
+    "Text",
+    "export_model",
+    "export_module",
+    "export_run",
+]
 
 # PyTorch and onnxscript import ONNX Runtime themselves.
 disable_telemetry()
@@ -60,3 +79,42 @@ def export_run(
 
     trained = replace(load_run(run_folder), judge=judge_of(run_folder))
     return export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)
+
+
+def export_module(
+    module: "nn.Module",
+    *,
+    card: Card,
+    examples: Sequence[Any],
+    repository: Path | str,
+    version: int = 0,
+    precision: str = Precision.FLOAT32,
+    half_weights: bool = False,
+) -> BundleFolder:
+    """Export any PyTorch module, with a card that says what its inputs, outputs and maps are.
+
+    Attention by `F.scaled_dot_product_attention`, `nn.MultiheadAttention` and `nn.TransformerEncoder` inside the module
+    is found: a map of the card can name it by the path of its submodule, such as `encoder.layers.0.self_attn`, and
+    attention whose axes are label sets of the card becomes a map under this name without being named.
+
+    Args:
+        module: returns a tensor, or tensors in a dict, tuple or dataclass. It is copied, to float32, on the CPU.
+        examples: at least one: a dict of a value for each input, or the value of the only input. Strings, arrays or
+            lists of numbers, pictures of Pillow, bytes or paths of files.
+        version, precision, half_weights: as for `export_model`.
+    Raises:
+        ExportError: the card does not fit the module, or a graph's answers differ from PyTorch's; the message names
+            the output or map, and the part of the card.
+        BundleError: the bundle cannot be written.
+    """
+    from export.importing.module import exporting
+
+    return exporting.export_module(
+        module,
+        card=card,
+        examples=examples,
+        repository=Path(repository),
+        version=version,
+        precision=precision,
+        half_weights=half_weights,
+    )

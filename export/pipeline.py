@@ -2,15 +2,9 @@
 
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from bundle.maps import map_key, map_quantities
-from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
-from bundle.samples import samples_file
-from bundle.v1 import bundle_pb2
-from bundle.wire import instance_to_wire
-from bundle.writer import target_folder, write_bundle
+from bundle.writer import target_folder
 from export.conversion.convert import convert
 from export.conversion.half_weights import round_to_float16, store_as_float16
 from export.conversion.precision import Precision
@@ -18,15 +12,12 @@ from export.errors import ExportError
 from export.execution import pytorch_runner
 from export.execution.onnx_runner import onnx_runtime
 from export.exported_graph import ExportedGraph
-from export.interface import map_binding
 from export.tracing.build import build_graphs
-from export.verification.comparison import Comparison
 from export.verification.verify import verify
-from export.writing.external_weights import graph_files
-from export.writing.library_versions import library_versions
+from export.writing.exported_model import ExportedModel, write_exported
 from export.writing.samples import make_samples
-from limelight.v1 import attention_pb2, model_pb2
-from models.cards.card import Card, TrainedModel
+from limelight.v1 import model_pb2
+from models.cards.card import TrainedModel
 
 
 def export_model(
@@ -64,49 +55,16 @@ def export_model(
     graphs = graphs or build_graphs(trained.model, trained.card)
     if half_weights:
         graphs = [replace(graph, model=store_as_float16(graph.model)) for graph in graphs]
-    comparison = verify(graphs, trained.model, trained.card, largest_size=largest_size)
+    reference = pytorch_runner.PyTorchReference(trained.model, trained.card)
+    comparison = verify(graphs, reference, trained.card, largest_size=largest_size)
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
         graphs, comparison = converted.graphs, converted.comparison
         trained = replace(trained, metrics=converted.metrics)
-    files: dict[str, bytes | Path] = {name: text.encode() for name, text in trained.card.files.items()}
-    files[SAMPLES_FILE] = samples_file(samples)
-    with TemporaryDirectory() as scratch:
-        for graph in graphs:
-            files |= graph_files(graph.file, graph.model, Path(scratch))
-        return write_bundle(repository, _bundle(trained, graphs, comparison, wanted), files, version=version)
-
-
-def _bundle(
-    trained: TrainedModel, graphs: list[ExportedGraph], comparison: Comparison, precision: Precision
-) -> bundle_pb2.Bundle:
-    card = trained.card
-    return bundle_pb2.Bundle(
-        description=_description(trained, precision),
-        graphs=[
-            bundle_pb2.OnnxGraph(
-                name=graph.name,
-                file=graph.file,
-                inputs=[spec.name for spec in graph.inputs],
-                outputs=[
-                    *(spec.name for spec in graph.outputs),
-                    *dict.fromkeys(name for each in graph.optional_maps.values() for name in each.outputs),
-                ],
-                packed=graph.packing_masks,
-            )
-            for graph in graphs
-        ],
-        tensors=card.tensors,
-        preprocessing=card.preprocessing,
-        maps=[
-            _map_binding(card, each.name, quantity, graphs) for each, quantity in map_quantities(card.description.maps)
-        ],
-        generation=card.generation,
-        noise=card.noise,
-        tolerances=comparison.tolerances,
-        parity=comparison.parity(),
-        library_versions=library_versions(),
+    exported = ExportedModel(
+        _description(trained, wanted), trained.card, tuple(trained.examples), tuple(samples), tuple(graphs), comparison
     )
+    return write_exported(exported, repository, version=version)
 
 
 def _description(trained: TrainedModel, precision: Precision) -> model_pb2.ModelDescription:
@@ -114,18 +72,6 @@ def _description(trained: TrainedModel, precision: Precision) -> model_pb2.Model
     description.CopyFrom(trained.card.description)
     description.precision = precision.describe()
     description.training_data.CopyFrom(trained.training_data.describe())
-    del description.metrics[:], description.examples[:]
+    del description.metrics[:]
     description.metrics.extend(each.describe() for each in trained.metrics)
-    description.examples.extend(instance_to_wire(each) for each in trained.examples)
     return description
-
-
-def _map_binding(
-    card: Card, name: str, quantity: attention_pb2.Quantity, graphs: list[ExportedGraph]
-) -> bundle_pb2.MapBinding:
-    key = map_key(name, quantity)
-    graph = next(graph for graph in graphs if any(spec.name == key for spec in graph.outputs))
-    binding = map_binding(card, name, quantity, graph.name)
-    if key in graph.optional_maps:
-        graph.optional_maps[key].fill_binding(binding)
-    return binding

@@ -131,6 +131,8 @@ def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
         ),
         ("models.training.command", "torch"),
         ("export.command", "torch onnx"),
+        ("export.importing.command", "torch onnx onnxruntime"),
+        ("export.importing.onnx_file.importing", "torch onnxscript"),
     ],
 )
 def test_importing_a_module_does_not_bring_in_heavy_ones(module: str, heavy: str) -> None:

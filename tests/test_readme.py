@@ -19,6 +19,7 @@ from PIL import Image
 
 from bundle.reader import read_bundle
 from service.demo import commands, own_command
+from tests.export import onnx_files
 from tests.importing.huggingface.checkpoints import stated_pooling
 from tests.importing.huggingface.encoders import ENCODERS
 
@@ -64,6 +65,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "reviews.tsv").write_text("\n".join(lines) + "\n")
     ENCODERS["bert"].write(folder / "all-MiniLM-L6-v2", "Model")
     stated_pooling(folder / "all-MiniLM-L6-v2")
+    onnx_files.write(folder / "model.onnx", onnx_files.model())
     return folder
 
 
@@ -120,7 +122,7 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
     if block.language == "text":
         return  # a picture
     if block.language == "python":
-        assert DEMO in block.text
+        assert DEMO in block.text or "export_module" in block.text
         run([sys.executable, "-c", block.text.replace(DEMO, demo)], checkout, demo)
         return
     assert block.language == "console"

@@ -26,6 +26,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "starts-with-prompt": lambda bundle: bundle.generation.starts_with_prompt,
     "end-tokens": lambda bundle: bool(bundle.generation.more_end_tokens),
+    "single-rows": lambda bundle: bundle.single_rows,
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
@@ -49,6 +50,7 @@ KNOWN_FEATURES = frozenset(
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",
+        "single-rows",
     }
 )
 

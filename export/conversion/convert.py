@@ -15,6 +15,7 @@ from export.errors import ExportError
 from export.execution.generation import greedy_chooser, run_generation
 from export.execution.graph_network import graphs_as_network
 from export.execution.onnx_runner import GraphGenerationRunner, GraphSession
+from export.execution.pytorch_runner import PyTorchReference
 from export.execution.random_inputs import batch_sizes, collate_rows, neutral_noise
 from export.execution.row_answers import RowAnswer, generation_answer, single_pass_answers
 from export.exported_graph import ExportedGraph
@@ -66,8 +67,9 @@ def convert(
     check_remeasurable(trained, f"in {precision}")
     changed = [replace(graph, model=_CONVERTERS[precision](graph.model)) for graph in graphs]
     comparison = FittingComparison(card, precision)
-    verify(changed, trained.model, card, comparison)
-    compare_random_rows(changed, trained.model, card, comparison, _EXTRA_ROWS)
+    reference = PyTorchReference(trained.model, card)
+    verify(changed, reference, card, comparison)
+    compare_random_rows(changed, reference, card, comparison, _EXTRA_ROWS)
     _compare_samples(changed, trained, samples, comparison)
     comparison.fit_tolerances()
     judge = trained.judge
@@ -97,7 +99,8 @@ def _compare_samples(
     """Compare the answers to the examples, alone and in one batch, as a server does at start."""
     card = trained.card
     rows = [
-        Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels) for row in example_rows(trained)
+        Row({**row.tensors, **neutral_noise(card, row.sizes)}, row.sizes, row.labels)
+        for row in example_rows(card, trained.examples)
     ]
     answer = _generation_answers(graphs, card) if card.generation is not None else _single_pass_answers(graphs, card)
     batched = answer(rows) if card.generation is None else []

@@ -66,16 +66,23 @@ class GenerationTrace:
 
 
 def run_generation(
-    runner: GenerationRunner, card: Card, tensors: Mapping[str, Array], sizes: Mapping[str, int], choose: TokenChooser
+    runner: GenerationRunner,
+    card: Card,
+    tensors: Mapping[str, Array],
+    sizes: Mapping[str, int],
+    choose: TokenChooser,
+    encoded: Mapping[str, Array] | None = None,
 ) -> GenerationTrace:
     """Encode a batch, then step until `choose` ends it.
 
     Args:
         sizes: sizes of the batch and of every axis that varies, padding included.
+        encoded: outputs of the encoder, which does not run then.
     """
     generation = card.generation
     assert generation is not None
-    encoded = runner.encode(tensors) if generation.encoder else {}
+    if encoded is None:
+        encoded = runner.encode(tensors) if generation.encoder else {}
     constant = {**tensors, **encoded}
     prompt, entries, token = _prompt(card, tensors, sizes)
     # The last token is the input of the first step; a whole prompt is read for the maps over it.
@@ -118,6 +125,23 @@ def run_generation(
         {name: [canonical(each[name], map_axes(card, name)) for each in answers] for name in names},
         {state.output: [each[state.output] for each in answers] for state in generation.states},
     )
+
+
+def encode_alone(runner: GenerationRunner, rows: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Encode rows one at a time, and stack what comes out, padded with zeros as a server pads it.
+
+    Args:
+        rows: the tensors of each row, as a batch of one.
+    """
+    encoded = [runner.encode(tensors) for tensors in rows]
+    stacked = {}
+    for name in encoded[0]:
+        arrays = [each[name][0] for each in encoded]
+        shape = tuple(max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True))
+        stacked[name] = np.zeros((len(arrays), *shape), arrays[0].dtype)
+        for place, array in zip(stacked[name], arrays, strict=True):
+            place[tuple(slice(size) for size in array.shape)] = array
+    return stacked
 
 
 def greedy_chooser(end_tokens: frozenset[int]) -> TokenChooser:

@@ -39,7 +39,7 @@ class GraphSession:
     def __init__(self, graph: ExportedGraph) -> None:
         ort = onnx_runtime()
         options = ort.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # errors are raised
         options.intra_op_num_threads = _THREADS
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.graph = graph

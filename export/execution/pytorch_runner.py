@@ -25,6 +25,23 @@ def to_tensors(arrays: Mapping[str, Array]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
+class PyTorchReference:
+    """A network as the reference of its graphs (see `Reference`)."""
+
+    name = "PyTorch"
+
+    def __init__(self, model: Network, card: Card) -> None:
+        self._model, self._card = model, card
+
+    def run(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Answer a batch in one pass."""
+        return run_model(self._model, self._card, tensors)
+
+    def generation_runner(self) -> "PyTorchGenerationRunner":
+        """Return the parts of a generating model."""
+        return PyTorchGenerationRunner(self._model, self._card)
+
+
 def run_model(model: Network, card: Card, tensors: Mapping[str, Array]) -> dict[str, Array]:
     """Run a single-pass model on a batch, and return its outputs, maps and edge indices by name."""
     taken = accepted_arguments(model.forward, list(tensors))

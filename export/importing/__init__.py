@@ -1,1 +1,1 @@
-"""Import of models of other libraries to the same verified bundles."""
+"""Bundles of models that were made elsewhere: checkpoints, PyTorch modules and ONNX files."""

@@ -6,7 +6,7 @@ names heads and queries. A map that a run does not request costs one If.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -14,17 +14,14 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from export.surgery.fused_attention import FUSED_FROM, FUSED_OPERATOR, subgraphs
 from export.surgery.node_builder import NodeBuilder
 from export.surgery.optional_maps import OptionalMap
 from models.attention.export_markers import DOMAIN, OPERATOR
 
-# Length from which the fused operator is faster on a CPU: 0.88 of the eager formula's time at 384 tokens, 0.86 at 512,
-# equal below 320 (encoder of 6 layers, 384 wide, one thread). It never holds the weights.
-FUSED_FROM = 320
 # Half of the lowest float: adding a score keeps it finite, in half precision too.
 _MASKED_SCORE = np.float32(np.finfo(np.float32).min / 2)
 _CONTRIB_DOMAIN = "com.microsoft"
-_FUSED_OPERATOR = "MultiHeadAttention"
 _BOOL, _FLOAT = onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT
 
 
@@ -75,18 +72,12 @@ def expand_attention(
     """
     optional_maps: dict[str, OptionalMap] = {}
     found = _expand_graph(model.graph, maps, max_axis_size, optional_maps)
-    for graph in _subgraphs(model.graph.node):
+    for graph in subgraphs(model.graph.node):
         found = _expand_graph(graph, {}, max_axis_size, optional_maps) or found
     kept = [each for each in model.opset_import if each.domain not in (DOMAIN, _CONTRIB_DOMAIN)]
     del model.opset_import[:]
     model.opset_import.extend([*kept, *([helper.make_opsetid(_CONTRIB_DOMAIN, 1)] if found else [])])
     return optional_maps
-
-
-def is_fused(model: onnx.ModelProto) -> bool:
-    """Return whether a model computes long attention by the fused operator."""
-    nodes = [*model.graph.node, *(node for graph in _subgraphs(model.graph.node) for node in graph.node)]
-    return any(node.op_type == _FUSED_OPERATOR for node in nodes)
 
 
 def _expand_graph(
@@ -266,7 +257,7 @@ def _fused(builder: NodeBuilder, marker: _AttentionMarker) -> str:
         return builder.add("Reshape", by_position, builder.integers(0, 0, -1))
 
     context = builder.add(
-        _FUSED_OPERATOR,
+        FUSED_OPERATOR,
         *map(joined, (marker.query, marker.key, marker.value)),
         domain=_CONTRIB_DOMAIN,
         num_heads=marker.heads,
@@ -323,15 +314,6 @@ def _shape(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:
 
 def _count_uses(nodes: Sequence[onnx.NodeProto]) -> Counter[str]:
     """Count the reads of each tensor, subgraphs included."""
-    inner = [node for graph in _subgraphs(nodes) for node in graph.node]
-    passed = (each.name for graph in _subgraphs(nodes) for each in graph.output)
+    inner = [node for graph in subgraphs(nodes) for node in graph.node]
+    passed = (each.name for graph in subgraphs(nodes) for each in graph.output)
     return Counter([*(name for node in (*nodes, *inner) for name in node.input), *passed])
-
-
-def _subgraphs(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
-    """Yield every graph inside nodes, at any depth."""
-    for node in nodes:
-        for attribute in node.attribute:
-            for graph in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield graph
-                yield from _subgraphs(graph.node)

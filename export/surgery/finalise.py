@@ -6,17 +6,13 @@ from typing import Any, NamedTuple
 
 import onnx
 import onnx_ir
-from google.protobuf.message import Message
 
 from export.errors import ExportError
 from export.interface import Axes, AxisSize, TensorSpec
 from export.surgery.attention import expand_attention
+from export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from export.surgery.optional_maps import OptionalMap, declare_optional_map
 from export.surgery.token_packing import expand_token_packing
-
-_PRODUCER = "limelight"
-# The exporter writes stack traces, with paths of source files, into these fields.
-_METADATA_FIELDS = ("doc_string", "metadata_props")
 
 
 class FinalisedModel(NamedTuple):
@@ -52,7 +48,7 @@ def finalise(
     optional_maps = expand_attention(proto, shapes, max_axis_size)
     packed = expand_token_packing(proto)
     del proto.graph.value_info[:]
-    proto.producer_name, proto.producer_version = _PRODUCER, ""
+    proto.producer_name, proto.producer_version = PRODUCER, ""
     _check_names(proto.graph.input, inputs, "inputs")
     _check_names(proto.graph.output, outputs, "outputs")
     for value, spec in zip(proto.graph.input, inputs, strict=True):
@@ -64,27 +60,6 @@ def finalise(
     for name, optional_map in optional_maps.items():
         declare_optional_map(proto, optional_map, optional_map_axes[name])
     return FinalisedModel(proto, optional_maps, packed)
-
-
-def strip_metadata(message: Message) -> None:
-    """Clear documentation and metadata everywhere inside a message."""
-    for field, content in message.ListFields():
-        if field.name in _METADATA_FIELDS:
-            message.ClearField(field.name)
-        elif field.type == field.TYPE_MESSAGE:
-            for each in content if field.is_repeated else [content]:
-                strip_metadata(each)
-
-
-def set_shape(value: Any, axes: Sequence[AxisSize]) -> None:
-    """Set the shape of a graph's input or output."""
-    shape = value.type.tensor_type.shape
-    del shape.dim[:]
-    for axis in axes:
-        if isinstance(axis, int):
-            shape.dim.add(dim_value=axis)
-        else:
-            shape.dim.add(dim_param=axis)
 
 
 def _check_names(values: Sequence[Any], specs: Sequence[TensorSpec], kind: str) -> None:

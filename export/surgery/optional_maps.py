@@ -1,7 +1,7 @@
 """Optional maps of a graph: maps that are computed only where a run requests them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -20,7 +20,8 @@ class OptionalMap:
         gate, projections_gate: BOOL inputs, false by default.
         heads, queries: INT64 inputs [head] and [query], empty by default.
         rows: FLOAT output [batch, head, query, key] of exactly these heads and queries.
-        query, key: FLOAT outputs [batch, head, query or key, head_size] (`Projections` of bundle.proto).
+        query, key: FLOAT outputs [batch, head, query or key, head_size] (`Projections` of bundle.proto). They are
+            empty, as are `projections_gate` and `bias`, where weights are all that a graph has.
         bias: FLOAT output that broadcasts to the map's axes; maps with one mask share it. Empty for no mask.
         broadcast: for each axis of the bias, whether its size is 1, as far as known.
     """
@@ -51,6 +52,11 @@ class OptionalMap:
             head_size=head_size,
             broadcast=broadcast or [False] * 4,
         )
+
+    @classmethod
+    def without_projections(cls, name: str) -> "OptionalMap":
+        """Name the inputs and outputs of a map whose weights are all that the graph has."""
+        return replace(cls.of(name, 0, "", ()), projections_gate="", query="", key="")
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -84,8 +90,9 @@ class OptionalMap:
         binding.gate = self.gate
         binding.probe.heads_input, binding.probe.queries_input = self.heads, self.queries
         binding.probe.output = self.rows
-        binding.projections.gate, binding.projections.bias_output = self.projections_gate, self.bias
-        binding.projections.query_output, binding.projections.key_output = self.query, self.key
+        if self.query:
+            binding.projections.gate, binding.projections.bias_output = self.projections_gate, self.bias
+            binding.projections.query_output, binding.projections.key_output = self.query, self.key
 
 
 def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes: Axes) -> None:
@@ -101,6 +108,8 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
         (optional_map.heads, np.int64, (optional_map.heads,)),
         (optional_map.queries, np.int64, (optional_map.queries,)),
     ):
+        if not name:
+            continue
         element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         model.graph.input.append(helper.make_tensor_value_info(name, element, shape))
         # An input with an initializer is optional.

@@ -23,7 +23,13 @@ class _Difference:
 class Comparison:
     """Compares a graph's answers with PyTorch's, within the tolerances that the bundle will state."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: Card, reference: str = "PyTorch") -> None:
+        """Make a comparison.
+
+        Args:
+            reference: name of what the graphs are compared with, for messages.
+        """
+        self._reference = reference
         self.tolerances = default_tolerances(map_keys(card), card.scales)
         self._allowed = Tolerances(self.tolerances, "CPUExecutionProvider")
         self._differences: dict[str, _Difference] = {}
@@ -34,27 +40,29 @@ class Comparison:
             self.compare_arrays(name, actual.outputs[name], array, case)
         for name, weights in expected.maps.items():
             if not actual.maps[name].has_edges_of(weights):
-                raise ExportError(f"the exported graph's map {name} has other edges than PyTorch's ({case})")
+                raise ExportError(f"the exported graph's map {name} has other edges than {self._reference}'s ({case})")
             self.compare_arrays(name, actual.maps[name].weights, weights.weights, case, is_map=True)
 
-    def compare_padding(self, padded: RowAnswer, alone: RowAnswer, case: str) -> None:
-        """Compare PyTorch's answers to a row in a batch and alone.
+    def compare_padding(self, batched: RowAnswer, alone: RowAnswer, case: str, *, padded: bool = True) -> None:
+        """Compare the reference's answers to a row in a batch and alone.
 
+        Args:
+            padded: whether rows of the batch are padded.
         Raises:
-            ExportError: they differ. The model reads padding, which an export cannot repair.
+            ExportError: they differ: the model reads padding, or other rows. An export cannot repair this.
         """
-        pairs = [(name, padded.outputs[name], array, False) for name, array in alone.outputs.items()]
+        pairs = [(name, batched.outputs[name], array, False) for name, array in alone.outputs.items()]
         for name, each in alone.maps.items():
-            if not padded.maps[name].has_edges_of(each):
+            if not batched.maps[name].has_edges_of(each):
                 raise ExportError(
                     f"the model's map {name} has other edges in a batch than alone ({case}); export cannot repair this"
                 )
-            pairs.append((name, padded.maps[name].weights, each.weights, True))
+            pairs.append((name, batched.maps[name].weights, each.weights, True))
         for name, actual, expected, is_map in pairs:
             if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
+                cause = "does the model read padding?" if padded else "a row's answer depends on its neighbours"
                 raise ExportError(
-                    f"the model's answer in a batch differs from its answer alone: {problem} ({case}); "
-                    "does the model read padding?"
+                    f"the model's answer in a batch differs from its answer alone: {problem} ({case}); {cause}"
                 )
 
     def compare_arrays(self, name: str, actual: Array, expected: Array, case: str, *, is_map: bool = False) -> None:
@@ -64,7 +72,7 @@ class Comparison:
             ExportError: names the output, the difference, and the case.
         """
         if problem := self._allowed.difference(name, actual, expected, is_map=is_map):
-            raise ExportError(f"the exported graph's answer differs from PyTorch's: {problem} ({case})")
+            raise ExportError(f"the exported graph's answer differs from {self._reference}'s: {problem} ({case})")
         self.record(name, actual, expected)
 
     def record(self, name: str, actual: Array, expected: Array) -> None:

@@ -1,4 +1,4 @@
-"""Verification: each row alone in PyTorch, against the same rows batched and padded in ONNX Runtime."""
+"""Verification: each row alone in the reference, against the same rows batched and padded in ONNX Runtime."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,18 +6,23 @@ import numpy as np
 
 from bundle.rows import Row
 from bundle.values import Array
-from export.execution import pytorch_runner
-from export.execution.generation import GenerationRunner, GenerationTrace, forced_chooser, run_generation
+from export.execution.generation import (
+    GenerationRunner,
+    GenerationTrace,
+    encode_alone,
+    forced_chooser,
+    run_generation,
+)
 from export.execution.onnx_runner import GraphGenerationRunner, GraphSession
 from export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
+from export.execution.reference import Reference
 from export.execution.row_answers import generation_answer, single_pass_answers
 from export.exported_graph import ExportedGraph
 from export.interface import BATCH, check_tensor, input_tensors, joined_axes, map_spec, max_sizes
-from export.surgery.attention import FUSED_FROM, is_fused
+from export.surgery.fused_attention import FUSED_FROM, is_fused
 from export.verification.comparison import Comparison
-from export.verification.map_invariants import check_maps
+from export.verification.map_invariants import check_finite, check_maps
 from models.cards.card import Card
-from models.network import Network
 
 _STEPS = 4
 _ROWS_PER_BATCH = 8
@@ -27,13 +32,13 @@ _ORDINARY_SIZE = 13
 
 def verify(
     graphs: Sequence[ExportedGraph],
-    model: Network,
+    reference: Reference,
     card: Card,
     comparison: Comparison | None = None,
     *,
     largest_size: int = 0,
 ) -> Comparison:
-    """Compare graphs with PyTorch: one row and several, size 1 and larger, padded and not.
+    """Compare graphs with the reference: one row and several, size 1 and larger, padded and not.
 
     Args:
         comparison: judges the differences; None for the project's own tolerances.
@@ -42,12 +47,14 @@ def verify(
     Raises:
         ExportError: names the output that differs, the difference, and the case.
     """
-    comparison = comparison or Comparison(card)
+    comparison = comparison or Comparison(card, reference.name)
     random_inputs = RandomInputs(card, seed=1)
-    check = _check(graphs, model, card, comparison, random_inputs)
+    check = _check(graphs, reference, card, comparison, random_inputs)
     fused = any(is_fused(graph.model) for graph in graphs)
     for name, rows in _named_cases(card, random_inputs, fused=fused):
-        check.compare(rows, name)
+        alone = card.single_rows and card.generation is None
+        for batch in [[row] for row in rows] if alone else [rows]:
+            check.compare(batch, name)
     if largest_size:
         sizes = {axis: min(largest_size, most or largest_size) for axis, most in max_sizes(card).items()}
         check.compare(random_inputs.rows({BATCH: 1, **sizes}), "a row of the largest size")
@@ -55,7 +62,7 @@ def verify(
 
 
 def compare_random_rows(
-    graphs: Sequence[ExportedGraph], model: Network, card: Card, comparison: Comparison, rows: int, seed: int = 2
+    graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison, rows: int, seed: int = 2
 ) -> None:
     """Compare at least `rows` random rows more, of any size up to the long case's, for fitting tolerances.
 
@@ -63,7 +70,7 @@ def compare_random_rows(
         ExportError: as for `verify`.
     """
     random_inputs = RandomInputs(card, seed=seed)
-    check = _check(graphs, model, card, comparison, random_inputs)
+    check = _check(graphs, reference, card, comparison, random_inputs)
     largest, long = _sizes(card)
     for number in range(-(-rows // _ROWS_PER_BATCH)):
         sizes = long if number % 4 == 3 else largest
@@ -76,11 +83,15 @@ def compare_random_rows(
 
 
 def _check(
-    graphs: Sequence[ExportedGraph], model: Network, card: Card, comparison: Comparison, random_inputs: RandomInputs
+    graphs: Sequence[ExportedGraph],
+    reference: Reference,
+    card: Card,
+    comparison: Comparison,
+    random_inputs: RandomInputs,
 ) -> "_SinglePassCheck | _GenerationCheck":
     if card.generation is None:
-        return _SinglePassCheck(graphs, model, card, comparison)
-    return _GenerationCheck(graphs, model, card, comparison, random_inputs)
+        return _SinglePassCheck(graphs, reference, card, comparison)
+    return _GenerationCheck(graphs, reference, card, comparison, random_inputs)
 
 
 def _sizes(card: Card) -> tuple[dict[str, int], dict[str, int]]:
@@ -120,14 +131,17 @@ def _named_cases(card: Card, random_inputs: RandomInputs, *, fused: bool) -> Ite
 class _SinglePassCheck:
     """Compares a single-pass model."""
 
-    def __init__(self, graphs: Sequence[ExportedGraph], model: Network, card: Card, comparison: Comparison) -> None:
+    def __init__(
+        self, graphs: Sequence[ExportedGraph], reference: Reference, card: Card, comparison: Comparison
+    ) -> None:
         self._session = GraphSession(graphs[0])
         self._specs = graphs[0].outputs
-        self._model, self._card, self._comparison = model, card, comparison
+        self._reference, self._card, self._comparison = reference, card, comparison
 
     def compare(self, rows: Sequence[Row], case: str) -> None:
         tensors, sizes = collate_rows(self._card, rows), batch_sizes(rows, joined_axes(self._card))
-        batched = pytorch_runner.run_model(self._model, self._card, tensors)
+        padded = any(row.sizes != rows[0].sizes for row in rows)
+        batched = self._reference.run(tensors)
         exported = self._session.run(tensors)
         for spec in self._specs:
             check_tensor(spec, batched[spec.name], sizes)
@@ -140,10 +154,11 @@ class _SinglePassCheck:
         from_projections = single_pass_answers(self._card, self._from_projections(tensors, exported), rows)
         for place, row in enumerate(rows):
             (expected,) = single_pass_answers(
-                self._card, pytorch_runner.run_model(self._model, self._card, collate_rows(self._card, [row])), [row]
+                self._card, self._reference.run(collate_rows(self._card, [row])) if len(rows) > 1 else batched, [row]
             )
+            check_finite(expected, self._reference.name)
             check_maps(self._card, expected)
-            self._comparison.compare_padding(expected_batched[place], expected, case)
+            self._comparison.compare_padding(expected_batched[place], expected, case, padded=padded)
             self._comparison.compare_answers(exported_rows[place], expected, case)
             self._comparison.compare_answers(without_maps[place], expected, f"{case}, maps not requested")
             self._comparison.compare_answers(from_projections[place], expected, f"{case}, maps from projections")
@@ -169,7 +184,7 @@ class _SinglePassCheck:
 
     def _from_projections(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:
         """Run a batch without whole maps, and compute optional maps from their projections."""
-        optional_maps = self._session.graph.optional_maps
+        optional_maps = {name: each for name, each in self._session.graph.optional_maps.items() if each.query}
         if not optional_maps:
             return whole
         requests = {
@@ -189,33 +204,37 @@ class _GenerationCheck:
     def __init__(
         self,
         graphs: Sequence[ExportedGraph],
-        model: Network,
+        reference: Reference,
         card: Card,
         comparison: Comparison,
         random_inputs: RandomInputs,
     ) -> None:
         assert card.generation is not None
         self._graphs = GraphGenerationRunner(graphs, card)
-        self._pytorch = pytorch_runner.PyTorchGenerationRunner(model, card)
+        self._expected = reference.generation_runner()
         self._card, self._comparison, self._random_inputs = card, comparison, random_inputs
         scores = next(spec for graph in graphs for spec in graph.outputs if spec.name == card.generation.scores_output)
         self._vocabulary = scores.shape({BATCH: 1})[1]
 
     def compare(self, rows: Sequence[Row], case: str) -> None:
         tokens = self._random_inputs.integers((len(rows), _STEPS), self._vocabulary)
-        padded, exported = (self._generate(runner, rows, tokens) for runner in (self._pytorch, self._graphs))
+        padded, exported = (self._generate(runner, rows, tokens) for runner in (self._expected, self._graphs))
         self._compare_states(exported, padded, case)
+        largest = {name: size for name, size in batch_sizes(rows).items() if name != BATCH}
         for place, row in enumerate(rows):
-            alone = self._generate(self._pytorch, [row], tokens[place : place + 1])
+            alone = self._generate(self._expected, [row], tokens[place : place + 1])
             expected = generation_answer(self._card, alone, row, 0)
             check_maps(self._card, expected)
-            self._comparison.compare_padding(generation_answer(self._card, padded, row, place), expected, case)
+            answer = generation_answer(self._card, padded, row, place)
+            self._comparison.compare_padding(answer, expected, case, padded=row.sizes != largest)
             self._comparison.compare_answers(generation_answer(self._card, exported, row, place), expected, case)
 
     def _generate(self, runner: GenerationRunner, rows: Sequence[Row], tokens: Array) -> GenerationTrace:
-        return run_generation(
-            runner, self._card, collate_rows(self._card, rows), batch_sizes(rows), forced_chooser(tokens)
-        )
+        encoded = None
+        if self._card.single_rows:
+            encoded = encode_alone(runner, [collate_rows(self._card, [row]) for row in rows])
+        tensors = collate_rows(self._card, rows)
+        return run_generation(runner, self._card, tensors, batch_sizes(rows), forced_chooser(tokens), encoded)
 
     def _compare_states(self, exported: GenerationTrace, padded: GenerationTrace, case: str) -> None:
         """Compare the tensors that pass between parts, padding included, for the same batch."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from bundle.preprocess import Preprocessor
 from bundle.rows import BoundTensor, Row, bound_tensors, collate
@@ -9,7 +10,9 @@ from bundle.v1 import bundle_pb2
 from bundle.values import Array, Instance
 from limelight.v1 import model_pb2
 from models.cards.results import Written
-from models.network import Network
+
+if TYPE_CHECKING:
+    from models.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,8 @@ class Card:
     edge.
     generation: for models that generate; graph names are `encoder` and `step`.
     tensors: how each tensor is put into a batch. noise: inputs that are drawn at random. written: as `generation`, for
-    PyTorch. scales: largest values of outputs, where they are known, to which differences are compared.
+    PyTorch. single_rows: as `Bundle.single_rows`. scales: largest values of outputs, where they are known, to which
+    differences are compared.
     """
 
     description: model_pb2.ModelDescription
@@ -36,6 +40,7 @@ class Card:
     noise: tuple[bundle_pb2.NoiseInput, ...] = ()
     written: Written | None = None
     scales: Mapping[str, float] = field(default_factory=dict)
+    single_rows: bool = False
 
     def bundle(self) -> bundle_pb2.Bundle:
         """The parts of a bundle that this card states."""
@@ -45,6 +50,7 @@ class Card:
             preprocessing=self.preprocessing,
             generation=self.generation,
             noise=self.noise,
+            single_rows=self.single_rows,
         )
 
     def preprocessor(self) -> Preprocessor:
@@ -125,9 +131,9 @@ class TrainedModel:
     network of the same card on the same held-out data; None where the data are not at hand.
     """
 
-    model: Network
+    model: "Network"
     card: Card
     examples: tuple[Instance, ...]
     training_data: TrainingData
     metrics: tuple[Metric, ...]
-    judge: Callable[[Network], Sequence[Metric]] | None = None
+    judge: "Callable[[Network], Sequence[Metric]] | None" = None

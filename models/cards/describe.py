@@ -1,15 +1,34 @@
 """The one place where a card is made: inputs, results and maps to what export, bundle and docs read."""
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from bundle.v1 import bundle_pb2
 from limelight.v1 import model_pb2
 from models.cards.card import Card
 from models.cards.inputs import Input, Noise
 from models.cards.labels import LabelSet
-from models.cards.maps import Map
 from models.cards.results import Result
 from models.cards.taxonomy import Citation, Taxonomy
+
+
+class DescribedMap(Protocol):
+    """A map as a card needs it (`models.cards.maps.Map`)."""
+
+    @property
+    def axes(self) -> tuple[bundle_pb2.Axis, ...]:
+        """The axes of its tensor, batch or edge first."""
+
+    @property
+    def edges(self) -> tuple[str, str] | None:
+        """The names in `Answer.edges` of each edge's query and key; None for a dense tensor."""
+
+    @property
+    def label_sets(self) -> tuple[LabelSet, ...]:
+        """What its axes count."""
+
+    def describe(self, name: str) -> model_pb2.MapDescription:
+        """As a description has it."""
 
 
 def describe(
@@ -18,8 +37,9 @@ def describe(
     summary: str,
     inputs: Sequence[Input],
     results: Sequence[Result],
-    maps: Mapping[str, Map],
+    maps: Mapping[str, DescribedMap],
     taxonomy: Taxonomy,
+    outputs: Sequence[model_pb2.OutputDescription] = (),
     name: str = "",
     citation: Citation | None = None,
     noise: Sequence[Noise] = (),
@@ -29,12 +49,14 @@ def describe(
 ) -> Card:
     """The card of a model; the first result says what it does. Label sets: of inputs, of results, then of maps.
 
+    outputs: raw outputs that no result is read from.
     config: has the limits that are not given, `max_characters` and `max_pixels`, where the model has them.
 
-    Raises: ValueError where there is no result, or two different label sets or files have the same name.
+    Raises: ValueError where there is neither a result nor an output, or two different label sets or files have the same
+        name.
     """
-    if not results:
-        raise ValueError("a model has at least one result")
+    if not results and not outputs:
+        raise ValueError("a model has at least one result or output")
     files: dict[str, str] = {}
     for owned in (*(each.files for each in inputs), *(each.files for each in results)):
         for file, text in owned.items():
@@ -46,10 +68,13 @@ def describe(
         name=name,
         title=title,
         summary=summary,
-        task=results[0].task,
+        task=results[0].task if results else model_pb2.TASK_UNSPECIFIED,
         inputs=[each.describe() for each in inputs],
         # Two results can be read from one output: the first one says what it is.
-        outputs=list({output.name: output for output in _outputs(results)[::-1]}.values())[::-1],
+        outputs=[
+            *list({output.name: output for output in _outputs(results)[::-1]}.values())[::-1],
+            *outputs,
+        ],
         results=[each.describe() for each in results],
         maps=[each.describe(map_name) for map_name, each in maps.items()],
         label_sets=[each.describe() for each in label_sets(inputs, results, maps)],
@@ -79,7 +104,7 @@ def _outputs(results: Sequence[Result]) -> list[model_pb2.OutputDescription]:
     return [output for each in results for output in each.outputs]
 
 
-def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping[str, Map]) -> list[LabelSet]:
+def label_sets(inputs: Sequence[Input], results: Sequence[Result], maps: Mapping[str, DescribedMap]) -> list[LabelSet]:
     """Every label set once. Raises: ValueError where two different ones have the same name."""
     found: dict[str, LabelSet] = {}
     of_inputs = [each for owner in inputs for each in owner.label_sets]

@@ -55,14 +55,15 @@ class Classes(Result):
     """Scores of classes -> probabilities: of the instance, or of each entry of the label set `over` (tagging a
     text, segmenting a picture).
 
-    activation: softmax for one of the classes, sigmoid for any number of them. scores: name of the output. words: of
-    tokens, whether each word has the classes of its first token. token_id: only tokens with this id have classes.
+    activation: softmax for one of the classes, sigmoid for any number of them, identity where the model itself gives
+    probabilities. scores: name of the output. words: of tokens, whether each word has the classes of its first token.
+    token_id: only tokens with this id have classes.
     """
 
     labels: Sequence[str]
     name: str = "class"
     scores: str = "logits"
-    activation: Literal["softmax", "sigmoid"] = "softmax"
+    activation: Literal["softmax", "sigmoid", "identity"] = "softmax"
     over: LabelSet | None = None
     words: bool = False
     token_id: int | None = None
@@ -71,7 +72,7 @@ class Classes(Result):
     def task(self) -> model_pb2.Task:
         if self.over is not None:
             return model_pb2.TASK_TAGGING
-        return model_pb2.TASK_CLASSIFICATION if self.activation == "softmax" else model_pb2.TASK_MULTI_LABEL
+        return model_pb2.TASK_MULTI_LABEL if self.activation == "sigmoid" else model_pb2.TASK_CLASSIFICATION
 
     @property
     def output(self) -> model_pb2.OutputDescription:

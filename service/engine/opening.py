@@ -91,7 +91,7 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
     little. Generation is the exception, since every step is small: rows of any length share its steps. So is a graph
     that packs tokens: rows of different lengths share a batch up to where attention, which is padded, costs what the
     rest wins. On a GPU a batch costs hardly more than a row, and the session runs one batch at a time, so all rows
-    that wait go together.
+    that wait go together. A model of single rows has batches of one, except for the steps of a generation.
     """
     generates = bundle.HasField("generation")
     if provider.is_cuda:
@@ -103,7 +103,7 @@ def policy_for(bundle: bundle_pb2.Bundle, provider: Provider, settings: Settings
     else:
         rows, tokens, padding = 8, 2048, 0.05
     return Policy(
-        max_rows=settings.max_batch_rows or rows,
+        max_rows=1 if bundle.single_rows and not generates else settings.max_batch_rows or rows,
         max_tokens=settings.max_batch_tokens or tokens,
         max_padding=padding,
         # Two continuous batches would share a device's one stream, each step of them half as large.

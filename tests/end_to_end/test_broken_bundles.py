@@ -65,7 +65,7 @@ BROKEN = {
     path_that_leaves: "is not a plain file name inside the bundle",
     symlink_that_leaves: "symbolic link",
     forbidden_operator: "com.example.ReadFile, which is not allowed",
-    samples_that_disagree: "is not answered as in PyTorch: logits differs by up to",
+    samples_that_disagree: "is not answered as at its export: logits differs by up to",
 }
 
 

@@ -188,5 +188,5 @@ def test_a_bundle_whose_parts_are_wrong_is_refused_by_its_samples(
     path = changed(folder, tmp_path, {}, graph.SerializeToString())
     wrong = read_bundle(path)
     opened = open_model(wrong, choose_provider("cpu", workers=1), Settings(), NullObserver())
-    with pytest.raises(BundleError, match=f"{how}, is not answered as in PyTorch: encoder"):
+    with pytest.raises(BundleError, match=f"{how}, is not answered as at its export: encoder"):
         check_samples(opened, wrong)

@@ -11,7 +11,7 @@ from onnx import ModelProto
 from torch import Tensor
 
 from export.errors import ExportError
-from export.execution.pytorch_runner import copy_for_export
+from export.execution.pytorch_runner import PyTorchReference, copy_for_export
 from export.execution.random_inputs import RandomInputs, collate_rows
 from export.exported_graph import ExportedGraph
 from export.pipeline import export_model
@@ -68,12 +68,12 @@ def tell_ends_backwards(model: ModelProto) -> None:
 def test_a_graph_that_mistakes_its_edges_is_told_from_the_true_one(
     exported: Exported, sabotage: Callable[[ModelProto], None], message: str
 ) -> None:
-    verify(exported.graphs, exported.model, exported.card)
+    verify(exported.graphs, PyTorchReference(exported.model, exported.card), exported.card)
     (graph,) = exported.graphs
     broken = ModelProto.FromString(graph.model.SerializeToString())
     sabotage(broken)
     with pytest.raises(ExportError, match=message):
-        verify([replace(graph, model=broken)], exported.model, exported.card)
+        verify([replace(graph, model=broken)], PyTorchReference(exported.model, exported.card), exported.card)
 
 
 def test_weights_over_the_wrong_nodes_do_not_sum_to_one(exported: Exported) -> None:
@@ -84,7 +84,7 @@ def test_weights_over_the_wrong_nodes_do_not_sum_to_one(exported: Exported) -> N
     broken = copy_for_export(exported.model)
     broken.forward = backwards  # type: ignore[method-assign]
     with pytest.raises(ExportError, match=r"a row of the map layer\.0 sums to"):
-        verify(exported.graphs, broken, exported.card)
+        verify(exported.graphs, PyTorchReference(broken, exported.card), exported.card)
 
 
 def test_a_model_in_which_one_graph_reaches_another_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from bundle.errors import BundleError
 from bundle.values import Text
 from export.errors import ExportError
-from export.execution.pytorch_runner import copy_for_export
+from export.execution.pytorch_runner import PyTorchReference, copy_for_export
 from export.pipeline import export_model
 from export.tracing.build import build_graphs
 from export.verification.verify import verify
@@ -43,7 +43,7 @@ def test_graphs_of_a_sabotaged_model_are_told_from_the_true_one(sabotage: object
     sabotage(broken)  # type: ignore[operator]
     graphs = build_graphs(broken, card)
     with pytest.raises(ExportError, match=r"answer differs from PyTorch's: \S+ differs by up to 0?\.?\d.* \(.+\)"):
-        verify(graphs, copy_for_export(model), card)
+        verify(graphs, PyTorchReference(copy_for_export(model), card), card)
 
 
 def test_a_model_that_reads_padding_is_refused(tmp_path: Path) -> None:

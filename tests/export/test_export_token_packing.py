@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 from bundle.reader import BundleFolder
 from bundle.values import Array
-from export.surgery.attention import FUSED_FROM
+from export.surgery.fused_attention import FUSED_FROM
 from models.attention.export_markers import DOMAIN
 from models.cards.card import TrainedModel
 from tests.export import tiny

@@ -46,7 +46,7 @@ def _with_scales(trained: TrainedModel) -> TrainedModel:
     and so do keys and values.
     """
     scales: dict[str, float] = {}
-    for row in example_rows(trained):
+    for row in example_rows(trained.card, trained.examples):
         for name, array in _computed(trained, row).items():
             scales[name] = max(scales.get(name, 0.0), float(np.abs(array).max(initial=0.0)))
     return replace(trained, card=replace(trained.card, scales=scales))

@@ -57,6 +57,7 @@ class Decoder:
             BundleError: the generation refers to inputs or outputs that the graphs lack.
         """
         self.generation = generation = bundle.generation
+        self.single_rows = bundle.single_rows
         self.finite = Finite(bundle)
         graphs = {each.name: each for each in bundle.graphs}
         encoder, step = graphs.get(generation.encoder), graphs[generation.step]

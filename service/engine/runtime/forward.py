@@ -79,6 +79,7 @@ class Forward(Observed):
         varying = graphs[0][1].varying
         # Packed tokens have another size for other masks, which no CUDA graph has.
         capturable = varying is not None and len(varying) <= 1 and not bundle.graphs[0].packed
+        capturable = capturable and not bundle.single_rows  # a shape bucket has several rows
         self._cuda_graphs = cuda_graphs([each.name for each in self._outputs]) if cuda_graphs and capturable else None
         self._varying, longest = next(iter(varying.items()), ("", 0)) if varying else ("", 0)
         self._lengths = lengths_up_to(longest) if varying else (0,)

@@ -64,7 +64,7 @@ def complete(language: dict[tuple[int, ...], np.ndarray], limit: int) -> dict[tu
 def test_a_beam_as_wide_as_the_tree_finds_the_best_sequences(seed: int, penalty: float) -> None:
     language, limit = table(seed), 3
     settings = GenerationSettings(Strategy.BEAM, beams=200, length_penalty=penalty, hypotheses=5)
-    found = play(BeamSearch(settings, Ending(END, limit)), language)
+    found = play(BeamSearch(settings, Ending(frozenset({END}), limit)), language)
     expected = sorted(
         (total / max(len(s), 1) ** penalty for s, total in complete(language, limit).items()), reverse=True
     )
@@ -75,7 +75,7 @@ def test_a_narrow_beam_finds_what_greedy_misses() -> None:
     # Greedy takes 1 (0.6) and can then at best reach 0.6 * 0.4; 2 (0.4) leads on with certainty.
     language = {(): np.log([1e-9, 0.6, 0.4]), (1,): np.log([0.4, 0.3, 0.3]), (2,): np.log([0.99, 0.005, 0.005])}
     language |= {(1, 1): language[(1,)], (1, 2): language[(1,)], (2, 1): language[(2,)], (2, 2): language[(2,)]}
-    ending = Ending(END, 2)
+    ending = Ending(frozenset({END}), 2)
     assert play(SingleSearch(greedy, ending), language)[0].token_ids() == [1, END]
     beam = BeamSearch(GenerationSettings(Strategy.BEAM, beams=2, hypotheses=2, length_penalty=0.0), ending)
     best = play(beam, language)
@@ -86,7 +86,7 @@ def test_a_narrow_beam_finds_what_greedy_misses() -> None:
 
 def test_one_beam_is_greedy() -> None:
     for seed in range(20):
-        language, ending = table(seed), Ending(END, 3)
+        language, ending = table(seed), Ending(frozenset({END}), 3)
         (single,) = play(SingleSearch(greedy, ending), language)
         (beam,) = play(BeamSearch(GenerationSettings(Strategy.BEAM, beams=1), ending), language)
         assert beam.token_ids() == single.token_ids()
@@ -95,14 +95,14 @@ def test_one_beam_is_greedy() -> None:
 def test_the_end_token_does_not_count_towards_the_limit() -> None:
     ends = {(): np.log([0.1, 0.9]), (1,): np.log([0.9, 0.1])}
     goes_on = {(): np.log([0.1, 0.9]), (1,): np.log([0.1, 0.9])}
-    search = SingleSearch(greedy, Ending(END, 1))
+    search = SingleSearch(greedy, Ending(frozenset({END}), 1))
     assert (play(search, ends)[0].token_ids(), play(search, ends)[0].finish) == ([1, END], FinishReason.END)
     assert (play(search, goes_on)[0].token_ids(), play(search, goes_on)[0].finish) == ([1], FinishReason.LENGTH)
 
 
 def test_a_stop_text_ends_a_sequence() -> None:
     language = {(1,) * n: np.log([0.1, 0.9]) for n in range(5)}
-    (found,) = play(SingleSearch(greedy, Ending(END, 4, lambda h: h.length == 2)), language)
+    (found,) = play(SingleSearch(greedy, Ending(frozenset({END}), 4, lambda h: h.length == 2)), language)
     assert (found.token_ids(), found.finish) == ([1, 1], FinishReason.STOP)
 
 

@@ -1,0 +1,120 @@
+"""Export of a PyTorch module with a card in plain Python."""
+
+import copy
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bundle.errors import BundleError
+from bundle.reader import BundleFolder
+from bundle.values import Array, Instance
+from bundle.wire import instance_from_wire
+from export.errors import ExportError
+from export.execution.pytorch_runner import to_tensors
+from export.execution.random_inputs import RandomInputs, collate_rows
+from export.importing import cards
+from export.importing.describe import card_of_inputs, complete_card
+from export.importing.maps import with_found_maps
+from export.importing.module.network import ImportedModule
+from export.importing.observed import Observed
+from export.interface import max_sizes
+from export.pipeline import export_model
+from export.tracing.example_sizes import example_sizes
+from limelight.errors import InputError
+from limelight.values import Image, to_instance
+from models.cards.card import Card, TrainedModel, TrainingData
+
+
+def export_module(
+    module: nn.Module,
+    *,
+    card: cards.Card,
+    examples: Sequence[Any],
+    repository: Path,
+    version: int,
+    precision: str,
+    half_weights: bool,
+) -> BundleFolder:
+    """See `export.export_module`."""
+    module = copy.deepcopy(module).cpu().float().eval().requires_grad_(False)
+    known = card_of_inputs(card)
+    network = ImportedModule(module, known)
+    try:
+        observed = _observe(network, known.card)
+    except BundleError as error:  # the preprocessing that the card states is impossible
+        raise ExportError(error.message) from error
+    complete = complete_card(with_found_maps(card, observed), observed)
+    trained = TrainedModel(
+        network.described(complete),
+        complete.card,
+        tuple(_instance(card, example, number) for number, example in enumerate(examples)),
+        TrainingData(),
+        (),
+    )
+    return export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)
+
+
+def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:
+    """Run a module at two sizes, and return what it returned."""
+    first = example_sizes(max_sizes(card))
+    sizes = (first, example_sizes(max_sizes(card), avoid=first))
+    runs = [_run(network, card, each) for each in sizes]
+    (names, inner), (other, _) = runs
+    if missing := sorted(set(names | inner) ^ {*other, *runs[1][1]}):
+        raise ExportError(f"the module returns {missing[0]!r} at some sizes only")
+    return {
+        name: Observed(name, array.dtype, (array.shape, {**other, **runs[1][1]}[name].shape), sizes, name in inner)
+        for name, array in {**inner, **names}.items()
+    }
+
+
+def _run(network: ImportedModule, card: Card, sizes: Mapping[str, int]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Run a module on random rows, and return its results and the weights of its attention."""
+    rows = RandomInputs(card).rows(sizes)
+    tensors = to_tensors(collate_rows(card, rows))
+    try:
+        with torch.no_grad():
+            returned, found = network.results(tensors)
+    except Exception as error:  # a module raises anything
+        shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+        reason = " ".join(str(error).split())
+        raise ExportError(
+            f"the module fails on inputs of the shapes {shapes}: {type(error).__name__}: {reason}"
+        ) from error
+    return {name: each.numpy() for name, each in returned.items()}, {name: each.numpy() for name, each in found.items()}
+
+
+def _instance(card: cards.Card, example: Any, number: int) -> Instance:
+    """Read an example: a value for each input by name, or the value of the only input."""
+    field = f"examples[{number}]"
+    if not isinstance(example, Mapping):
+        if len(card.inputs) != 1:
+            raise ExportError(f"{field} must have a value for each of {', '.join(map(repr, card.inputs))}, by name")
+        example = {next(iter(card.inputs)): example}
+    values = {name: _value(card.inputs.get(name), value) for name, value in example.items()}
+    try:
+        return instance_from_wire(to_instance(values, field), field)
+    except (InputError, TypeError, ValueError, OSError) as error:
+        raise ExportError(f"{field}: {error}") from error
+
+
+def _value(stated: cards.Input | None, value: Any) -> Any:
+    """Return a value as a caller would send it."""
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    if isinstance(stated, cards.Tensor) and not isinstance(value, np.ndarray | Path):
+        return np.asarray(value, stated.dtype)
+    if isinstance(stated, cards.Tensor) and isinstance(value, np.ndarray):
+        return value.astype(stated.dtype)
+    if isinstance(stated, cards.Image) and not isinstance(value, bytes | Path | np.ndarray):
+        buffer = io.BytesIO()  # a picture of Pillow
+        value.save(buffer, "PNG")
+        return buffer.getvalue()
+    if isinstance(stated, cards.Image) and isinstance(value, np.ndarray):
+        return Image(value)
+    return value

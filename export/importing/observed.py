@@ -1,0 +1,59 @@
+"""What a model returned at several sizes: the authority on its shapes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from export.errors import ExportError
+from export.interface import BATCH, Axes
+from export.tracing.example_sizes import infer_axes
+
+_LISTED = 20
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A tensor that a model returned at several sizes.
+
+    Attributes:
+        shapes: at each of `sizes`, which hold the batch and every axis that varies.
+        is_inner: whether it is inside the model, and an output only where a map names it.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shapes: tuple[tuple[int, ...], ...]
+    sizes: tuple[Mapping[str, int], ...]
+    is_inner: bool = False
+
+    @property
+    def axes(self) -> Axes:
+        """Its axes: the name of the size that each follows, or its own size."""
+        axes = infer_axes(self.name, self.shapes, self.sizes)
+        # With a fixed batch of 1, nothing varies along the first axis.
+        is_single = all(each[BATCH] == 1 for each in self.sizes)
+        return (BATCH, *axes[1:]) if is_single and axes and axes[0] == 1 else axes
+
+
+def find_observed(observed: Mapping[str, Observed], name: str, what: str) -> Observed:
+    """Return a tensor by name. Raises ExportError, which says that `what` names it, where there is none."""
+    if name not in observed:
+        raise ExportError(
+            f"{what} names the output {name!r}, which the model does not return; it returns {listed(observed)}"
+        )
+    return observed[name]
+
+
+def shape_at(tensor: Observed) -> str:
+    """Describe shapes with the sizes at which they were seen."""
+    sizes = ", ".join(f"{name} {size}" for name, size in tensor.sizes[0].items())
+    return f"{list(tensor.shapes[0])} at {sizes}"
+
+
+def listed(names: Iterable[object]) -> str:
+    """List names in a message, the first twenty of many."""
+    found = [repr(each) for each in names]
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return ", ".join(found[:_LISTED]) + more if found else "nothing"

@@ -1,0 +1,1 @@
+"""ONNX files of other people. Importing one needs ONNX and ONNX Runtime, not PyTorch."""

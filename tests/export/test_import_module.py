@@ -1,0 +1,352 @@
+"""`export_module`: any PyTorch module, with a card in plain Python."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image as Picture
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+import export
+import limelight
+from bundle.reader import BundleFolder
+from bundle.v1 import bundle_pb2
+from export import Card, Classes, Embedding, Map, Mask, Numbers, export_module
+from export.errors import ExportError
+from models.attention.export_markers import marked_attention
+from tests.service.serving import Running, serving
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "import-module.md"
+SIZE = 8
+
+
+class Sdpa(nn.Module):
+    """Self-attention by PyTorch's function, imported by its own name; a bias where there is one."""
+
+    def __init__(self, heads: int = 2) -> None:
+        super().__init__()
+        self.project, self.heads = nn.Linear(SIZE, 3 * SIZE), heads
+
+    def forward(self, features: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+        split = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in self.project(features).chunk(3, -1))
+        return scaled_dot_product_attention(*split, attn_mask=mask, is_causal=causal).transpose(1, 2).flatten(2)
+
+
+class Several(nn.Module):
+    """Frames -> a vector, numbers and scores in nested results: each kind of attention that is found, and one's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(4, SIZE)
+        self.masked, self.causal, self.biased = Sdpa(), Sdpa(), Sdpa()
+        self.cross = nn.MultiheadAttention(SIZE, 2, batch_first=True)
+        self.slots = nn.Parameter(torch.randn(3, SIZE))
+        self.read = nn.Linear(SIZE, 2)
+
+    def forward(self, frames: Tensor, real: Tensor) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
+        x = self.embed(frames)
+        keys = (real != 0)[:, None, None, :]
+        x = x + self.masked(x, keys)
+        x = x + self.causal(x, None, causal=True)
+        places = torch.arange(x.shape[1])
+        distance = (places[:, None] - places).abs().float() * -0.1
+        x = x + self.biased(x, torch.where(keys, distance, torch.tensor(-1e9)))
+        slots = self.slots.expand(x.shape[0], -1, -1)
+        slots, shown = self.cross(slots, x, x, key_padding_mask=real == 0, average_attn_weights=False)
+        scores = (x @ slots.transpose(1, 2)).masked_fill((real == 0).unsqueeze(-1), -1e9)
+        own = scores.softmax(1)  # [batch, frame, slot]: each slot looks at frames
+        return slots.mean(1), {"numbers": self.read(slots[:, 0])}, [own, shown]
+
+
+SEVERAL = Card(
+    name="several",
+    inputs={
+        "frames": export.Tensor(
+            axes={"frame": 0, "feature": 4}, largest={"frame": 300}, mask=Mask(name="real", dtype="int64")
+        )
+    },
+    results={"vector": Embedding(output="0"), "numbers": Numbers(output="1.numbers", units={"x": "m", "y": ""})},
+    maps={
+        "slots": Map(output="2.0", axes=["batch", "key", "query"], query="slot", key="frame"),
+        "shown": Map(output="2.1", query="slot", key="frame"),
+    },
+    labels={"slot": 3},
+)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("modules")
+
+
+@pytest.fixture(scope="module")
+def several(repository: Path) -> tuple[Several, BundleFolder]:
+    torch.manual_seed(0)
+    module = Several().eval()
+    examples = [{"frames": np.ones((3, 4))}, [[0.5, 1, 2, 3]], torch.randn(5, 4)]
+    return module, export_module(module, card=SEVERAL, examples=examples, repository=repository)
+
+
+@pytest.fixture(scope="module")
+def page(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the code of the documentation's page defines, run in a folder of its own."""
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("page")
+        patch.chdir(folder)
+        (folder / "models").symlink_to(repository)
+        torch.manual_seed(0)
+        exec(
+            compile(
+                code.replace("export_module(Reviews()", "module = Reviews()\nexport_module(module"), str(PAGE), "exec"
+            ),
+            names,
+        )
+    return names
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, page: dict[str, Any], several: object) -> Iterator[Running]:
+    with serving(repository) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Running) -> Iterator[limelight.Client]:
+    with limelight.Client(f"127.0.0.1:{server.server.port}") as made:
+        yield made
+
+
+def test_the_module_of_the_documentation_is_served_with_its_own_attention(
+    page: dict[str, Any], client: limelight.Client
+) -> None:
+    text = "the film was not good"
+    answer = client.attend("own-reviews", {"text": text})
+    module = page["module"].eval()
+    ids = torch.tensor([page["tokenizer"].encode(text).ids])
+    padding = torch.zeros_like(ids, dtype=torch.bool)
+    with torch.no_grad():
+        words = module.embedding(ids)
+        for layer, name in zip(module.encoder.layers, ("encoder.0.self", "encoder.layers.1.self_attn"), strict=True):
+            _, weights = layer.self_attn(words, words, words, average_attn_weights=False)
+            np.testing.assert_allclose(answer[name].weights, weights[0], atol=1e-5)
+            words = layer(words)
+        expected = module(ids, padding)
+    np.testing.assert_allclose(answer["look"].weights[0, 0], expected["look"][0], atol=1e-5)
+    assert list(answer["look"].key.labels) == text.split()
+    assert answer.prediction.probability == pytest.approx(float(expected["logits"].softmax(-1).max()), abs=1e-4)
+
+
+def test_the_commands_of_the_documentation_work(
+    server: Running, page: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shlex
+
+    from limelight import cli
+
+    (block,) = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    first, *commands = block.strip().splitlines()
+    assert first == "limelight serve --repository models" and len(commands) == 2
+    monkeypatch.setenv("LIMELIGHT_TARGET", f"127.0.0.1:{server.server.port}")
+    for command in commands:
+        assert cli.main(shlex.split(command)[1:]) == 0
+
+
+def test_attention_of_every_kind_is_found_and_only_biased_attention_is_served_whole(
+    several: tuple[Several, BundleFolder], client: limelight.Client
+) -> None:
+    module, folder = several
+    bindings = {each.map: each for each in folder.bundle.maps}
+    assert set(bindings) == {"slots", "shown", "masked", "causal", "biased", "cross"}
+    optional = {name for name, each in bindings.items() if each.gate}
+    assert optional == {"masked", "causal"}  # maps over three slots are too small to be worth a gate
+    frames = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    answers = client.attend("several", [{"frames": frames}, {"frames": frames[:2]}])
+    for answer, given in zip(answers, (frames, frames[:2]), strict=True):
+        with torch.no_grad():
+            tensor = torch.from_numpy(given)[None]
+            vector, numbers, (own, shown) = module(tensor, torch.ones(tensor.shape[:2], dtype=torch.int64))
+        np.testing.assert_allclose(answer["slots"].weights[0], own[0].T, atol=1e-5)
+        np.testing.assert_allclose(answer["shown"].weights, shown[0], atol=1e-5)
+        np.testing.assert_allclose(answer["cross"].weights, shown[0], atol=1e-5)
+        assert np.triu(answer["causal"].weights, 1).max() == 0
+        np.testing.assert_allclose(answer.prediction.embedding, vector[0], rtol=1e-4, atol=1e-5)
+        assert answer.prediction.numbers[0].value == pytest.approx(float(numbers["numbers"][0, 0]), abs=1e-4)
+
+
+def test_a_decoder_with_a_causal_mask(repository: Path) -> None:
+    class Translation(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(20, SIZE)
+            self.layers = nn.Transformer(SIZE, 2, 1, 1, SIZE, batch_first=True)
+
+        def forward(self, source: Tensor, target: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+            causal = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+            return self.layers(
+                self.embed(source),
+                self.embed(target),
+                tgt_mask=causal,
+                src_key_padding_mask=sources,
+                tgt_key_padding_mask=targets,
+                memory_key_padding_mask=sources,
+            )
+
+    def ids(mask: str, axis: str) -> export.Tensor:
+        return export.Tensor(
+            axes={axis: 0}, largest={axis: 300}, dtype="int64", maximum=19, mask=Mask(name=mask, padding=True)
+        )
+
+    card = Card(name="translation", inputs={"source": ids("sources", "s"), "target": ids("targets", "t")})
+    torch.manual_seed(0)
+    examples = [{"source": [1, 2, 3], "target": [4, 5]}]
+    folder = export_module(Translation(), card=card, examples=examples, repository=repository)
+    maps = {each.name: (each.query_labels, each.key_labels) for each in folder.bundle.description.maps}
+    layers = {"encoder.layers.0.self_attn": "ss", "decoder.layers.0.self_attn": "tt"}
+    layers["decoder.layers.0.multihead_attn"] = "ts"
+    assert maps == {f"layers.{name}": tuple(axes) for name, axes in layers.items()}
+    assert all(each.HasField("projections") for each in folder.bundle.maps)
+
+
+def test_a_picture_goes_in_with_its_channels_last(repository: Path) -> None:
+    class Tiles(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention, self.classify = Sdpa(), nn.Linear(SIZE, 2)
+
+        def forward(self, pixels: Tensor) -> Tensor:  # [batch, row, column, channel]
+            tiles = (
+                pixels.unflatten(1, (2, 4)).unflatten(3, (2, 4)).mean((2, 4)).flatten(1, 2)
+            )  # [batch, tile, channel]
+            return self.classify(self.attention(tiles.repeat(1, 1, 3)[..., :SIZE], None).mean(1))
+
+    card = Card(
+        name="tiles",
+        inputs={"image": export.Image(rows=8, columns=8, tensor="pixels", channels_last=True, patches=(2, 2))},
+        results={"class": Classes(labels=["a", "b"])},
+    )
+    torch.manual_seed(0)
+    folder = export_module(Tiles(), card=card, examples=[Picture.new("RGB", (20, 10), "red")], repository=repository)
+    (found,) = folder.bundle.description.maps
+    assert (found.name, found.query_labels, found.key_labels) == ("attention", "patches", "patches")
+
+
+# What is wrong is found before anything is traced, so that these take no time.
+REFUSED: dict[str, tuple[Callable[[Card], Card], str]] = {
+    "unknown output": (
+        lambda card: replace(card, maps={"slots": Map(output="own", key="frame")}),
+        "the card's map 'slots' names the output 'own', which the model does not return; it returns",
+    ),
+    "wrong axes": (
+        lambda card: replace(card, maps={"slots": Map(output="2.0", query="slot", key="frame")}),
+        "has 'slot' as query, always 3, and that axis of the output '2.0' is as long as 'frame': it has the shape",
+    ),
+    "too few axes": (
+        lambda card: replace(card, maps={"slots": Map(output="2.1", axes=["batch", "key"], key="frame")}),
+        r"has the axes \['batch', 'key'\], and the output '2.1' has the shape",
+    ),
+    "wrong number of numbers": (
+        lambda card: replace(card, results={"numbers": Numbers(output="1.numbers", units={"x": ""})}),
+        r"reads 1 numbers, \[batch, 1\], from the output '1.numbers', which is \[batch, 2\]",
+    ),
+    "a task of another result": (
+        lambda card: replace(card, task="classification"),
+        "the card's task is 'classification', and its first result makes it 'embedding'",
+    ),
+    "an argument that forward lacks": (
+        lambda card: replace(card, inputs={"words": export.Tensor(axes={"frame": 0, "feature": 4})}),
+        "state the argument 'words', which Several.forward does not take; it takes 'frames', 'real'",
+    ),
+    "an argument that is missing": (
+        lambda card: replace(card, inputs={"frames": export.Tensor(axes={"frame": 0, "feature": 4})}),
+        "Several.forward needs the argument 'real', which no input of the card states",
+    ),
+    "sizes that the module cannot take": (
+        lambda card: replace(
+            card, inputs={"frames": export.Tensor(axes={"frame": 0, "feature": 5}, mask=Mask(name="real"))}
+        ),
+        r"the module fails on inputs of the shapes \{'frames': \[",
+    ),
+    "no tokenizer": (
+        lambda card: replace(card, inputs={"frames": export.Text(tokenizer="nowhere.json", max_tokens=9)}),
+        "the tokenizer of the card's input 'frames' cannot be read: nowhere.json",
+    ),
+    "rows that do not sum to 1": (
+        lambda card: replace(card, maps={"slots": Map(output="2.0", query="frame", key="slot")}),
+        "a row of the map slots sums to .*; the card states that rows sum to 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_card_that_does_not_fit_is_one_sentence(case: str, tmp_path: Path) -> None:
+    change, sentence = REFUSED[case]
+    torch.manual_seed(0)
+    with pytest.raises(ExportError, match=sentence) as refused:
+        export_module(Several(), card=change(SEVERAL), examples=[np.ones((3, 4))], repository=tmp_path)
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_an_example_of_the_wrong_kind_is_one_sentence(several: object, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axes'):
+        export_module(Several(), card=SEVERAL, examples=[np.ones((3, 4)), np.ones(4)], repository=tmp_path)
+
+
+def test_a_graph_that_answers_differently_is_refused_with_the_output_and_the_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = Sdpa()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.attention(x, None)
+
+    def too_steep(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Any:
+        return marked_attention(query, key, value, mask, 2 * scale)
+
+    monkeypatch.setattr("export.importing.module.attention.marked_attention", too_steep)
+    card = Card(name="small", inputs={"x": export.Tensor(axes={"place": 4, "feature": SIZE})}, labels={"place": 4})
+    with pytest.raises(ExportError, match=r"differs from PyTorch's: (output|attention) differs by up to 0\.\d+ \("):
+        export_module(Small(), card=card, examples=[np.ones((4, SIZE))], repository=tmp_path)
+
+
+def test_answers_that_are_not_finite_are_one_sentence(tmp_path: Path) -> None:
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x - 1000).sqrt()
+
+    card = Card(name="broken", inputs={"x": export.Tensor(axes={"feature": 4})}, outputs=["output"])
+    with pytest.raises(ExportError, match=r"^PyTorch answers with NaN or infinity in 'output'$"):
+        export_module(Broken(), card=card, examples=[np.ones(4)], repository=tmp_path)
+
+
+class Mixing(nn.Module):
+    """Adds the mean of all rows of a batch: what a row is answered depends on its neighbours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.read(x + x.mean(0, keepdim=True))
+
+
+def test_a_module_that_mixes_rows_is_refused_unless_rows_run_alone(tmp_path: Path) -> None:
+    card = Card(
+        name="mixing", inputs={"x": export.Tensor(axes={"feature": 4})}, results={"class": Classes(labels="ab")}
+    )
+    with pytest.raises(ExportError, match=r"output differs by up to .* a row's answer depends on its neighbours"):
+        export_module(Mixing(), card=card, examples=[np.ones(4)], repository=tmp_path)
+    folder = export_module(Mixing(), card=replace(card, batch=False), examples=[np.ones(4)], repository=tmp_path)
+    assert folder.bundle.single_rows and "single-rows" in folder.bundle.required_features
+    assert isinstance(folder.bundle, bundle_pb2.Bundle)

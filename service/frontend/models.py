@@ -133,12 +133,30 @@ class Models:
             follower.models[key] = same[0]
             self.settle(key)
         else:
-            follower.preparing += 1  # at once: the engine may say in the same breath that it has loaded all
-            self._start(self._prepare(follower, follower.statuses[key], served))
+            # At once: the engine may say in the same breath that it has loaded all.
+            follower.preparing[key] = self._start(self._prepare(follower, follower.statuses[key], served))
 
     def end_model(self, follower: "_Follower", key: _Key, model: Model | None) -> None:
         """Release a version of an engine once no call uses it."""
         self._start(self._release(follower, key, model))
+
+    def drop_model(self, follower: "_Follower", key: _Key) -> None:
+        """Take a version out that an engine has unloaded.
+
+        Where another version of the model is being prepared, this one answers until that can take its place.
+        """
+        status = follower.statuses.get(key)
+        coming = [task for (name, _), task in follower.preparing.items() if name == key[0]]
+
+        async def drop_later() -> None:
+            await asyncio.wait(coming)
+            if follower.statuses.get(key) is status:
+                follower.drop(key)
+
+        if key in follower.models and coming:
+            self._start(drop_later())
+        else:
+            follower.drop(key)
 
     def notify(self) -> None:
         """Tell listeners that an engine responds, or does not."""
@@ -165,7 +183,8 @@ class Models:
             if follower.statuses.get(key) is status:
                 follower.models[key] = model
         finally:
-            follower.preparing -= 1
+            if follower.preparing.get(key) is asyncio.current_task():
+                del follower.preparing[key]
         self.settle(key)
         self.check_loaded()
 
@@ -174,10 +193,11 @@ class Models:
             await self._usage.unused(model)
         follower.engine.release(*key)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 class _Follower:
@@ -187,7 +207,7 @@ class _Follower:
         self.engine = engine
         self.statuses: dict[_Key, VersionStatus[ServedModel]] = {}
         self.models: dict[_Key, Model] = {}
-        self.preparing = 0
+        self.preparing: dict[_Key, asyncio.Task[None]] = {}
         self.is_loaded = False
         self.is_alive = True
         self._all = models
@@ -210,7 +230,10 @@ class _Follower:
 
     def model_gone(self, name: str, version: int) -> None:
         """As `ModelListener.model_gone`."""
-        key = name, version
+        self._all.drop_model(self, (name, version))
+
+    def drop(self, key: _Key) -> None:
+        """Take a version out."""
         self.statuses.pop(key, None)
         before = self.models.pop(key, None)
         self._all.settle(key)

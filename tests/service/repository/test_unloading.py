@@ -60,7 +60,7 @@ def no_collection() -> Iterator[None]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     bundles.tiny(tmp_path, "steady")
-    with serving(tmp_path, metrics_port=free_port(), admin=True) as running:
+    with serving(tmp_path, metrics_port=free_port(), model_control="explicit") as running:
         yield running
 
 

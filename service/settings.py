@@ -60,13 +60,6 @@ class Settings:
         "RepositoryModelLoad).",
         choices=("none", "poll", "explicit"),
     )
-    poll_seconds: float = _setting(
-        Group.MODELS,
-        5.0,
-        "Time between two looks at the folder, with model control poll.",
-        minimum=0.1,
-        maximum=86400.0,
-    )
     provider: str = _setting(
         Group.MODELS, "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
     )
@@ -167,6 +160,9 @@ class Settings:
         Group.FILES, "info", "Least severe line logged.", choices=("debug", "info", "warning", "error")
     )
 
+    poll_seconds: float = _limit(
+        5.0, "Time between two looks at the folder, with model control poll.", minimum=0.1, maximum=86400.0
+    )
     gpu_graphs: bool = _limit(
         True,
         "CUDA graphs for small batches of models that they suit, recorded while a model loads; its weights are then "

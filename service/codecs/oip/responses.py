@@ -14,6 +14,7 @@ from bundle.errors import TooLargeError
 from bundle.maps import SCORES
 from bundle.rows import Labels
 from bundle.values import Array
+from service.attention.plan import rollout_description
 from service.codecs.oip import open_inference_pb2 as pb
 from service.codecs.oip.datatypes import BYTES, DataType, of_dtype
 from service.codecs.oip.outputs import Output, Source
@@ -113,7 +114,7 @@ class TokenResponses:
                 tensors.append(Tensor(output.name, [values[output.name.removeprefix(output.of)]]))
             elif output.source is Source.MAP and output.of in by_name:
                 quantity = self._checked.wanted.attention.quantity
-                tensors += _map_tensors(output, [(by_name[output.of], axes)], quantity)
+                tensors += _map_tensors(output.name, [(by_name[output.of], axes)], quantity)
             elif output.source is Source.LABEL_SET and output.of in axes:
                 tensors.append(Tensor(output.name, [label_texts(axes[output.of])]))
         return _of_stream(_framed(head, tensors, self._raw))
@@ -196,6 +197,10 @@ def _tensors(inference: Inference, wanted: Sequence[Output]) -> Iterator[Tensor]
     predictions, quantity = inference.predictions, inference.checked.wanted.attention.quantity
     results = [{name: result_values(typed) for name, typed in each.results.items()} for each in predictions]
     maps = [{found.name: found for found in each.result.maps} for each in predictions]
+    plan = inference.checked.plan
+    stacks = () if plan is None else plan.stacks.values()
+    replaced = {each.description.name: rollout_description(members).name for members in stacks for each in members}
+    done: set[str] = set()  # rollouts, of which one replaces several maps
     for output in wanted:
         match output.source:
             case Source.RAW:
@@ -206,20 +211,21 @@ def _tensors(inference: Inference, wanted: Sequence[Output]) -> Iterator[Tensor]
             case Source.LABEL_SET:
                 yield Tensor(output.name, [label_texts(each.axes[output.of]) for each in predictions])
             case Source.MAP:
-                found = [(of[output.of], each.axes) for of, each in zip(maps, predictions, strict=True)]
-                yield from _map_tensors(output, found, quantity)
+                name = replaced.get(output.of, output.of)
+                if name not in done:
+                    done.add(name)
+                    found = [(of[name], each.axes) for of, each in zip(maps, predictions, strict=True)]
+                    yield from _map_tensors(name, found, quantity)
 
 
-def _map_tensors(
-    output: Output, found: Sequence[tuple[MapResult, Mapping[str, Labels]]], quantity: int
-) -> list[Tensor]:
+def _map_tensors(name: str, found: Sequence[tuple[MapResult, Mapping[str, Labels]]], quantity: int) -> list[Tensor]:
     """Give a map's weights, and what belongs to them: scales of UINT8, keys of top k and the sum of the others."""
     first, _ = found[0]
     absent = float(np.finfo(first.weights.dtype).min) if quantity == SCORES else 0.0
-    tensors = [Tensor(output.name, [dense(each, axes, absent) for each, axes in found])]
+    tensors = [Tensor(name, [dense(each, axes, absent) for each, axes in found])]
     for part in _MAP_PARTS:
         if getattr(first, part) is not None and not (part == "key_index" and first.query_index is not None):
-            tensors.append(Tensor(f"{output.name}.{part}", [getattr(each, part) for each, _ in found]))
+            tensors.append(Tensor(f"{name}.{part}", [getattr(each, part) for each, _ in found]))
     return tensors
 
 

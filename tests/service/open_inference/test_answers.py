@@ -220,6 +220,17 @@ def test_options_of_maps_are_those_of_attend(running: Running) -> None:
                 )
 
 
+def test_a_rollout_takes_the_place_of_the_maps_of_its_stack(running: Running) -> None:
+    options = {"limelight_attention": '{"rollout": true}'}
+    named = ("encoder.0.self", "encoder.1.self", "pool")
+    answer = infer(running.channel, "tiny", {"text": texts("the cat sat")}, *named, parameters=options)
+    selection = attention_pb2.MapSelection(names=named)
+    attended = running.stub.Attend(attend("tiny", text("the cat sat"), selections=[selection], rollout=True))
+    assert list(answer) == [each.name for each in attended.results[0].maps] == ["encoder.rollout", "pool"]
+    rolled = to_array(attended.results[0].maps[0].weights, "weights")
+    np.testing.assert_allclose(answer["encoder.rollout"][0], rolled, **CLOSE)
+
+
 def test_edges_come_dense_with_the_texts_of_their_axes(running: Running) -> None:
     document = "the cat sat . a dog ran far ."
     answer = infer(

@@ -33,6 +33,7 @@ MODEL = "swapped"
 MEBIBYTE = 2**20
 _WARM = 0.2  # part of the swaps after which memory is as it will be
 _REST = 12.0  # seconds in which a quiet server gives back what the C library keeps
+_ROWS = 48  # enough to be preprocessed on threads: a version may go meanwhile
 _PAUSE = 0.05  # seconds of load with each version
 
 
@@ -93,7 +94,8 @@ class Callers:
                         self._outcome.versions.add(version)
 
     def _predict(self, channel: grpc.Channel) -> int:
-        answer = service_pb2_grpc.AttentionServiceStub(channel).Predict(predict(MODEL, text("the cat sat")), timeout=60)
+        request = predict(MODEL, *[text("the cat sat on a mat . " * 3)] * _ROWS)
+        answer = service_pb2_grpc.AttentionServiceStub(channel).Predict(request, timeout=60)
         return int(answer.predictions[0].provenance.model.version)
 
     def _attend(self, channel: grpc.Channel) -> int:

@@ -31,7 +31,7 @@ from tests.service.serving import attend, eventually, generate, predict, text
 
 MODEL = "swapped"
 MEBIBYTE = 2**20
-_WARM = 0.2  # part of the swaps after which memory is as it will be
+_WARM = 0.5  # part of the swaps after which memory is as it will be
 _REST = 12.0  # seconds in which a quiet server gives back what the C library keeps
 _ROWS = 48  # enough to be preprocessed on threads: a version may go meanwhile
 _PAUSE = 0.05  # seconds of load with each version

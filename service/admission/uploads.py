@@ -94,7 +94,9 @@ class UploadLimiter:
             self._look_again()
         try:
             # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
-            data: bytes = await asyncio.shield(context.read())
+            reading = asyncio.ensure_future(context.read())
+            reading.add_done_callback(_retrieved)
+            data: bytes = await asyncio.shield(reading)
         finally:
             if arrival in self._quick:
                 self._leave_quick(arrival)
@@ -169,3 +171,9 @@ class UploadLimiter:
         ending = asyncio.get_running_loop().create_task(end())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
+
+
+def _retrieved(reading: "asyncio.Future[Any]") -> None:
+    """Take what a read failed with, which nobody waits for where its call was cancelled: else it would be logged."""
+    if not reading.cancelled():
+        reading.exception()

@@ -1,5 +1,7 @@
 """ModelStreamInfer: requests of one stream, answered in order, token by token where the model generates."""
 
+import gc
+import logging
 import queue
 import time
 from collections.abc import Iterator
@@ -94,7 +96,9 @@ SHORT = '{"maxNewTokens": 2}'
 
 
 @pytest.mark.parametrize("frontends", [0, 1])
-def test_a_stream_that_is_quiet_does_not_hold_up_a_stop(repository: Path, frontends: int) -> None:
+def test_a_stream_that_is_quiet_does_not_hold_up_a_stop(
+    repository: Path, frontends: int, caplog: pytest.LogCaptureFixture
+) -> None:
     requests: queue.Queue[bytes | None] = queue.Queue()
 
     def sent() -> Iterator[bytes]:
@@ -111,3 +115,5 @@ def test_a_stream_that_is_quiet_does_not_hold_up_a_stop(repository: Path, fronte
         assert time.monotonic() - began < 30
         assert stream.code() is grpc.StatusCode.UNAVAILABLE
         requests.put(None)
+    gc.collect()
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]

@@ -45,7 +45,8 @@ class Model:
 class Models:
     """Follows the models of all engines. For one event loop.
 
-    catalogue: each version as callers are told of it: ready where any engine has it.
+    catalogue: each version as callers are told of it: ready where any engine has it. on_gone: called with a version
+    that is gone, once no call uses it.
     """
 
     def __init__(self, engines: Sequence[EngineClient], bounds: Bounds) -> None:
@@ -59,6 +60,7 @@ class Models:
         self._changed = asyncio.Event()  # another one after each change
         self.catalogue.on_change(self._note_change)
         self._listeners: list[Callable[[], None]] = []
+        self.on_gone: Callable[[str, int], None] = lambda name, version: None
         for follower in self._followers:
             follower.engine.listen(follower)
 
@@ -192,6 +194,8 @@ class Models:
         if model is not None:
             await self._usage.unused(model)
         follower.engine.release(*key)
+        if self.catalogue.get(*key) is None:
+            self.on_gone(*key)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)

@@ -72,6 +72,7 @@ async def running_frontend(
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
         models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
+        models.on_gone = metrics.statistics.gone
         stack.callback(models.close)
         memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
         core = Core(settings, models, metrics, memory, quotas, whole=whole)

@@ -14,11 +14,11 @@ from bundle.errors import InputError
 from bundle.rows import Labels
 from limelight.v1 import attention_pb2, service_pb2
 from service.codecs.oip import open_inference_pb2 as pb
-from service.codecs.oip.contents import InputTensor
+from service.codecs.oip.contents import decoded_inputs
 from service.codecs.oip.instances import TensorRows
 from service.codecs.oip.outputs import Output, OutputCatalogue, Source
 from service.codecs.oip.parameters import Parameters
-from service.codecs.v1.requests import attention_options, generation_settings
+from service.codecs.v1.requests import MOST_INDICES, MOST_SELECTIONS, attention_options, generation_settings
 from service.frontend.call import Call
 from service.frontend.core import CallRequest
 from service.frontend.models import Model
@@ -114,13 +114,12 @@ def version_of(text: str, path: str) -> int:
     return int(text)
 
 
-def infer_call(
-    message: pb.ModelInferRequest, inputs: Sequence[InputTensor], model: Model, catalogue: OutputCatalogue
-) -> InferCall:
-    """Translate a request whose inputs were decoded.
+def infer_call(message: pb.ModelInferRequest, model: Model, catalogue: OutputCatalogue) -> InferCall:
+    """Translate a request; for any thread.
 
-    Raises: InputError naming the output or parameter that cannot be met.
+    Raises: InputError and its kinds, naming the input, output or parameter that cannot be met.
     """
+    inputs = decoded_inputs(message)
     paths = FieldPaths()
     of_call = Parameters(message.parameters, "", _OF_CALL, _REFUSED_OF_CALL)
     wanted = _wanted(message, catalogue)
@@ -193,16 +192,25 @@ def _attention(
         for place, each in enumerate(message.outputs)
     ]
     stated: dict[str, tuple[int, str]] = {}
+    indices = 0
     for output, own in zip(wanted, of_outputs, strict=False):  # no output is named where all are returned
         if output.source is not Source.MAP:
             misplaced = next((name for name in _OF_OUTPUT if name in own), None)
             if misplaced is not None:
                 raise InputError(own.path(misplaced), f"is for attention maps; {output.name} is none")
             continue
+        if len(options.selections) >= MOST_SELECTIONS:
+            raise InputError("outputs", f"name more than {MOST_SELECTIONS} maps; at most as many are allowed in a call")
         selection = options.selections.add(names=[output.of])
         for name in _OF_MAP:
             of = own if name in own else of_call
-            getattr(selection, name.removeprefix("limelight_")).extend(of.indices(name))
+            found = of.indices(name)
+            indices += len(found)
+            if indices > MOST_INDICES:
+                raise InputError(
+                    of.path(name), f"makes {indices} indices; at most {MOST_INDICES} are allowed in a call"
+                )
+            getattr(selection, name.removeprefix("limelight_")).extend(found)
             paths.stated[f"{len(options.selections) - 1}.{name.removeprefix('limelight_')}"] = of.path(name)
         for name in _OF_MAPS:
             of = own if name in own else of_call

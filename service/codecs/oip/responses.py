@@ -56,12 +56,21 @@ def stream_response(inference: Inference, message: pb.ModelInferRequest, wanted:
 
 
 class TokenResponses:
-    """The answers of a stream to a request that generates: one for each token, and a last one."""
+    """The answers of a stream to a request that generates: one for each token, and a last one.
+
+    labels: sets that the inputs decide.
+    """
 
     def __init__(
-        self, checked: CheckedCall, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool
+        self,
+        checked: CheckedCall,
+        labels: Mapping[str, Labels],
+        message: pb.ModelInferRequest,
+        wanted: Sequence[Output],
+        raw: bool,
     ) -> None:
         self._checked = checked
+        self._labels = labels
         self._message = message
         self._wanted = wanted
         self._raw = raw
@@ -77,7 +86,7 @@ class TokenResponses:
             ".token_ids": np.array([[token.token_id]], np.int32),
             ".log_probabilities": np.array([[token.log_probability]], np.float32),
         }
-        return self._framed(head, values, token.maps, {})
+        return self._framed(head, values, token.maps)
 
     def end(self, prediction: Prediction) -> bytes:
         """Serialize the last answer: what no token brought, which for beam search is everything."""
@@ -105,8 +114,10 @@ class TokenResponses:
         head: pb.ModelInferResponse,
         values: Mapping[str, Array],
         maps: Iterable[MapResult],
-        axes: Mapping[str, Labels],
+        all_labels: Mapping[str, Labels] | None = None,
     ) -> bytes:
+        """Frame an answer. all_labels: for the last one, which alone has label sets."""
+        axes = self._labels if all_labels is None else all_labels
         by_name = {each.name: each for each in maps}
         tensors: list[Tensor] = []
         for output in self._wanted:
@@ -115,7 +126,7 @@ class TokenResponses:
             elif output.source is Source.MAP and output.of in by_name:
                 quantity = self._checked.wanted.attention.quantity
                 tensors += _map_tensors(output.name, [(by_name[output.of], axes)], quantity)
-            elif output.source is Source.LABEL_SET and output.of in axes:
+            elif output.source is Source.LABEL_SET and all_labels is not None:
                 tensors.append(Tensor(output.name, [label_texts(axes[output.of])]))
         return _of_stream(_framed(head, tensors, self._raw))
 

@@ -3,12 +3,11 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
-from importlib.metadata import version as installed_version
 from weakref import WeakKeyDictionary
 
 from bundle.errors import InputError
+from limelight.version import version as installed
 from service.codecs.oip import open_inference_pb2 as pb
-from service.codecs.oip.contents import InputTensor, decoded_inputs
 from service.codecs.oip.metadata import configuration, metadata
 from service.codecs.oip.outputs import OutputCatalogue
 from service.codecs.oip.requests import InferCall, deadline_of, infer_call, version_of
@@ -28,7 +27,7 @@ from service.repository.catalogue import State, VersionStatus
 SERVICE = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics", "limelight_attention")
 _STATES = {State.LOADING: "LOADING", State.READY: "READY", State.FAILED: "UNAVAILABLE"}
-_LARGE_REQUEST = 16 * 1024  # bytes from which its contents are decoded on a thread
+_LARGE_REQUEST = 16 * 1024  # bytes from which it is translated on a thread
 
 
 class InferenceService:
@@ -78,9 +77,7 @@ class InferenceService:
 
     async def server_metadata(self, message: pb.ServerMetadataRequest, call: Call) -> pb.ServerMetadataResponse:
         """Name the server."""
-        return pb.ServerMetadataResponse(
-            name="limelight", version=installed_version("limelight"), extensions=EXTENSIONS
-        )
+        return pb.ServerMetadataResponse(name="limelight", version=installed(), extensions=EXTENSIONS)
 
     async def model_metadata(self, message: pb.ModelMetadataRequest, call: Call) -> pb.ModelMetadataResponse:
         """Describe a model's inputs and outputs."""
@@ -96,13 +93,12 @@ class InferenceService:
 
     async def model_infer(self, message: pb.ModelInferRequest, call: Call) -> bytes:
         """Answer every row."""
-        model, inputs = await self._read(message, call)
-        return await self._answered(infer_call(message, inputs, model, self._outputs(model.schema)), message, call)
+        _, translated = await self._translated(message, call)
+        return await self._answered(translated, message, call)
 
     async def model_stream_infer(self, message: pb.ModelInferRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer one request of a stream: token by token where the model generates."""
-        model, inputs = await self._read(message, call)
-        translated = infer_call(message, inputs, model, self._outputs(model.schema))
+        model, translated = await self._translated(message, call)
         if not model.schema.generates:
             yield await self._answered(translated, message, call, stream=True)
             return
@@ -113,7 +109,9 @@ class InferenceService:
             async with aclosing(self._core.generate(translated.request, call)) as events:
                 async for event in events:
                     if isinstance(event, tuple):
-                        responses = TokenResponses(event[0], message, translated.wanted, translated.is_raw)
+                        checked, prepared, _ = event
+                        labels = prepared.row.labels
+                        responses = TokenResponses(checked, labels, message, translated.wanted, translated.is_raw)
                         continue
                     assert responses is not None
                     yield responses.token(event) if isinstance(event, TokenResult) else responses.end(event)
@@ -164,13 +162,13 @@ class InferenceService:
         await self._core.unload_all(message.model_name, call)
         return pb.RepositoryModelUnloadResponse()
 
-    async def _read(self, message: pb.ModelInferRequest, call: Call) -> tuple[Model, list[InputTensor]]:
-        """Find the model of a request, and decode its contents: large ones on a thread."""
+    async def _translated(self, message: pb.ModelInferRequest, call: Call) -> tuple[Model, InferCall]:
+        """Find the model of a request, and translate it: a large one on a thread."""
         call.deadline = deadline_of(message, call)
         model = self._found(message.model_name, message.model_version, "model_version", call)
-        if message.ByteSize() < _LARGE_REQUEST:
-            return model, decoded_inputs(message)
-        return model, await self._core.on_thread(partial(decoded_inputs, message), call)
+        translate = partial(infer_call, message, model, self._outputs(model.schema))
+        is_large = message.ByteSize() >= _LARGE_REQUEST
+        return model, await self._core.on_thread(translate, call) if is_large else translate()
 
     async def _answered(
         self, translated: InferCall, message: pb.ModelInferRequest, call: Call, *, stream: bool = False

@@ -13,8 +13,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from service.codecs.oip import open_inference_pb2 as pb
 from service.security.tokens import entry, new_token
 from tests.service import bundles
-from tests.service.open_inference.calls import infer, infer_request, texts, unary
-from tests.service.serving import Running, attend, generate, predict, refusal, serving, text
+from tests.service.open_inference.calls import SERVICE, infer, infer_request, texts, unary
+from tests.service.serving import Running, attend, eventually, generate, predict, refusal, serving, text
 
 
 def ask(running: Running, method: str, **fields: Any) -> Any:
@@ -107,6 +107,21 @@ def test_statistics_add_up_over_both_protocols_and_all_processes(running: Runnin
     assert sum(each.compute_infer.count for each in after.batch_stats) == after.execution_count
     assert time.time() * 1000 - after.last_inference < 60_000
     assert after.last_inference >= before.last_inference
+
+
+def test_rows_share_batches_with_those_of_other_callers_and_of_the_other_protocol(running: Running) -> None:
+    request = infer_request("tiny", {"text": texts("the cat sat on a mat")}, "logits").SerializeToString()
+    infer_one = running.channel.unary_unary(SERVICE + "ModelInfer")
+
+    def shared() -> bool:
+        ours = [infer_one.future(request, timeout=60) for _ in range(64)]
+        theirs = [running.stub.Predict.future(predict("tiny", text("a dog")), timeout=60) for _ in range(64)]
+        answers = [pb.ModelInferResponse.FromString(each.result()) for each in ours]
+        sizes = [each.parameters["limelight_batch_rows"].int64_param for each in answers]
+        others = [each.result().predictions[0].provenance.batch_rows for each in theirs]
+        return max(sizes) > 1 and max(others) > 1
+
+    assert eventually(shared)
 
 
 def test_a_stream_counts_as_one_call(running: Running) -> None:

@@ -41,6 +41,7 @@ def typed_with(field: str, values: list[Any], datatype: str, shape: list[int]) -
 
 
 NAMED = "encoder.0.self"
+MANY = {"limelight_heads": "0" + ",0" * 32_000, "limelight_queries": "0" + ",0" * 32_000}
 CASES: dict[str, tuple[pb.ModelInferRequest, str, str, str]] = {
     "no input": (pb.ModelInferRequest(model_name="tiny"), "INVALID_ARGUMENT", "inputs", "is empty"),
     "unknown model": (
@@ -209,6 +210,12 @@ CASES: dict[str, tuple[pb.ModelInferRequest, str, str, str]] = {
         'outputs[0].parameters["limelight_heads"]',
         "beyond 32 bits",
     ),
+    "indices by the hundred thousand": (
+        tiny((NAMED, MANY), ("encoder.1.self", MANY), ("pool", MANY)),
+        "INVALID_ARGUMENT",
+        'outputs[1].parameters["limelight_queries"]',
+        "at most 100000",
+    ),
     "negative top k": (
         tiny(NAMED, parameters={"limelight_top_k": -1}),
         "INVALID_ARGUMENT",
@@ -356,6 +363,17 @@ def test_an_answer_that_is_too_large_is_refused_before_anything_runs(running: Ru
     options = {"limelight_attention": '{"maxResponseBytes": 2000}'}
     found = told(running, tiny("encoder.0.self", parameters=options))
     assert (found.code, found.reason, found.field) == ("RESOURCE_EXHAUSTED", "TOO_LARGE", "outputs")
+
+
+def test_the_size_of_an_answer_is_that_of_its_rows_filled_up(running: Running) -> None:
+    long, short = " ".join(["cat"] * 20), "cat"
+    options = {"limelight_attention": '{"maxResponseBytes": 3000}'}
+
+    def needed(*sentences: str) -> str:
+        request = infer_request("tiny", {"text": texts(*sentences)}, "encoder.0.self", parameters=options)
+        return told(running, request).message.partition(":")[0]
+
+    assert needed(long, short) == needed(long, long) == needed(short, long)
 
 
 def test_a_short_timeout_is_a_deadline(running: Running) -> None:

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from bundle.errors import TooLargeError
 from service.admission.memory import MemoryBudget
-from service.admission.uploads import UploadLimiter
+from service.admission.uploads import RECEIVED, UploadLimiter
 
 # A call that is cancelled while its request arrives has no request first, and is cancelled next.
 _CANCELLED_BY_THEN = 0.02
@@ -53,6 +53,7 @@ class Reading:
 
     async def next_of_stream(self, context: Any, end: Callable[[Exception], Awaitable[None]]) -> bytes | None:
         """Wait for a stream's next request; None after the last. end: as `UploadLimiter.message` has it."""
+        RECEIVED.get()()  # a stream may be quiet for long: others that are taken up do not wait for it
         return await self._streams.message(context, end)
 
     @asynccontextmanager

@@ -107,8 +107,9 @@ class CallRequest:
     model: its name, or the model itself from `Core.find`, where a protocol needs it to read the request. version: 0 for
     the default. outputs: names of the raw outputs to return; None for all. generation: makes the checked options, of
     the model's limit of tokens; None where the call has none. attention: None for a prediction alone. limit: bytes of
-    the answer, 0 for the server's. encode_labels: a label set as the protocol sends it. is_large: the attention options
-    are many, and take time again with each instance. is_rectangular: each instance takes as much of the answer as the
+    the answer, 0 for the server's. encode_labels: a label set as the protocol sends it. label_sets: those to return
+    beside the ones that results and maps refer to. is_large: the attention options are many, and take time again with
+    each instance. is_rectangular: each instance takes as much of the answer as the
     largest, and edges as much as a dense map.
     """
 
@@ -122,6 +123,7 @@ class CallRequest:
     attention: Options | None = None
     generation: Callable[[int], GenerationSettings] | None = None
     limit: int = 0
+    label_sets: Sequence[str] = ()
     is_large: bool = False
     is_rectangular: bool = False
 
@@ -488,7 +490,7 @@ class Core:
             max_classes=request.max_classes,
             plan=plan,
             attention=Options() if plan is None else plan.options,
-            labels=schema.label_names(plan),
+            labels=schema.label_names(plan, request.label_sets),
             limit=min(limit, request.limit or limit),
         )
         validation.check_count(len(request.instances), self._settings.max_instances)

@@ -29,6 +29,7 @@ from service.ipc.boundary import GenerationSettings
 _VERSION = re.compile(r"[1-9][0-9]{0,9}")
 _LARGEST_VERSION = 2**31 - 1
 _MICROSECOND = 1e-6
+_LABEL = 24  # bytes of a label beside its text, or of one without
 # Parameters of one map, which a call may also state for all of its maps.
 _OF_MAP = ("limelight_heads", "limelight_queries", "limelight_keys")
 # Parameters of all maps of a call, which an output may state too: one call computes its maps in one way.
@@ -121,7 +122,7 @@ def infer_call(message: pb.ModelInferRequest, model: Model, catalogue: OutputCat
     """
     inputs = decoded_inputs(message)
     paths = FieldPaths()
-    of_call = Parameters(message.parameters, "", _OF_CALL, _REFUSED_OF_CALL)
+    of_call = _of_call(message)
     wanted = _wanted(message, catalogue)
     generation = of_call.message("limelight_generation", service_pb2.GenerationOptions)
     seed = of_call.integer("limelight_seed", 0) if "limelight_seed" in of_call else None
@@ -134,11 +135,13 @@ def infer_call(message: pb.ModelInferRequest, model: Model, catalogue: OutputCat
         raise paths.translated(error) from error
     if attention is not None and attention.sequences > 1:
         raise InputError(of_call.path("limelight_attention"), "has sequences: maps here are of the best sequence")
+    label_sets = tuple(each.of for each in wanted if each.source is Source.LABEL_SET)
     request = CallRequest(
         model=model,
         version=0,
         instances=TensorRows(inputs, seed),
-        encode_labels=_no_labels,
+        encode_labels=partial(_label_room, label_sets),
+        label_sets=label_sets,
         outputs=tuple(each.of for each in wanted if each.source is Source.RAW),
         max_classes=of_call.small("limelight_max_classes", 0),
         truncate=of_call.flag("limelight_truncate"),
@@ -156,13 +159,15 @@ def deadline_of(message: pb.ModelInferRequest, call: Call) -> float | None:
 
     Raises: InputError where `timeout` is no whole number.
     """
-    timeout = Parameters({k: v for k, v in message.parameters.items() if k == "timeout"}, "", (), {}).integer(
-        "timeout", 0
-    )
+    timeout = _of_call(message).integer("timeout", 0)
     if timeout <= 0:
         return call.deadline
     until = time.monotonic() + timeout * _MICROSECOND
     return until if call.deadline is None else min(until, call.deadline)
+
+
+def _of_call(message: pb.ModelInferRequest) -> Parameters:
+    return Parameters(message.parameters, "", _OF_CALL, _REFUSED_OF_CALL)
 
 
 def _wanted(message: pb.ModelInferRequest, catalogue: OutputCatalogue) -> Sequence[Output]:
@@ -217,7 +222,7 @@ def _attention(
             value = _option(of, name)
             known, where = stated.setdefault(name, (value, of.path(name)))
             if known != value:
-                raise InputError(of.path(name), f"differs from {where}: the maps of one call have one")
+                raise InputError(of.path(name), f"differs from {where}: the maps of one call have one value")
     if not options.selections:
         misplaced = next((name for name in (*_OF_OUTPUT, "limelight_attention") if name in of_call), None)
         if misplaced is not None:
@@ -249,6 +254,11 @@ def _generation(message: service_pb2.GenerationOptions, longest: int) -> Generat
     return generation_settings(message, longest)
 
 
-def _no_labels(schema: ModelSchema, labels: Labels) -> bytes:
-    """Encode no label set: those that are named are encoded from `Prediction.axes`."""
-    return b""
+def _label_room(named: Sequence[str], schema: ModelSchema, labels: Labels) -> bytes:
+    """Give as many bytes as a label set takes at most once rows are filled up; none where it is not named.
+
+    What is sent is made of `Prediction.axes`: how rows are filled up is known only then.
+    """
+    if labels.name not in named:
+        return b""
+    return bytes(2 * sum(len(text.encode()) + _LABEL for text in labels.texts) or _LABEL * labels.size)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
+SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/inference/*.proto proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
 .PHONY: help dev performance peers demo demo-models install-demo-models protocol-image graphs test lint types docs clean

@@ -1,8 +1,8 @@
 """Build hook: generates the protocol code from the .proto files.
 
 The public protocol (proto/limelight/v1) becomes `limelight.v1`, the only generated code of the client's distribution.
-The application's distribution also has the bundle format (proto/limelight/bundle/v1) as `bundle.v1`, which is not
-public API.
+The application's distribution also has the bundle format (proto/limelight/bundle/v1) as `bundle.v1` and the Open
+Inference Protocol (proto/inference) in `service.codecs.oip`, which are not public API.
 
 `build-system.requires` pins the oldest grpcio-tools that works; the generated code runs under protobuf 6.31 to 7.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CLIENT = Path(__file__).resolve().parent
-PUBLIC, ON_DISK = "limelight/v1", "limelight/bundle/v1"
+PUBLIC, ON_DISK, OPEN_INFERENCE = "limelight/v1", "limelight/bundle/v1", "inference"
 
 
 class ProtocolBuildHook(BuildHookInterface[Any]):
@@ -26,6 +26,7 @@ class ProtocolBuildHook(BuildHookInterface[Any]):
         targets = {PUBLIC: CLIENT / PUBLIC}
         if root != CLIENT:
             targets[ON_DISK] = root / "bundle" / "v1"
+            targets[OPEN_INFERENCE] = root / "service" / "codecs" / "oip"
         source = CLIENT.parent / "proto"
         for package, target in targets.items():
             if source.is_dir():
@@ -47,5 +48,6 @@ def generate(source: Path, package: str, target: Path) -> None:
         for old in target.glob("*_pb2*"):
             old.unlink()
         for made in (Path(scratch) / package).iterdir():
-            if not made.name.endswith("_pb2_grpc.py") or b"Stub" in made.read_bytes():  # the others have no service
+            # Only the client calls by stubs, and only its package is where the generated code expects it.
+            if not made.name.endswith("_pb2_grpc.py") or (package == PUBLIC and b"Stub" in made.read_bytes()):
                 (target / made.name).write_bytes(made.read_bytes())

@@ -53,6 +53,13 @@ class Settings:
     """
 
     repository: str = _setting(Group.MODELS, "", "Folder of models: REPOSITORY/<model>/<version>/.")
+    model_control: str = _setting(
+        Group.MODELS,
+        "none",
+        "What changes the models of a running server: none nothing, poll its folder, explicit calls (AdminService, "
+        "RepositoryModelLoad).",
+        choices=("none", "poll", "explicit"),
+    )
     provider: str = _setting(
         Group.MODELS, "auto", "Execution provider; auto is CUDA where it works.", choices=("auto", "cpu", "cuda")
     )
@@ -103,7 +110,6 @@ class Settings:
     insecure_metrics: bool = _setting(
         Group.SECURITY, False, "Serve metrics, unencrypted and to everybody, where other machines reach them."
     )
-    admin: bool = _setting(Group.SECURITY, False, "Let callers load and unload models (AdminService).")
     frontends: int = _setting(
         Group.PROCESSES,
         0,
@@ -154,6 +160,9 @@ class Settings:
         Group.FILES, "info", "Least severe line logged.", choices=("debug", "info", "warning", "error")
     )
 
+    poll_seconds: float = _limit(
+        5.0, "Time between two looks at the folder, with model control poll.", minimum=0.1, maximum=86400.0
+    )
     gpu_graphs: bool = _limit(
         True,
         "CUDA graphs for small batches of models that they suit, recorded while a model loads; its weights are then "

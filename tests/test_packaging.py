@@ -30,6 +30,12 @@ def test_packages_for_node_have_the_same_exact_version_everywhere() -> None:
     assert all(each == packages for each in found.values()), found
 
 
+def test_tritons_client_has_the_same_exact_version_everywhere() -> None:
+    names = (".ci/run", "README.md", "tests/service/open_inference/test_tritonclient.py")
+    found = {name: set(re.findall(r"tritonclient\[grpc\]==\d+\.\d+\.\d+", text(name))) for name in names}
+    assert all(len(each) == 1 for each in found.values()) and len(set.union(*found.values())) == 1, found
+
+
 def test_a_server_has_one_version_of_grpc_and_a_client_any_from_a_certain_one_on() -> None:
     project = tomllib.loads(text("pyproject.toml"))["project"]
     client = tomllib.loads(text("client/pyproject.toml"))["project"]

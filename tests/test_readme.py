@@ -29,6 +29,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHECKOUT = ("Makefile", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", ".venv")
 FOLDERS = ("bundle", "client", "deploy", "examples", "export", "models", "proto", "service")
 NODE_PACKAGES = ROOT / "build" / "node"
+TRITON = ROOT / "build" / "triton" / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -123,13 +124,16 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
         return  # a picture
     if block.language == "python":
         assert DEMO in block.text or "export_module" in block.text
-        run([sys.executable, "-c", block.text.replace(DEMO, demo)], checkout, demo)
+        python = triton_python() if "tritonclient" in block.text else sys.executable
+        run([python, "-c", block.text.replace(DEMO, demo)], checkout, demo)
         return
     assert block.language == "console"
     lines = block.text.strip().splitlines()
     for place, command in enumerate(lines):
         if command in ONLY_PLANNED:
             run(["make", "--dry-run", *command.split()[1:]], checkout, demo)
+        elif "tritonclient" in command:
+            triton_python()
         elif command.startswith("pip install"):
             arguments = [*command.split()[:2], "--dry-run", "--no-deps", *command.split()[2:]]
             run([sys.executable, "-m", *arguments], checkout, demo)
@@ -151,6 +155,13 @@ def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
         assert found
         for each in (*found, *filter(None, [own_command(description)])):
             run([sys.executable, "-m", "limelight.cli", *shlex.split(each)], checkout, demo)
+
+
+def triton_python() -> str:
+    """The interpreter with Triton's client that `.ci/run` made: both clients do not get on in one process."""
+    if not TRITON.exists():
+        pytest.skip("Triton's client is not installed")
+    return str(TRITON)
 
 
 def installed(checkout: Path) -> None:

@@ -111,6 +111,14 @@ class AsyncClient:
         """Describe a model as `Client.model` does."""
         return await self._call(calls.model(name, version), timeout)
 
+    async def load_model(self, name: str, version: int = 0, *, timeout: float | None = None) -> ModelStatus:
+        """Load a version as `Client.load_model` does."""
+        return await self._call(calls.load_model(name, version), timeout)
+
+    async def unload_model(self, name: str, version: int = 0, *, timeout: float | None = None) -> None:
+        """Unload a version as `Client.unload_model` does."""
+        await self._call(calls.unload_model(name, version), timeout)
+
     async def ready(self, *, timeout: float | None = None) -> bool:
         """Return whether the server is ready, as `Client.ready` does."""
         try:

@@ -11,7 +11,7 @@ from limelight.errors import Internal
 from limelight.events import EventReader, GenerationEvent
 from limelight.predictions import Prediction, read_prediction
 from limelight.streams import StreamEvent, StreamReader
-from limelight.v1 import service_pb2, values_pb2
+from limelight.v1 import admin_pb2, service_pb2, values_pb2
 from limelight.values import Inputs
 
 Answer = TypeVar("Answer")
@@ -83,6 +83,18 @@ def models() -> Call[list[ModelStatus]]:
 def model(name: str, version: int = 0) -> Call[Model]:
     """Build a call for the description of one model."""
     return Call("GetModel", service_pb2.GetModelRequest(model=requests.model_message(name, version)), read_model)
+
+
+def load_model(name: str, version: int = 0) -> Call[ModelStatus]:
+    """Build a call that loads a version of the repository's folder."""
+    request = admin_pb2.LoadModelRequest(model=requests.model_message(name, version))
+    return Call("LoadModel", request, lambda response: read_status(response.status))
+
+
+def unload_model(name: str, version: int = 0) -> Call[None]:
+    """Build a call that unloads a version."""
+    request = admin_pb2.UnloadModelRequest(model=requests.model_message(name, version))
+    return Call("UnloadModel", request, lambda _: None)
 
 
 def _check_count(answers: int, instances: int) -> None:

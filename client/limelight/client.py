@@ -159,6 +159,17 @@ class Client:
         """Describe one model; version 0 is the default version."""
         return self._call(calls.model(name, version), timeout)
 
+    def load_model(self, name: str, version: int = 0, *, timeout: float | None = None) -> ModelStatus:
+        """Load a version of the repository's folder, and return its state once it is loaded or refused.
+
+        Version 0 is the highest in the folder. The server runs with `--model-control explicit`.
+        """
+        return self._call(calls.load_model(name, version), timeout)
+
+    def unload_model(self, name: str, version: int = 0, *, timeout: float | None = None) -> None:
+        """Unload a version; version 0 is the default version. Returns once the calls that use it have ended."""
+        self._call(calls.unload_model(name, version), timeout)
+
     def ready(self, *, timeout: float | None = None) -> bool:
         """Return whether the server is ready: a model can answer, and the server is not stopping.
 

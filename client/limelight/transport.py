@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -16,7 +17,7 @@ from limelight.errors import InputError
 from limelight.security import Security
 from limelight.strings import check_string, invalid_string
 from limelight.targets import is_direct, resolvable
-from limelight.v1 import service_pb2_grpc
+from limelight.v1 import admin_pb2_grpc, service_pb2_grpc
 
 DEFAULT_TARGET = "127.0.0.1:50051"
 DEFAULT_TIMEOUT = 60.0
@@ -174,6 +175,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def service_methods(channel: Any) -> Any:
-    """Return the methods of the service on a channel. The generated class has no types."""
-    make: Any = service_pb2_grpc.AttentionServiceStub
-    return make(channel)
+    """Return the methods of both services on a channel. The generated classes have no types."""
+    methods = SimpleNamespace()
+    stubs: tuple[Any, ...] = (service_pb2_grpc.AttentionServiceStub, admin_pb2_grpc.AdminServiceStub)
+    for make in stubs:
+        vars(methods).update(vars(make(channel)))
+    return methods

@@ -7,8 +7,8 @@ told to gRPC while clients may call: here they are told UNAVAILABLE, and when to
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from service.errors import StoppingError
 
@@ -32,6 +32,7 @@ class DrainGate:
     def __init__(self) -> None:
         self._inside: set[InFlightCall] = set()
         self._awaited: set[InFlightCall] = set()
+        self._idle: set[InFlightCall] = set()
         self._none_awaited = asyncio.Event()
         self._finishing = False
         self._closed = False
@@ -56,6 +57,17 @@ class DrainGate:
         if not self._awaited:
             self._none_awaited.set()
 
+    @contextmanager
+    def idle(self, call: InFlightCall) -> Iterator[None]:
+        """Mark a call, for the length of a block, that waits for what its caller may send: a stop ends it at once."""
+        self._idle.add(call)
+        if self._finishing:
+            call.cut()
+        try:
+            yield
+        finally:
+            self._idle.discard(call)
+
     async def finish(self, grace: float) -> None:
         """Let calls finish for so many seconds, and cut those that have not then; after that none is inside.
 
@@ -65,6 +77,8 @@ class DrainGate:
         """
         end = time.monotonic() + grace
         self._finishing = True
+        for call in self._idle:
+            call.cut()
         await self._finished(end - min(_CLOSING, _CLOSING_PART * grace))
         self._closed = True
         await self._finished(min(end, time.monotonic() + _CLOSING))

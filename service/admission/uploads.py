@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,9 @@ _STANDING = 80  # moments after which it does, however busy the event loop is
 _FAIR = 2.0  # seconds after which a slow one makes room for another
 _MOST_WAITING = 1024  # each of whom gRPC holds 64 KiB of
 _RETRY_AFTER = 1.0
+
+# Called once the message of the current call is there, or takes longer than a moment.
+RECEIVED: ContextVar[Callable[[], None]] = ContextVar("RECEIVED", default=lambda: None)
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,13 @@ class UploadSlots:
 class _Arrival:
     """A message on its way.
 
-    end: ends its call with an error. late: how often it was late when looked at by a loop that was not.
+    end: ends its call with an error. received: as `RECEIVED`. late: how often it was late when looked at by a loop that
+    was not.
     """
 
     end: Callable[[Exception], Awaitable[None]]
     began: float
+    received: Callable[[], None]
     late: int = 0
 
 
@@ -82,17 +88,18 @@ class UploadLimiter:
             self._free -= 1
         else:
             await self._turn()
-        arrival = _Arrival(end, time.monotonic())
+        arrival = _Arrival(end, time.monotonic(), RECEIVED.get())
         self._quick[arrival] = None
         if self._timer is None:
             self._look_again()
         try:
             # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
-            data: bytes = await asyncio.shield(context.read())
+            reading = asyncio.ensure_future(context.read())
+            reading.add_done_callback(_retrieved)
+            data: bytes = await asyncio.shield(reading)
         finally:
             if arrival in self._quick:
-                del self._quick[arrival]
-                self._give_turn()
+                self._leave_quick(arrival)
             else:
                 self._slow.pop(arrival, None)
             if self._timer is not None and not self._quick and not self._slow:
@@ -110,6 +117,11 @@ class UploadLimiter:
         if not self._waiting.give(newest=True):
             self._free += 1
 
+    def _leave_quick(self, arrival: _Arrival) -> None:
+        del self._quick[arrival]
+        arrival.received()
+        self._give_turn()
+
     def _look(self) -> None:
         """Move who takes longer than a moment, end who takes too long, and come back while anybody is there."""
         now = time.monotonic()
@@ -119,8 +131,7 @@ class UploadLimiter:
             arrival.late += is_on_time
             if arrival.late < _LOOKS and now - arrival.began < _STANDING * self._moment:
                 continue
-            del self._quick[arrival]
-            self._give_turn()
+            self._leave_quick(arrival)
             if self._has_room(now):
                 self._slow[arrival] = None
             else:
@@ -160,3 +171,9 @@ class UploadLimiter:
         ending = asyncio.get_running_loop().create_task(end())
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
+
+
+def _retrieved(reading: "asyncio.Future[Any]") -> None:
+    """Take what a read failed with, which nobody waits for where its call was cancelled: else it would be logged."""
+    if not reading.cancelled():
+        reading.exception()

@@ -16,7 +16,7 @@ from service.engine.runtime.providers import runtime
 from service.errors import MemoryShortError
 from service.observability.observer import NullObserver
 from service.platform.memory import give_back
-from service.platform.signals import leave_stopping_to_parent
+from service.platform.signals import leave_signals_to_parent
 from service.platform.threads import background
 
 BEGUN = b"begun"
@@ -28,7 +28,7 @@ def main(descriptor: int, idle: float) -> None:
 
     descriptor: of the connection. Standard input is a pipe that ends with the process that asks.
     """
-    leave_stopping_to_parent()
+    leave_signals_to_parent()
     background(_end_with_parent, "parent").start()
     settle_process()
     connection = Connection(descriptor)

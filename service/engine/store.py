@@ -68,6 +68,7 @@ class ModelStore:
         self._usage: Usage[HostedModel] = Usage()
         self._pool = ThreadPoolExecutor(_LOADERS, "load")  # most threads only wait for a check
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: dict[tuple[str, int], HostedModel] = {}  # gone, and not released by every frontend yet
         self._forgetting: list[Callable[[Model], Awaitable[None]]] = []
         self.catalogue: Catalogue[HostedModel] = Catalogue()
         self.on_status: Callable[[Status], None] = lambda status: None
@@ -126,6 +127,9 @@ class ModelStore:
         status = self.catalogue.status(name, version)
         if status.state is State.LOADING and not status.reason:  # a reason says that it waits for another try
             raise ModelUnavailableError(f"{name} version {status.version} is still being loaded")
+        if status.model is not None:
+            # Frontends that have not heard of it yet still hand calls on.
+            self._leaving[name, status.version] = status.model
         self.catalogue.drop(name, status.version)
         self.on_gone(name, status.version)
         if status.model is not None:
@@ -153,10 +157,11 @@ class ModelStore:
         Raises: ModelUnavailableError where it is gone, or not ready (a frontend that knew better is asked to retry).
         """
         status = self.catalogue.get(name, version)
-        if status is None or status.model is None:
+        model = status.model if status is not None and status.model is not None else self._leaving.get((name, version))
+        if model is None:
             raise ModelUnavailableError(f"{name} version {version} is not loaded now")
-        self._usage.enter(status.model)
-        return status.model
+        self._usage.enter(model)
+        return model
 
     def end(self, model: HostedModel) -> None:
         """End a call's use of a model."""
@@ -177,7 +182,10 @@ class ModelStore:
         task.add_done_callback(self._tasks.discard)
 
     async def _free(self, model: HostedModel) -> None:
-        await self.released(model.model.name, model.model.version)
+        key = model.model.name, model.model.version
+        await self.released(*key)
+        if self._leaving.get(key) is model:
+            del self._leaving[key]
         await self._usage.unused(model)
         for forget in self._forgetting:
             await forget(model.model)

@@ -7,8 +7,8 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack, aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -37,8 +37,10 @@ from service.ipc.boundary import (
     TokenResult,
     WaitEstimate,
 )
+from service.observability.counters import Snapshot
 from service.observability.metrics import Metrics
 from service.observability.observer import Rejection, Stage
+from service.observability.statistics import CallTimes, VersionStatistics, by_version
 from service.repository.catalogue import VersionStatus, no_version_in_repository
 from service.security.quotas import Quotas
 from service.settings import Settings
@@ -52,23 +54,44 @@ _INLINE_MAPS = 256  # of all instances, each of which is measured
 _RETRY_AFTER = 1.0
 _SETTLING = 30.0  # seconds until a version that engines have loaded is known here, at most
 _CHUNKS_AHEAD = 8  # chunks of a stream that are computed before their reader takes them, at most about
+LARGE_ANSWER = 2**18  # bytes of arrays from which an answer is put together on a thread
 CHUNK_FRAME = 256  # bytes of a chunk's message beside its arrays
+
+
+class WholeServer(Protocol):
+    """What a frontend asks of its whole server, whose other processes take part."""
+
+    async def change_models(self, action: str, name: str, version: int) -> int:
+        """Load or unload a version in every engine; gives the version.
+
+        Args:
+            action: `load` or `unload`.
+            version: 0 to load the highest that the folder has.
+
+        Raises:
+            LimelightError: ModelNotFoundError, ModelUnavailableError.
+        """
+
+    async def statistics(self) -> Snapshot:
+        """Join the statistics of every process."""
 
 
 class InstanceSource(Protocol):
     """The instances of a call, in the form of its protocol. For any thread.
 
-    size: bytes of all of them. has_images, has_tensors_only: the kinds of their values.
+    size: bytes of all of them. has_tensors_only: none is a text, an image or another value that is preprocessed.
     """
 
     size: int
-    has_images: bool
     has_tensors_only: bool
 
     def __len__(self) -> int: ...
 
     def path(self, place: int) -> str:
         """Give the path of an instance in the request."""
+
+    def has_images(self, schema: ModelSchema) -> bool:
+        """Tell whether some value is an image."""
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one instance. Raises: InputError naming the field."""
@@ -81,23 +104,28 @@ class InstanceSource(Protocol):
 class CallRequest:
     """A call for one model, checked as far as it can be without the model.
 
-    version: 0 for the default. outputs: names of the raw outputs to return; empty for all. generation: makes the
-    checked options, of the model's limit of tokens; None where the call has none. attention: None for a prediction
-    alone. limit: bytes of the answer, 0 for the server's. encode_labels: a label set as the protocol sends it.
-    is_large: the attention options are many, and take time again with each instance.
+    model: its name, or the model itself from `Core.find`, where a protocol needs it to read the request. version: 0 for
+    the default. outputs: names of the raw outputs to return; None for all. generation: makes the checked options, of
+    the model's limit of tokens; None where the call has none. attention: None for a prediction alone. limit: bytes of
+    the answer, 0 for the server's. encode_labels: a label set as the protocol sends it. label_sets: those to return
+    beside the ones that results and maps refer to. is_large: the attention options are many, and take time again with
+    each instance. is_rectangular: each instance takes as much of the answer as the
+    largest, and edges as much as a dense map.
     """
 
-    model: str
+    model: str | Model
     version: int
     instances: InstanceSource
     encode_labels: Callable[[ModelSchema, Labels], bytes]
-    outputs: Sequence[str] = ()
+    outputs: Sequence[str] | None = None
     max_classes: int = 0
     truncate: bool = False
     attention: Options | None = None
     generation: Callable[[int], GenerationSettings] | None = None
     limit: int = 0
+    label_sets: Sequence[str] = ()
     is_large: bool = False
+    is_rectangular: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,12 +186,14 @@ class Prediction:
 
     results: typed, by name, in the model's order. outputs: raw ones that were asked for. labels: label sets that its
     results and maps refer to, by name: encoded where the inputs decide them, or as they are where the run does.
-    derived_labels: those that groups and ranges make. result: as the engine gave it, with the maps.
+    axes: every label set, as it is. derived_labels: those that groups and ranges make. result: as the engine gave it,
+    with the maps.
     """
 
     results: Mapping[str, TypedResult]
     outputs: Mapping[str, Array]
     labels: Mapping[str, bytes | Labels]
+    axes: Mapping[str, Labels]
     derived_labels: Sequence[Labels]
     truncated: bool
     provenance: Provenance
@@ -172,11 +202,26 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Inference:
-    """The answer to a call. held: memory of its results, to be cut to that of the encoded answer, then released."""
+    """The answer to a call, to be encoded by `Core.encoded`.
+
+    held: memory of its results, to be cut to that of the encoded answer, then released. preprocess: nanoseconds that it
+    took. started: when the call began, by `time.perf_counter_ns`.
+    """
 
     checked: CheckedCall
     predictions: Sequence[Prediction]
     held: Held
+    preprocess: int
+    started: int
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of its arrays."""
+        return sum(
+            sum(each.weights.nbytes for each in prediction.result.maps)
+            + sum(each.nbytes for each in prediction.outputs.values())
+            for prediction in self.predictions
+        )
 
 
 class Core:
@@ -190,14 +235,14 @@ class Core:
         memory: MemoryBudget,
         quotas: Quotas,
         *,
-        change_models: Callable[[str, str, int], Awaitable[None]] | None = None,
+        whole: WholeServer,
     ) -> None:
         """Put it together.
 
         Args:
             memory: of what engines compute for calls, and of answers until they are sent.
             quotas: of callers' rows.
-            change_models: loads or unloads a version in the whole server; None where that is not allowed.
+            whole: what concerns other processes of the server too.
         """
         self._settings = settings
         self.models = models
@@ -207,33 +252,66 @@ class Core:
         self._preprocessing = PreprocessingPool(settings.preprocess_count)
         self._preprocessed: Counter[tuple[str, int]] = Counter()  # rows that threads preprocess, by model
         self.calls = 0  # so far
-        self._change_models = change_models
+        self._whole = whole
 
     def close(self) -> None:
         """Preprocess no more."""
         self._preprocessing.close()
+
+    def find(self, name: str, version: int, call: Call) -> Model:
+        """Find a model that can answer, and keep it until the call ends: an unload waits for that.
+
+        Raises: as `Catalogue.resolve`.
+        """
+        held = ExitStack()
+        model = held.enter_context(self.models.use(name, version, sees=call.caller.sees))
+        call.when_sent(held.close)
+        call.model, call.version = model.schema.name, model.schema.version
+        return model
 
     async def infer(self, request: CallRequest, call: Call) -> Inference:
         """Answer every instance, with the attention behind it where that is asked for.
 
         Raises: LimelightError of every kind.
         """
+        started = time.perf_counter_ns()
         checked = self._checked(request, call)
-        if checked.plan is not None:
-            validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
-        prepared, size = await self._prepared(checked, call)
-        held = self._hold(checked, prepared, size)
-        try:
-            results = await checked.model.engine().answer(_inference(checked, prepared, call))
-            predictions = [self.predicted(checked, *each) for each in zip(prepared, results, strict=True)]
-        except BaseException:
-            held.release()
-            raise
+        with self._failures_counted(checked, started):
+            if checked.plan is not None:
+                validation.check_sequences(checked.schema, checked.wanted.generation, checked.wanted.attention)
+            before = time.perf_counter_ns()
+            prepared, size = await self._prepared(checked, call)
+            preprocess = time.perf_counter_ns() - before
+            held = self._hold(checked, prepared, size)
+            try:
+                results = await checked.model.engine().answer(_inference(checked, prepared, call))
+                predictions = [self.predicted(checked, *each) for each in zip(prepared, results, strict=True)]
+            except BaseException:
+                held.release()
+                raise
         call.took("queue", max(each.timing.queue for each in results))
         call.took("compute", max(each.timing.compute for each in results))
         if checked.plan is not None:
             self._count_weights(call, *(each for result in results for each in _maps(result)))
-        return Inference(checked, predictions, held)
+        return Inference(checked, predictions, held, preprocess, started)
+
+    async def encoded(self, inference: Inference, encode: Callable[[Inference], bytes], call: Call) -> bytes:
+        """Serialize an answer, a large one on a thread, and hold its memory until it is sent. Raises: as `encode`."""
+        held, began = inference.held, time.perf_counter_ns()
+        with self._failures_counted(inference.checked, inference.started):
+            try:
+                is_large = inference.array_bytes >= LARGE_ANSWER
+                data = await asyncio.to_thread(encode, inference) if is_large else encode(inference)
+            except BaseException:
+                held.release()
+                raise
+        held.keep_only(2 * len(data))  # this, and the transport's copy
+        call.when_sent(held.release)
+        results = [each.result for each in inference.predictions]
+        encoding = sum(each.reduce_nanoseconds for each in results) + time.perf_counter_ns() - began
+        self.stage(Stage.ENCODE, encoding, call)
+        self._count_answered(inference.checked, results, inference.preprocess, encoding, inference.started)
+        return data
 
     async def stream_maps(
         self, request: CallRequest, call: Call
@@ -266,11 +344,12 @@ class Core:
         self, request: CallRequest, call: Call
     ) -> AsyncGenerator[tuple[CheckedCall, PreparedInstance, GenerationBegun] | TokenResult | Prediction, None]:
         """Generate one instance token by token: what it begins with, tokens, and the whole prediction."""
+        started = time.perf_counter_ns()
         checked = self._checked(request, call, generates=True)
         if checked.plan is not None:
             validation.check_by_tokens(checked.schema, checked.wanted.attention, checked.plan)
         (one,), size = await self._prepared(checked, call)
-        with self._memory.hold(size + one.computing):
+        with self._failures_counted(checked, started), self._memory.hold(size + one.computing):
             engine = checked.model.engine()
             async with aclosing(engine.generate(_inference(checked, [one], call))) as events:
                 async for event in events:
@@ -281,6 +360,7 @@ class Core:
                         yield event
                     else:
                         self._count_weights(call, *event.maps)
+                        self._count_answered(checked, [event], one.nanoseconds, event.reduce_nanoseconds, started)
                         yield self.predicted(checked, one, event)
 
     def list_models(self, call: Call) -> list[VersionStatus[Model]]:
@@ -299,16 +379,19 @@ class Core:
     async def load(self, name: str, version: int, call: Call) -> VersionStatus[Model]:
         """Load a version of the repository's folder in every engine; gives its status.
 
+        Args:
+            version: 0 for the highest that the folder has, which may be there already.
+
         Raises: ModelNotFoundError where the folder has none; ModelUnavailableError where it is there already.
         """
         call.model, call.version = name, version
-        change = self._changed_models()
+        self._check_control()
         if not call.caller.sees(name):
             raise no_version_in_repository(name, version)
-        await change("load", name, version)
+        call.version = await self._whole.change_models("load", name, version)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.models.settled(name, version), _SETTLING)
-        return self.models.catalogue.status(name, version, sees=call.caller.sees)
+            await asyncio.wait_for(self.models.settled(name, call.version), _SETTLING)
+        return self.models.catalogue.status(name, call.version)
 
     async def unload(self, name: str, version: int, call: Call) -> None:
         """Unload a version from every engine, once the calls that use it have ended.
@@ -317,7 +400,21 @@ class Core:
         """
         status = self.models.catalogue.status(name, version, sees=call.caller.sees)
         call.model, call.version = status.name, status.version
-        await self._changed_models()("unload", status.name, status.version)
+        self._check_control()
+        await self._whole.change_models("unload", status.name, status.version)
+
+    async def unload_all(self, name: str, call: Call) -> None:
+        """Unload every version of a model, as `unload`."""
+        call.model = name
+        self._check_control()
+        self.models.catalogue.status(name, sees=call.caller.sees)
+        versions = [each.version for each in self.models.catalogue.statuses() if each.name == name]
+        unloading = (self._whole.change_models("unload", name, each) for each in versions)
+        await asyncio.gather(*unloading)
+
+    async def statistics(self) -> Mapping[tuple[str, int], VersionStatistics]:
+        """Count the calls of each version, by name and version, in every process of the server."""
+        return by_version(await self._whole.statistics())
 
     async def on_thread(self, function: Callable[[], T], call: Call) -> T:
         """Run a function on a preprocessing thread. Raises: what it raises; DeadlineError."""
@@ -343,6 +440,7 @@ class Core:
             results={name: builder.build(answered, most) for name, builder in checked.model.builders.items()},
             outputs={name: result.outputs[name] for name in checked.wanted.outputs if name in result.outputs},
             labels={name: prepared.labels.get(name) or labels[name] for name in checked.wanted.labels},
+            axes=labels,
             derived_labels=result.derived_labels,
             truncated=prepared.row.truncated,
             provenance=Provenance(
@@ -359,19 +457,20 @@ class Core:
             result=result,
         )
 
-    def _changed_models(self) -> Callable[[str, str, int], Awaitable[None]]:
-        if self._change_models is None:
-            raise WrongModelError("this server does not load or unload models on request; start it with --admin")
-        return self._change_models
+    def _check_control(self) -> None:
+        """Raise WrongModelError where callers may not load and unload."""
+        if self._settings.model_control != "explicit":
+            raise WrongModelError(
+                f"this server does not load or unload models on request: its model control is "
+                f"{self._settings.model_control}; start it with --model-control explicit"
+            )
 
     def _checked(self, request: CallRequest, call: Call, *, generates: bool = False) -> CheckedCall:
         """Find the model, and check the call's options against it."""
         self.calls += 1
-        held = ExitStack()
-        model = held.enter_context(self.models.use(request.model, request.version, sees=call.caller.sees))
-        call.when_sent(held.close)
+        found = request.model
+        model = self.find(found, request.version, call) if isinstance(found, str) else found
         schema = model.schema
-        call.model, call.version = schema.name, schema.version
         if generates and not schema.generates:
             raise WrongModelError(f"{schema.name} does not generate; Predict and Attend answer for it")
         generation = GenerationSettings()
@@ -391,7 +490,7 @@ class Core:
             max_classes=request.max_classes,
             plan=plan,
             attention=Options() if plan is None else plan.options,
-            labels=schema.label_names(plan),
+            labels=schema.label_names(plan, request.label_sets),
             limit=min(limit, request.limit or limit),
         )
         validation.check_count(len(request.instances), self._settings.max_instances)
@@ -413,11 +512,13 @@ class Core:
             prepared = [one(place) for place in range(count)]
         else:
             prepared = await self._prepared_on_threads(checked, count, one, call)
+        sizes, wanted = checked.model.sizes, checked.wanted
         measured = [
             Measured(each.row, {name: len(data) for name, data in each.labels.items()}, each.attention)
             for each in prepared
         ]
-        sizes = checked.model.sizes
+        if checked.request.is_rectangular:
+            measured = [sizes.widest(measured, wanted)] * count
         if checked.stream_limit is not None and checked.plan is not None:
             size = sizes.checked_stream(measured, checked.wanted, checked.plan, checked.stream_limit)
         else:
@@ -472,6 +573,31 @@ class Core:
         transient = [Transient(each.computing * sizes.rows_at_once(each.row), each.computing) for each in prepared]
         return self._memory.take(2 * size, transient)
 
+    @contextmanager
+    def _failures_counted(self, checked: CheckedCall, started: int) -> Iterator[None]:
+        """Count a call that gets an error. started: when it began, by `time.perf_counter_ns`."""
+        try:
+            yield
+        except Exception:
+            schema = checked.schema
+            self._metrics.statistics.failed(schema.name, schema.version, time.perf_counter_ns() - started)
+            raise
+
+    def _count_answered(
+        self, checked: CheckedCall, results: Sequence[RowResult], preprocess: int, encode: int, started: int
+    ) -> None:
+        """Count a call that is answered; times in nanoseconds."""
+        last = max((each.timing for each in results), key=lambda timing: timing.queue + timing.compute)
+        times = CallTimes(
+            total=time.perf_counter_ns() - started,
+            queue=last.queue,
+            preprocess=preprocess,
+            compute=last.compute,
+            encode=encode,
+            rows=[(each.batch_rows, each.timing.compute) for each in results],
+        )
+        self._metrics.statistics.answered(checked.schema.name, checked.schema.version, times)
+
     def _count_weights(self, call: Call, *maps: MapResult) -> None:
         size = sum(each.weights.nbytes for each in maps)
         self._metrics.attention_bytes(call.model, size)
@@ -502,7 +628,9 @@ def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
         return False
     if instances.size > _INLINE_TENSORS:
         return False
-    return instances.has_tensors_only or (instances.size <= _INLINE_REQUEST and not instances.has_images)
+    return instances.has_tensors_only or (
+        instances.size <= _INLINE_REQUEST and not instances.has_images(checked.schema)
+    )
 
 
 def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call) -> InferenceRequest:

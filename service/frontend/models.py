@@ -45,7 +45,8 @@ class Model:
 class Models:
     """Follows the models of all engines. For one event loop.
 
-    catalogue: each version as callers are told of it: ready where any engine has it.
+    catalogue: each version as callers are told of it: ready where any engine has it. on_gone: called with a version
+    that is gone, once no call uses it.
     """
 
     def __init__(self, engines: Sequence[EngineClient], bounds: Bounds) -> None:
@@ -59,6 +60,7 @@ class Models:
         self._changed = asyncio.Event()  # another one after each change
         self.catalogue.on_change(self._note_change)
         self._listeners: list[Callable[[], None]] = []
+        self.on_gone: Callable[[str, int], None] = lambda name, version: None
         for follower in self._followers:
             follower.engine.listen(follower)
 
@@ -133,12 +135,30 @@ class Models:
             follower.models[key] = same[0]
             self.settle(key)
         else:
-            follower.preparing += 1  # at once: the engine may say in the same breath that it has loaded all
-            self._start(self._prepare(follower, follower.statuses[key], served))
+            # At once: the engine may say in the same breath that it has loaded all.
+            follower.preparing[key] = self._start(self._prepare(follower, follower.statuses[key], served))
 
     def end_model(self, follower: "_Follower", key: _Key, model: Model | None) -> None:
         """Release a version of an engine once no call uses it."""
         self._start(self._release(follower, key, model))
+
+    def drop_model(self, follower: "_Follower", key: _Key) -> None:
+        """Take a version out that an engine has unloaded.
+
+        Where another version of the model is being prepared, this one answers until that can take its place.
+        """
+        status = follower.statuses.get(key)
+        coming = [task for (name, _), task in follower.preparing.items() if name == key[0]]
+
+        async def drop_later() -> None:
+            await asyncio.wait(coming)
+            if follower.statuses.get(key) is status:
+                follower.drop(key)
+
+        if key in follower.models and coming:
+            self._start(drop_later())
+        else:
+            follower.drop(key)
 
     def notify(self) -> None:
         """Tell listeners that an engine responds, or does not."""
@@ -165,7 +185,8 @@ class Models:
             if follower.statuses.get(key) is status:
                 follower.models[key] = model
         finally:
-            follower.preparing -= 1
+            if follower.preparing.get(key) is asyncio.current_task():
+                del follower.preparing[key]
         self.settle(key)
         self.check_loaded()
 
@@ -173,11 +194,14 @@ class Models:
         if model is not None:
             await self._usage.unused(model)
         follower.engine.release(*key)
+        if self.catalogue.get(*key) is None:
+            self.on_gone(*key)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 class _Follower:
@@ -187,7 +211,7 @@ class _Follower:
         self.engine = engine
         self.statuses: dict[_Key, VersionStatus[ServedModel]] = {}
         self.models: dict[_Key, Model] = {}
-        self.preparing = 0
+        self.preparing: dict[_Key, asyncio.Task[None]] = {}
         self.is_loaded = False
         self.is_alive = True
         self._all = models
@@ -210,7 +234,10 @@ class _Follower:
 
     def model_gone(self, name: str, version: int) -> None:
         """As `ModelListener.model_gone`."""
-        key = name, version
+        self._all.drop_model(self, (name, version))
+
+    def drop(self, key: _Key) -> None:
+        """Take a version out."""
         self.statuses.pop(key, None)
         before = self.models.pop(key, None)
         self._all.settle(key)

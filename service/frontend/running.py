@@ -1,14 +1,16 @@
 """A running frontend: the core over some engines, and the protocols that it is served by."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bundle.preprocess import Bounds
 from service.admission.memory import MemoryBudget
+from service.codecs.oip.service import SERVICE as INFERENCE_SERVICE
+from service.codecs.oip.service import InferenceService
 from service.codecs.v1.admin import ADMIN_SERVICE, AdminService
 from service.codecs.v1.service import SERVICE, AttentionService
-from service.frontend.core import Core
+from service.frontend.core import Core, WholeServer
 from service.frontend.models import Models
 from service.frontend.server import FrontendServer
 from service.ipc.client import EngineClient
@@ -24,8 +26,9 @@ from service.settings import Settings
 class Frontend:
     """A frontend that listens. port: the real one."""
 
-    def __init__(self, models: Models, server: FrontendServer, port: int) -> None:
+    def __init__(self, models: Models, server: FrontendServer, access: Access, port: int) -> None:
         self.models = models
+        self.access = access
         self.server = server
         self.port = port
         self._is_open = False
@@ -51,13 +54,13 @@ async def running_frontend(
     engines: Sequence[EngineClient],
     *,
     shared: bool,
-    change_models: Callable[[str, str, int], Awaitable[None]],
+    whole: WholeServer,
 ) -> AsyncIterator[Frontend]:
     """Run a frontend for the length of a block. It listens at once, and is ready once any model is.
 
     Args:
         shared: other processes listen on the port as well.
-        change_models: loads or unloads a version in the whole server.
+        whole: what concerns other processes of the server too.
 
     Raises:
         LimelightError: the port is taken, or a file of tokens or certificates cannot be used.
@@ -69,17 +72,24 @@ async def running_frontend(
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
         models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
+        models.on_gone = metrics.statistics.gone
         stack.callback(models.close)
         memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
-        changing = change_models if settings.admin else None
-        core = Core(settings, models, metrics, memory, quotas, change_models=changing)
+        core = Core(settings, models, metrics, memory, quotas, whole=whole)
         stack.callback(core.close)
-        services = {SERVICE: AttentionService(core, settings.max_response_bytes).methods()}
-        if settings.admin:
+
+        def is_ready() -> bool:
+            return server.health.is_serving
+
+        services = {
+            SERVICE: AttentionService(core, settings.max_response_bytes).methods(),
+            INFERENCE_SERVICE: InferenceService(core, settings.max_instances, is_ready).methods(),
+        }
+        if settings.model_control == "explicit":
             services[ADMIN_SERVICE] = AdminService(core).methods()
         server = FrontendServer(settings, metrics, access, services)
         server.health.why = models.catalogue.why_not_ready
         giving_back = give_back_when_quiet(lambda: core.calls + server.large_requests, lambda: None)
         stack.callback(asyncio.create_task(giving_back).cancel)
         port = await server.listen(stack, shared=shared)
-        yield Frontend(models, server, port)
+        yield Frontend(models, server, access, port)

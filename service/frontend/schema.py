@@ -80,15 +80,16 @@ class ModelSchema:
             return plan_attention(self.maps, options)
         return self._planned(options)
 
-    def label_names(self, plan: AttentionPlan | None) -> tuple[str, ...]:
-        """Name the label sets that results and the maps of a plan refer to, their parents included, each once.
+    def label_names(self, plan: AttentionPlan | None, others: Sequence[str] = ()) -> tuple[str, ...]:
+        """Name the label sets that results and the maps of a plan refer to, and others; their parents included, each
+        once.
 
         Sets that groups and ranges make come beside them, and have these as parents.
         """
-        if plan is None:
+        if plan is None and not others:
             return self._result_labels
-        referred = list(self._result_labels)
-        for each in plan.selected:
+        referred = [*self._result_labels, *others]
+        for each in () if plan is None else plan.selected:
             description = each.description
             referred += [description.query_labels, description.key_labels]
             referred += [description.head_labels, description.feature_labels]

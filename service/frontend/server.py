@@ -29,6 +29,7 @@ from service.platform.unsent import all_sent
 from service.security.access import Access
 from service.settings import Settings
 
+_STREAM_MOMENT = 1.0  # seconds
 _ARRIVING = 5.0  # seconds that the last answers get at most on their way to slow readers
 
 
@@ -54,7 +55,10 @@ class FrontendServer:
         self._parsing = Parsing(settings.max_request_fields)
         slots = UploadSlots.within(settings.arriving_bytes, settings.max_request_bytes)
         uploads = UploadLimiter(slots, settings.arrival_seconds, metrics)
-        reading = Reading(uploads, MemoryBudget(settings.arriving_bytes, "requests", metrics), self._parsing.message)
+        # A stream of requests is quiet as long as a connection may be: so often it is looked at, and no more.
+        streams = UploadLimiter(slots, settings.idle_seconds, metrics, _STREAM_MOMENT)
+        held = MemoryBudget(settings.arriving_bytes, "requests", metrics)
+        reading = Reading(uploads, streams, held, self._parsing.message)
         sender = ResponseSender(settings.answer_seconds)
         connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
         self._calls = Calls(metrics, connections, reading, sender, self._drain)

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bundle.errors import TooLargeError
-from bundle.rows import Row
+from bundle.rows import Labels, Row
 from bundle.wire import DTYPES
 from limelight.v1 import model_pb2
 from service.attention.options import HeadReduction, Options
@@ -78,6 +78,28 @@ class AnswerSizes:
             of_sequence = sequence_bytes(plan, sizes, self._schema.steps_label)
             total += others * (of_sequence + tokens * _TOKEN + derived + _SEQUENCE_FRAME)
         return total
+
+    def widest(self, rows: Sequence[Measured], wanted: Wanted) -> Measured:
+        """Bound what each row takes where all are filled up to the largest along every axis, and edges are dense."""
+        labels: dict[str, Labels] = {}
+        sizes: dict[str, int] = {}
+        encoded: dict[str, int] = {}
+        for each in rows:
+            for name, of in each.row.labels.items():
+                labels[name] = max(labels.get(name, of), of, key=lambda one: one.size)
+            for name, size in each.row.sizes.items():
+                sizes[name] = max(sizes.get(name, 0), size)
+            for name, size in each.labels.items():
+                encoded[name] = max(encoded.get(name, 0), size)
+        row = Row({}, sizes, labels)
+        attention = 0
+        if wanted.plan is not None:
+            axes = self._axis_sizes(row, self._schema.steps(row, wanted.generation))
+            every = {
+                each.name: axes.labels[each.query_labels] * axes.labels[each.key_labels] for each in self._schema.maps
+            }
+            attention = attention_bytes(wanted.plan, replace(axes, edges=every))
+        return Measured(row, encoded, attention)
 
     def computing(self, row: Row, wanted: Wanted, *, streamed: bool) -> int:
         """Bound what an engine holds of a row while it computes: outputs and whole maps.

@@ -22,17 +22,19 @@ def check_count(count: int, most: int) -> None:
         raise TooLargeError("instances", f"has {count} entries; at most {most} are allowed in one call")
 
 
-def output_names(wanted: Sequence[str], known: Sequence[str]) -> Sequence[str]:
-    """Give the raw outputs to return: those that a request names, or all.
+def output_names(wanted: Sequence[str] | None, known: Sequence[str]) -> Sequence[str]:
+    """Give the raw outputs to return: those that a request names, or all where it says nothing of them.
 
     Raises: InputError for a name that the model lacks.
     """
+    if wanted is None:
+        return known
     if len(wanted) > MOST_NAMES:
         raise InputError("outputs", f"has {len(wanted)} entries; at most {MOST_NAMES} are allowed")
     for place, name in enumerate(wanted):
         if name not in known:
             raise InputError(f"outputs[{place}]", f"is {name!r}, which the model lacks; it has {', '.join(known)}")
-    return tuple(dict.fromkeys(wanted)) if wanted else known
+    return tuple(dict.fromkeys(wanted))
 
 
 def check_max_classes(most: int) -> None:

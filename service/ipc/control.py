@@ -45,8 +45,8 @@ class Checked(Wire, tag=4):
 
 
 class Change(Wire, tag=5):
-    """To an engine, and from a frontend to the supervisor: load or unload a version. path: of its folder, for an
-    engine.
+    """To an engine, and from a frontend to the supervisor: load or unload a version. version: 0, from a frontend, to
+    load the highest that the folder has. path: of its folder, for an engine.
     """
 
     number: int
@@ -63,11 +63,23 @@ class Starts(Wire, tag=6):
     seconds: float
 
 
+class Reread(Wire, tag=8):
+    """To a frontend: read tokens and certificates again."""
+
+
+class Statistics(Wire, tag=9):
+    """From a frontend: join the statistics of every process; and the answer."""
+
+    number: int
+    snapshot: dict[str, Any] | None = None
+
+
 class Changed(Wire, tag=7):
-    """The answer to `Change`. error: None where it is done."""
+    """The answer to `Change`. error: None where it is done. version: that was changed, for a frontend."""
 
     number: int
     error: ErrorRecord | None
+    version: int = 0
 
 
 class Ready(Wire, tag=10):
@@ -81,9 +93,10 @@ class Failed(Wire, tag=11):
 
 
 class Counted(Wire, tag=12):
-    """From a process: its metrics."""
+    """From a process: its metrics, and its statistics."""
 
     snapshot: dict[str, Any]
+    statistics: dict[str, Any]
 
 
 class Check(Wire, tag=13):
@@ -108,6 +121,8 @@ Message = (
     | Change
     | Starts
     | Changed
+    | Reread
+    | Statistics
     | Ready
     | Failed
     | Counted

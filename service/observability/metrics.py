@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 from service.observability.counters import Join, Registry, Snapshot
 from service.observability.observer import Rejection, Stage
+from service.observability.statistics import Statistics
 
 SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+MODEL_READY = "limelight_model_ready"
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -53,11 +55,14 @@ class MethodMetrics:
 class Metrics:
     """Everything that is counted; also the engine's observer. Safe to use from several threads.
 
+    statistics: counts that are no part of the page.
+
     A model has its histograms from its first call on: five stages of 19 lines each, for every model that was loaded and
     never asked, would be most of the page.
     """
 
     def __init__(self) -> None:
+        self.statistics = Statistics()
         self._registry = own = Registry()
         call = ("grpc_type", "grpc_service", "grpc_method")
         self.started = own.counter("grpc_server_started_total", "Calls that arrived.", call)
@@ -82,7 +87,7 @@ class Metrics:
             ("model",),
         )
         self._ready = own.gauge(
-            "limelight_model_ready",
+            MODEL_READY,
             "1 for a version that answers, 0 for one that was refused.",
             ("model", "version"),
             Join.MIN,
@@ -175,6 +180,7 @@ class Metrics:
             self._registry.remove(model=name)
         else:
             self._registry.remove(model=name, version=str(version))
+        self.statistics.gone(name, version)
 
     def token_call(self, token: str, code: str) -> None:
         """A call with a token, by its name, was answered."""

@@ -12,43 +12,39 @@ from service.observability.logs import flush_logs
 
 INTERRUPTED = 1
 _ONE_REQUEST = 1.0  # seconds in which several signals ask for one stop: a service manager sends one, its shell another
-_STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-def stopping_signals() -> tuple[signal.Signals, ...]:
-    """Tell which signals stop a server.
-
-    That of a terminal which is closed is left alone where it was ignored: `nohup` asks for that.
-    """
-    hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
-    return (signal.SIGTERM, signal.SIGINT, *hung_up)
+_STOPPING = (signal.SIGTERM, signal.SIGINT)
+_TAKEN = (*_STOPPING, signal.SIGHUP)
 
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Start a process that lives and ends with this one: within the block, what is started receives no signal that
-    stops a server until it calls `leave_stopping_to_parent`.
+    """Start a process that lives and ends with this one: within the block, what is started receives no signal that a
+    server takes until it calls `leave_signals_to_parent`.
 
     Service managers send their signal to every process of a service (`KillMode=control-group` of systemd).
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def leave_stopping_to_parent() -> None:
-    """Ignore signals that stop a server, in a process that stops by its parent's word, or once that is gone."""
-    for number in _STOPPING:
+def leave_signals_to_parent() -> None:
+    """Ignore signals that a server takes, in a process that acts on its parent's word, and ends once that is gone."""
+    for number in _TAKEN:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _TAKEN)
 
 
 def leave_on_signal() -> None:
-    """Have signals end the process at once, with status 0: for the time before anything runs that has to be stopped."""
-    for number in stopping_signals():
+    """Have signals end the process at once, with status 0: for the time before anything runs that has to be stopped.
+
+    SIGHUP, which asks a server to read its files again, has no effect before it has read them.
+    """
+    for number in _STOPPING:
         signal.signal(number, lambda *_: os._exit(0))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def leave(status: int = 0) -> None:
@@ -103,11 +99,16 @@ class Stop:
 @contextmanager
 def stop_signals(at_once: Callable[[], None] = lambda: None) -> Iterator[Stop]:
     """Have signals ask for a stop for the length of a block. at_once: what is done before the process is ended."""
-    stop, loop, numbers = Stop(at_once), asyncio.get_running_loop(), stopping_signals()
-    for number in numbers:
+    stop, loop = Stop(at_once), asyncio.get_running_loop()
+    for number in _STOPPING:
         loop.add_signal_handler(number, stop.signal)
     try:
         yield stop
     finally:
-        for number in numbers:
+        for number in _STOPPING:
             loop.remove_signal_handler(number)
+
+
+def on_hang_up(act: Callable[[], None]) -> None:
+    """Call a function on the event loop at each SIGHUP, by which operators ask for files to be read again."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)

@@ -165,8 +165,12 @@ class Catalogue(Generic[M]):
 
 
 def no_version_in_repository(name: str, version: int) -> ModelNotFoundError:
-    """Make the error for a version that the repository's folder lacks, or that the caller may not know of."""
-    return ModelNotFoundError(f"the repository has no model {short(name)} with a version {version}")
+    """Make the error for a version that the repository's folder lacks, or that the caller may not know of.
+
+    version: 0 for any.
+    """
+    with_version = f" with a version {version}" if version else ""
+    return ModelNotFoundError(f"the repository has no model {short(name)}{with_version}")
 
 
 def short(name: str) -> str:

@@ -36,6 +36,7 @@ class Access:
         self._metrics = metrics
         self._tokens: Watched[Tokens] | None = None
         self._certificates: Watched[Certificates] | None = None
+        self._hurries: list[asyncio.Event] = []
         if settings.tokens:
             file = Path(settings.tokens)
             self._tokens = Watched("tokens", [file], lambda contents: read_tokens(contents[0]), metrics)
@@ -50,15 +51,24 @@ class Access:
         """Read what changes again, for the length of a block."""
         keeping: list[Coroutine[Any, Any, None]] = []
         if self._tokens is not None:
-            keeping.append(keep_fresh(self._tokens, self._use_tokens))
+            keeping.append(keep_fresh(self._tokens, self._use_tokens, self._hurry()))
         if self._certificates is not None:
-            keeping.append(keep_fresh(self._certificates, self._use_certificates))
+            keeping.append(keep_fresh(self._certificates, self._use_certificates, self._hurry()))
         tasks = [asyncio.create_task(each) for each in keeping]
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
+
+    def reread(self) -> None:
+        """Read all files at once: they are complete, as whoever asks for it says."""
+        for each in self._hurries:
+            each.set()
+
+    def _hurry(self) -> asyncio.Event:
+        self._hurries.append(asyncio.Event())
+        return self._hurries[-1]
 
     def interceptors(
         self, services: Collection[str], refuse: Callable[[str, LimelightError], Any]

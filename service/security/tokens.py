@@ -2,7 +2,7 @@
 
 [tokens.news-site]
 sha256 = "…"                    # of the token, as `limelight token new` prints it; a list while tokens are exchanged
-methods = ["Predict", "List*"]  # every one without it, but those of AdminService
+methods = ["Predict", "List*"]  # every one without it, but those that load and unload models
 models = ["news-*"]             # every one without it
 rows_per_second = 200           # no limit without it
 rows_in_flight = 64             # no limit without it
@@ -24,12 +24,22 @@ import tomli_w
 
 from bundle.errors import LimelightError
 from limelight.v1 import admin_pb2, service_pb2
+from service.codecs.oip import open_inference_pb2
 from service.errors import UnauthenticatedError
 from service.platform.numbers import shown
 from service.security.caller import EVERY, Caller, Globs, Quota
 
-METHODS = tuple(each.name for each in service_pb2.DESCRIPTOR.services_by_name["AttentionService"].methods)
-ADMIN_METHODS = tuple(each.name for each in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods)
+_REPOSITORY_METHODS = ("RepositoryModelLoad", "RepositoryModelUnload")
+_INFERENCE_METHODS = open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods
+METHODS = (
+    *(each.name for each in service_pb2.DESCRIPTOR.services_by_name["AttentionService"].methods),
+    *(each.name for each in _INFERENCE_METHODS if each.name not in _REPOSITORY_METHODS),
+)
+# A token has these where it names them.
+ADMIN_METHODS = (
+    *(each.name for each in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods),
+    *_REPOSITORY_METHODS,
+)
 _PREFIX = "limelight_"  # so that those who search for leaked secrets find one
 _BYTES = 32
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -52,15 +53,16 @@ class Watched(Generic[T]):
         self.value = self._made(self._tried)
         metrics.reloads(what)
 
-    def refresh(self) -> bool:
+    def refresh(self, *, complete: bool = False) -> bool:
         """Look whether the files have changed, and if so make it again; True where that brought something new.
 
-        They count once they are what they were at the last look: a file that is being written can be a good one without
-        its end, and of a certificate and its key one is written first.
+        complete: nobody is writing them any more. Otherwise they count once they are what they were at the last look: a
+        file that is being written can be a good one without its end, and of a certificate and its key one is written
+        first.
         """
         found, before = self._read(), self._seen
         self._seen = found
-        if found != before or found == self._tried:
+        if (found != before and not complete) or found == self._tried:
             self._remind()
             return False
         self._tried = found
@@ -122,12 +124,18 @@ def _content(path: Path) -> bytes | None:
         return file.read(_LARGEST + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
 
 
-async def keep_fresh(watched: Watched[T], changed: Callable[[T], None]) -> None:
-    """Look at the files every second, for as long as the task is not cancelled. changed: told of what is new."""
+async def keep_fresh(watched: Watched[T], changed: Callable[[T], None], hurry: asyncio.Event) -> None:
+    """Look at the files every second, for as long as the task is not cancelled.
+
+    changed: told of what is new. hurry: once set, the files are complete and are read at once.
+    """
     while True:
-        await asyncio.sleep(_INTERVAL)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(hurry.wait(), _INTERVAL)
+        complete = hurry.is_set()
+        hurry.clear()
         try:
-            if await asyncio.to_thread(watched.refresh):
+            if await asyncio.to_thread(watched.refresh, complete=complete):
                 changed(watched.value)
         except Exception as error:  # nothing that a file brings about ends this
             logger.error("files could not be looked at: %s", describe(error))

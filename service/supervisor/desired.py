@@ -29,10 +29,24 @@ class DesiredState:
 
         Raises: ModelNotFoundError where there is none; LimelightError where the repository cannot be read.
         """
-        found = (await asyncio.to_thread(scan, self._repository)).get((name, version))
+        found = (await self.there()).get((name, version))
         if found is None:
             raise no_version_in_repository(name, version)
         return found
+
+    async def newest(self, name: str) -> int:
+        """Find the highest version of a model in the folder.
+
+        Raises: ModelNotFoundError where there is none; LimelightError where the repository cannot be read.
+        """
+        found = max((version for each, version in await self.there() if each == name), default=0)
+        if not found:
+            raise no_version_in_repository(name, 0)
+        return found
+
+    async def there(self) -> Folders:
+        """Find every folder that the repository has. Raises: LimelightError where it cannot be read."""
+        return await asyncio.to_thread(scan, self._repository)
 
     def add(self, name: str, version: int, folder: Path) -> None:
         """Have a version loaded from now on."""

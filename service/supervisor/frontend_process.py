@@ -13,6 +13,7 @@ from service.frontend.running import Frontend, running_frontend
 from service.ipc import control
 from service.ipc.control import ControlLink
 from service.ipc.remote import RemoteEngine
+from service.observability.counters import Snapshot
 from service.observability.metrics import Metrics
 from service.settings import Settings
 
@@ -28,7 +29,8 @@ class FrontendServing:
         for number, engine in enumerate(engines):
             engine.on_lost = partial(self._ask_for_connection, number)
         self._numbers = itertools.count()
-        self._changes: dict[int, asyncio.Future[None]] = {}
+        self._changes: dict[int, asyncio.Future[int]] = {}
+        self._statistics: dict[int, asyncio.Future[Snapshot]] = {}
         self.frontend: Frontend | None = None
 
     def receive(self, message: Any, attached: socket.socket | None) -> None:
@@ -42,9 +44,15 @@ class FrontendServing:
             if future.done():
                 return
             if message.error is None:
-                future.set_result(None)
+                future.set_result(message.version)
             else:
                 future.set_exception(error_of(message.error))
+        elif isinstance(message, control.Statistics):
+            asked = self._statistics.pop(message.number)
+            if not asked.done():
+                asked.set_result(message.snapshot or {})
+        elif isinstance(message, control.Reread) and self.frontend is not None:
+            self.frontend.access.reread()
 
     def _ask_for_connection(self, number: int) -> None:
         """Ask for another connection to an engine, unless its successor brings one."""
@@ -55,12 +63,21 @@ class FrontendServing:
 
         asyncio.get_running_loop().call_later(_RECONNECT, ask)
 
-    async def change(self, action: str, name: str, version: int) -> None:
-        """Have the supervisor load or unload a version in every engine. Raises: LimelightError."""
+    async def change_models(self, action: str, name: str, version: int) -> int:
+        """As `WholeServer.change_models`: the supervisor does it."""
         number = next(self._numbers)
-        self._changes[number] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._changes[number] = future
         self._link.send(control.Change(number, action, name, version))
-        await self._changes[number]
+        return await future
+
+    async def statistics(self) -> Snapshot:
+        """As `WholeServer.statistics`: the supervisor asks every process."""
+        number = next(self._numbers)
+        future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+        self._statistics[number] = future
+        self._link.send(control.Statistics(number))
+        return await future
 
     async def loaded(self) -> None:
         """Wait until the models of every engine are known, and report ready from then on."""
@@ -85,6 +102,6 @@ async def serving_frontend(
             stack.callback(each.close)
         serving = FrontendServing(engines, link)
         serving.frontend = await stack.enter_async_context(
-            running_frontend(settings, metrics, engines, shared=True, change_models=serving.change)
+            running_frontend(settings, metrics, engines, shared=True, whole=serving)
         )
         yield serving

@@ -10,7 +10,7 @@ from service.ipc import control
 from service.ipc.control import ControlLink
 from service.observability.logs import configure_logs, flush_logs
 from service.observability.metrics import Metrics
-from service.platform.signals import INTERRUPTED, leave, leave_stopping_to_parent
+from service.platform.signals import INTERRUPTED, leave, leave_signals_to_parent
 from service.settings import Settings
 from service.supervisor.serving import settle_interpreter
 
@@ -22,7 +22,7 @@ def main(role: str, descriptor: int) -> None:
         role: `engine` or `frontend`.
         descriptor: of the connection to the supervisor.
     """
-    leave_stopping_to_parent()
+    leave_signals_to_parent()
     try:
         asyncio.run(_Process(role, socket.socket(fileno=descriptor)).run())
     finally:
@@ -86,8 +86,8 @@ class _Process:
                     leave(INTERRUPTED)
                 self._stopping.set()
             case control.Count():
-                snapshot = self.metrics.snapshot()
-                self.link.send(control.Counted(dict(snapshot)))
+                statistics = self.metrics.statistics.snapshot()
+                self.link.send(control.Counted(dict(self.metrics.snapshot()), dict(statistics)))
             case _ if self._serving is None:
                 self._waiting.append((message, attached))
             case _:

@@ -31,5 +31,9 @@ class Served(ABC):
         """Finish the calls in flight, and answer no others."""
 
     @abstractmethod
+    def reread(self) -> None:
+        """Read tokens and certificates again, and look at the folder of models where it is followed."""
+
+    @abstractmethod
     def kill(self) -> None:
         """End every process of the server but this one, at once."""

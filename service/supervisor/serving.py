@@ -5,8 +5,9 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 
-from service.platform.signals import leave, stop_signals
+from service.platform.signals import leave, on_hang_up, stop_signals
 from service.settings import Settings
 from service.supervisor.served import Served
 
@@ -54,12 +55,18 @@ async def serve_until_stopped(
         async with running as server:
             settle_interpreter()
             stop.serving()
+            on_hang_up(partial(_read_again, server))
             announce(server)
             await stop.signalled.wait()
             logger.info("stopping")
             await server.finish()
             kill()
             leave()
+
+
+def _read_again(server: Served) -> None:
+    logger.info("SIGHUP: reading tokens and certificates again")
+    server.reread()
 
 
 def settle_interpreter() -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -26,12 +26,13 @@ from service.ipc.control import ControlLink
 from service.observability.counters import Snapshot
 from service.observability.exposition import joined, without_gauges
 from service.observability.logs import count_dropped
-from service.observability.metrics import Metrics
+from service.observability.metrics import MODEL_READY, Metrics
 from service.observability.metrics_server import MetricsServer
 from service.platform.addresses import reserved
 from service.platform.signals import spared
 from service.settings import Settings
 from service.supervisor.desired import DesiredState
+from service.supervisor.model_control import ModelControl
 from service.supervisor.served import Served
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ _COUNTING = 1.0  # seconds that a process gets to send its metrics; after that, 
 
 @dataclass(eq=False)
 class _Child:
-    """A process. snapshot: its metrics, as it sent them last."""
+    """A process. snapshot, statistics: its metrics and its statistics, as it sent them last."""
 
     role: str
     number: int
@@ -57,6 +58,7 @@ class _Child:
     is_ready: bool = False
     failure: str = ""
     snapshot: Snapshot | None = None
+    statistics: Snapshot | None = None
 
 
 class Supervisor(Served):
@@ -73,6 +75,8 @@ class Supervisor(Served):
         self._loop = asyncio.get_running_loop()
         self._children: dict[tuple[str, int], _Child] = {}
         self._past: list[Snapshot] = []  # of processes that ended
+        self._past_statistics: list[Snapshot] = []
+        self._control = ModelControl(self._desired, self)
         self._is_open = False
         self._stopping = asyncio.Event()
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -82,6 +86,7 @@ class Supervisor(Served):
         self._numbers = itertools.count()
         self._changing: dict[int, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
 
     def expose(self, stack: AsyncExitStack) -> None:
         """Serve the metrics of all processes until the stack is left, where the settings ask for it."""
@@ -101,10 +106,14 @@ class Supervisor(Served):
             for number in range(count):
                 self._keeping[role, number] = asyncio.create_task(self._keep(role, number))
         await self._started
+        if self.settings.model_control == "poll":
+            self._following = asyncio.create_task(self._control.follow(self.settings.poll_seconds))
 
     async def finish(self) -> None:
         """Have every process stop in order, frontends first, and wait until they have; kill those that do not."""
         self._stopping.set()
+        if self._following is not None:
+            self._following.cancel()
         self._checking.shutdown(wait=False, cancel_futures=True)
         self._checks.close()
         if not self._is_open:  # nobody was told that it serves: there is nothing to finish
@@ -179,6 +188,8 @@ class Supervisor(Served):
                 future.set_exception(ModelUnavailableError("an engine ended meanwhile; try again later"))
         if child.snapshot is not None:
             self._past = [joined([*self._past, without_gauges(child.snapshot)])]
+        if child.statistics is not None:
+            self._past_statistics = [joined([*self._past_statistics, child.statistics])]
         return child.failure or f"{role} {number} (process {child.process.pid}) {_ended(status)}"
 
     async def _spawn(self, role: str, number: int) -> _Child:
@@ -240,14 +251,14 @@ class Supervisor(Served):
             case control.Failed():
                 child.failure = message.message
             case control.Counted():
-                child.snapshot = message.snapshot
+                child.snapshot, child.statistics = message.snapshot, message.statistics
                 child.counted.set()
+            case control.Statistics():
+                self._remember(asyncio.create_task(self._tell_statistics(child, message.number)))
             case control.Check() if not self._stopping.is_set():
                 self._checking.submit(self._check, child, message)
             case control.Change():
-                task = asyncio.create_task(self._change(child, message))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._remember(asyncio.create_task(self._change(child, message)))
             case control.Disconnected():
                 engine = self._children.get((ENGINE, message.number))
                 if engine is not None and not engine.ended.is_set():
@@ -272,20 +283,43 @@ class Supervisor(Served):
     async def _change(self, asking: _Child, message: control.Change) -> None:
         """Load or unload a version in every engine, for a frontend."""
         error: ErrorRecord | None = None
+        version = message.version
         try:
-            await self._change_engines(message.action, message.name, message.version)
+            version = await self._control.change(message.action, message.name, message.version)
         except LimelightError as failure:
             error = record_of(failure)
-        asking.link.send(control.Changed(message.number, error))
+        asking.link.send(control.Changed(message.number, error, version))
 
-    async def _change_engines(self, action: str, name: str, version: int) -> None:
-        path = ""
-        if action == "load":
-            folder = await self._desired.folder(name, version)
-            path = str(folder)
-            self._desired.add(name, version, folder)
-        else:
-            self._desired.remove(name, version)
+    async def load(self, name: str, version: int, folder: Path) -> None:
+        """As `Engines.load`."""
+        await self._change_engines("load", name, version, str(folder))
+
+    async def unload(self, name: str, version: int) -> None:
+        """As `Engines.unload`."""
+        await self._change_engines("unload", name, version)
+
+    async def ready(self) -> Mapping[tuple[str, int], bool]:
+        """As `Engines.ready`."""
+        families = joined(await self._counted())
+        if MODEL_READY not in families:
+            return {}
+        return {(name, int(version)): value > 0 for (name, version), (value,) in families[MODEL_READY]["series"]}
+
+    async def _tell_statistics(self, asking: _Child, number: int) -> None:
+        await self._counted()
+        found = [each.statistics for each in self._children.values() if each.statistics is not None]
+        asking.link.send(control.Statistics(number, dict(joined([*self._past_statistics, *found]))))
+
+    def reread(self) -> None:
+        """As `Served.reread`."""
+        self._send(FRONTEND, control.Reread())
+        self._control.look_now()
+
+    def _remember(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _change_engines(self, action: str, name: str, version: int, path: str = "") -> None:
         waiting = []
         for child in self._children.values():
             if child.role == ENGINE:
@@ -302,7 +336,7 @@ class Supervisor(Served):
             if isinstance(result, BaseException):
                 raise result
 
-    def _send(self, role: str, message: control.Starts) -> None:
+    def _send(self, role: str, message: control.Starts | control.Reread) -> None:
         for child in self._children.values():
             if child.role == role:
                 child.link.send(message)

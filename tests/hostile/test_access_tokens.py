@@ -119,7 +119,7 @@ def test_models_are_unloaded_and_loaded_by_tokens_that_name_it_and_their_models_
     tokens, file = {name: new_token() for name in rules}, tmp_path / "tokens.toml"
     write(file, tokens, rules)
 
-    with serving(tmp_path / "models", tokens=str(file), admin=True, frontends=1) as running:
+    with serving(tmp_path / "models", tokens=str(file), model_control="explicit", frontends=1) as running:
 
         def change(action: str, model: str, name: str) -> str:
             method = running.channel.unary_unary(f"/limelight.v1.AdminService/{action}Model")

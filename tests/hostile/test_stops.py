@@ -138,22 +138,17 @@ def test_a_thread_that_hangs_keeps_no_process_from_ending_in_order(repository: P
 
 
 @pytest.mark.parametrize("frontends", [0, 1])
-def test_a_closed_terminal_stops_in_order_unless_that_is_ignored(repository: Path, frontends: int) -> None:
-    heeded, ignored = (f"signal.signal(signal.SIGHUP, signal.{each})" for each in ("SIG_DFL", "SIG_IGN"))
+def test_a_closed_terminal_stops_nothing(repository: Path, frontends: int) -> None:
     flags = ("--repository", str(repository), *LOCAL, "--frontends", str(frontends))
-    # Who runs the tests may have it ignored, as `nohup` does.
-    with process(*flags, before=heeded) as (running, logged), process(*flags, before=ignored) as (other, _):
-        started(running)
-        address = started(other)
+    with process(*flags) as (running, _):
+        address = started(running)
         running.send_signal(signal.SIGHUP)
-        other.send_signal(signal.SIGHUP)
-        assert running.wait(timeout=30) == 0
-        assert eventually(lambda: any('"stopping"' in line for line in logged))
         with grpc.insecure_channel(address) as channel:
             stub = service_pb2_grpc.AttentionServiceStub(channel)
             assert stub.Predict(predict("tiny", text("the cat")), timeout=30).predictions
-        other.send_signal(signal.SIGTERM)
-        assert other.wait(timeout=30) == 0
+        assert running.poll() is None
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(timeout=30) == 0
 
 
 def test_health_follows_the_models_that_are_there(repository: Path) -> None:

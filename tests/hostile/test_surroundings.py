@@ -150,15 +150,14 @@ def whole_service(running: subprocess.Popen[str]) -> list[int]:
     return [*children(running.pid), *children(running.pid, "service.checking")]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("frontends", [0, 1, 2])
 def test_signals_to_every_process_stop_a_server_once_and_in_order(
     repository: Path, frontends: int, number: signal.Signals
 ) -> None:
     flags = ("--repository", str(repository), *LOCAL, "--frontends", str(frontends))
     flags += ("--drain-seconds", "1", "--grace-seconds", "60")
-    heeded = "signal.signal(signal.SIGHUP, signal.SIG_DFL)"
-    with process(*flags, before=heeded) as (running, logged):
+    with process(*flags) as (running, logged):
         with announced(running, logged) as stub:
             options = service_pb2.GenerationOptions(max_new_tokens=2_000)
             request = service_pb2.GenerateRequest(

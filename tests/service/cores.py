@@ -11,6 +11,7 @@ from service.frontend.core import Core
 from service.frontend.models import Model, Models
 from service.ipc.boundary import GenerationEvent, InferenceRequest, RowResult, StreamEvent, WaitEstimate
 from service.ipc.client import ModelListener
+from service.observability.counters import Snapshot
 from service.observability.metrics import Metrics
 from service.repository.catalogue import State, VersionStatus
 from service.security.quotas import Quotas
@@ -57,6 +58,16 @@ class DirectEngine:
         """As `EngineClient.release`."""
 
 
+class NoOthers:
+    """A server that has no other process, and whose models stay."""
+
+    async def change_models(self, action: str, name: str, version: int) -> int:
+        raise AssertionError("nothing asks for this")
+
+    async def statistics(self) -> Snapshot:
+        raise AssertionError("nothing asks for this")
+
+
 def core_over(hosted: Mapping[str, HostedModel], models: Mapping[str, Model]) -> Core:
     """Put a core together over models that are loaded."""
     settings, metrics = Settings(cores=1), Metrics()
@@ -66,4 +77,4 @@ def core_over(hosted: Mapping[str, HostedModel], models: Mapping[str, Model]) ->
     for name, model in models.items():
         model.engines = [engine]
         known.catalogue.keep(VersionStatus(name, 1, State.READY, model=model))
-    return Core(settings, known, metrics, memory, Quotas(metrics))
+    return Core(settings, known, metrics, memory, Quotas(metrics), whole=NoOthers())

@@ -31,6 +31,8 @@ KNOWN = {
     "serve": Command("Serve a repository of bundles.", extra="serve"),
     "token": Command("Create a token for callers of a server.", extra="serve"),
     "models": Command("List a server's models, or describe one.", "limelight.cli.models:models"),
+    "load": Command("Load a model into a running server.", "limelight.cli.loading:load"),
+    "unload": Command("Unload a model from a running server.", "limelight.cli.loading:unload"),
     "health": Command("Check whether a server is ready.", "limelight.cli.health:health"),
     "predict": Command("Show a model's prediction.", "limelight.cli.predict:predict"),
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),

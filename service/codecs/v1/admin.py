@@ -24,9 +24,9 @@ class AdminService:
         )
 
     async def load_model(self, message: admin_pb2.LoadModelRequest, call: Call) -> admin_pb2.LoadModelResponse:
-        """Load a version of the repository's folder. Raises: InputError for version 0."""
-        if message.model.version < 1:
-            raise InputError("model.version", f"is {message.model.version}; name the version to load")
+        """Load a version of the repository's folder. Raises: InputError for a negative version."""
+        if message.model.version < 0:
+            raise InputError("model.version", f"is {message.model.version}; it is a version, or 0 for the highest")
         status = await self._core.load(message.model.name, message.model.version, call)
         return admin_pb2.LoadModelResponse(status=status_message(status))
 

@@ -5,6 +5,7 @@ Fields of a message may come in any order, and a message inside another is its t
 (https://protobuf.dev/programming-guides/encoding).
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from io import BytesIO
 
@@ -54,6 +55,13 @@ class Frame:
         head = _tensor_head(number, data_type_of(array), array.shape, array.nbytes)
         self._parts += (head, array)
         self.size += len(head) + array.nbytes
+
+    def put_contents(self, number: int, arrays: Sequence[Array]) -> None:
+        """Put in the numbers of arrays of one type, one after the other, as the bytes of field `number`."""
+        size = sum(each.nbytes for each in arrays)
+        head = _field_head(number, size)
+        self._parts += (head, *(each for each in arrays if each.nbytes))
+        self.size += len(head) + size
 
     def joined(self) -> bytes:
         """Put the message's bytes together: the one copy.

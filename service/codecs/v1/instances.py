@@ -17,7 +17,7 @@ class MessageInstances:
         self._field = field
         self.size = sum(each.ByteSize() for each in messages)
         kinds = {value.WhichOneof("kind") for each in messages for value in each.inputs.values()}
-        self.has_images = "image" in kinds
+        self._has_images = "image" in kinds
         self.has_tensors_only = kinds <= {"tensor"}
 
     def __len__(self) -> int:
@@ -26,6 +26,10 @@ class MessageInstances:
     def path(self, place: int) -> str:
         """Give the path of an instance in the request."""
         return self._field.format(place)
+
+    def has_images(self, schema: ModelSchema) -> bool:
+        """Tell whether some value is an image."""
+        return self._has_images
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one instance. Raises: InputError and its kinds, naming the field."""

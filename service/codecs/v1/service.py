@@ -17,7 +17,7 @@ from service.codecs.v1.responses import (
     predict_response,
 )
 from service.frontend.call import Call
-from service.frontend.core import CallRequest, Core, Inference
+from service.frontend.core import LARGE_ANSWER, CallRequest, Core
 from service.frontend.models import Model
 from service.frontend.transport.methods import Method, StreamMethod, UnaryMethod
 from service.ipc.boundary import ChunkResult, GenerationSettings, TokenResult
@@ -34,7 +34,6 @@ _STATES = {
 }
 # Bytes of attention options up to which they are translated on the event loop, and kept for the next call.
 _SMALL_OPTIONS = 256
-_LARGE_ANSWER = 2**18  # bytes of arrays from which an answer is put together on a thread
 _MOST_KEPT = 64
 
 _Entry = tuple[str, int, State, str, bool, str]
@@ -65,14 +64,14 @@ class AttentionService:
     async def predict(self, message: service_pb2.PredictRequest, call: Call) -> bytes:
         """Answer without attention."""
         inference = await self._core.infer(self._request(message, message.instances), call)
-        return await self._encoded(inference, predict_response, call)
+        return await self._core.encoded(inference, predict_response, call)
 
     async def attend(self, message: service_pb2.AttendRequest, call: Call) -> bytes:
         """Answer with the attention behind it."""
         options = await self._attention(message.attention, call)
         request = self._request(message, message.instances, attention=message.attention, options=options)
         inference = await self._core.infer(request, call)
-        return await self._encoded(inference, attend_response, call)
+        return await self._core.encoded(inference, attend_response, call)
 
     async def attend_stream(self, message: service_pb2.AttendStreamRequest, call: Call) -> AsyncGenerator[bytes, None]:
         """Answer with the attention behind it, chunk by chunk, one instance after the other."""
@@ -88,7 +87,7 @@ class AttentionService:
                     continue
                 assert messages is not None
                 if isinstance(event, ChunkResult):
-                    large = event.map.weights.nbytes >= _LARGE_ANSWER
+                    large = event.map.weights.nbytes >= LARGE_ANSWER
                     yield await asyncio.to_thread(messages.chunk, event) if large else messages.chunk(event)
                 else:
                     self._core.stage(Stage.ENCODE, messages.nanoseconds, call)
@@ -152,7 +151,7 @@ class AttentionService:
             version=message.model.version,
             instances=MessageInstances(instances, field),
             encode_labels=self._encode_labels,
-            outputs=() if of_tokens else message.outputs,  # type: ignore[union-attr]
+            outputs=() if of_tokens else message.outputs or None,  # type: ignore[union-attr]
             max_classes=0 if of_tokens else message.max_classes,  # type: ignore[union-attr]
             truncate=message.truncate,
             attention=options,
@@ -166,23 +165,6 @@ class AttentionService:
         if message.ByteSize() <= _SMALL_OPTIONS:
             return self._options(message.SerializeToString())
         return await self._core.on_thread(lambda: attention_options(message), call)
-
-    async def _encoded(self, inference: Inference, encode: Callable[[Inference], bytes], call: Call) -> bytes:
-        """Serialize an answer, a large one on a thread, and hold its memory until it is sent."""
-        held = inference.held
-        try:
-            started = asyncio.get_running_loop().time()
-            is_large = _array_bytes(inference) >= _LARGE_ANSWER
-            data = await asyncio.to_thread(encode, inference) if is_large else encode(inference)
-        except BaseException:
-            held.release()
-            raise
-        held.keep_only(2 * len(data))  # this, and the transport's copy
-        call.when_sent(held.release)
-        reducing = sum(each.result.reduce_nanoseconds for each in inference.predictions)
-        encoding = round((asyncio.get_running_loop().time() - started) * 1e9)
-        self._core.stage(Stage.ENCODE, reducing + encoding, call)
-        return data
 
 
 class _Listing:
@@ -249,11 +231,3 @@ def _generation(
 
 def _parsed_options(message: bytes) -> Options:
     return attention_options(attention_pb2.AttentionOptions.FromString(message))
-
-
-def _array_bytes(inference: Inference) -> int:
-    return sum(
-        sum(each.weights.nbytes for each in prediction.result.maps)
-        + sum(each.nbytes for each in prediction.outputs.values())
-        for prediction in inference.predictions
-    )

@@ -1,6 +1,7 @@
 """One call, from its arrival to its end: identity, deadline, metrics, log line, and the status of what goes wrong."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, aclosing
@@ -12,11 +13,18 @@ from google.protobuf.message import Message
 
 from bundle.errors import LimelightError
 from service.admission.connections import ConnectionQueues
-from service.admission.drain import DrainGate
+from service.admission.drain import DrainGate, InFlightCall
 from service.errors import DeadlineError, QueueFullError, StoppingError
 from service.frontend.call import Call
 from service.frontend.transport.abort import abort
-from service.frontend.transport.methods import Method, StreamHandler, UnaryHandler, UnaryMethod
+from service.frontend.transport.methods import (
+    DuplexMethod,
+    Method,
+    StreamHandler,
+    StreamMethod,
+    UnaryHandler,
+    UnaryMethod,
+)
 from service.frontend.transport.reading import Reading
 from service.frontend.transport.response_sender import ResponseSender
 from service.frontend.transport.status import REQUEST_ID_KEY, Status, StatusError, status_of
@@ -55,12 +63,15 @@ class Calls:
 
     def handlers(self, service: str, methods: Sequence[Method]) -> dict[str, grpc.RpcMethodHandler]:
         """Make the handler of each method of a service."""
-        return {
-            each.name: self.unary(service, each.name, each.request, each.handle)
-            if isinstance(each, UnaryMethod)
-            else self.stream(service, each.name, each.request, each.handle)
-            for each in methods
-        }
+        return {each.name: self._handler(service, each) for each in methods}
+
+    def _handler(self, service: str, method: Method) -> grpc.RpcMethodHandler:
+        match method:
+            case UnaryMethod():
+                return self.unary(service, method.name, method.request, method.handle)
+            case StreamMethod():
+                return self.stream(service, method.name, method.request, method.handle)
+        return self.duplex(service, method)
 
     def unary(
         self, service: str, name: str, request_type: type[Message], handle: UnaryHandler
@@ -113,6 +124,53 @@ class Calls:
             one.end(grpc.StatusCode.OK)
 
         return grpc.stream_stream_rpc_method_handler(answer, response_serializer=serialised)
+
+    def duplex(self, service: str, method: DuplexMethod) -> grpc.RpcMethodHandler:
+        """Make the handler of a method whose caller sends requests on one stream; each is answered before the next is
+        read.
+        """
+        counted = self._counters("bidi_stream", service, method.name)
+
+        async def answer(_: Any, context: Any) -> None:
+            one = _Running(method.name, counted, context, self._metrics)
+            try:
+                one.check_deadline()
+                inside = one.enter(self._drain, stream=True)
+                for number in itertools.count():
+                    with self._drain.idle(inside):
+                        data = await self._reading.next_of_stream(context, one.fail)
+                    if data is None:
+                        break
+                    async with self._connections.admitted(context.peer()):
+                        await self._answer_part(method, data, one.part(number), context)
+                    del data
+            except BaseException as error:
+                await one.fail(error)
+                raise
+            one.end(grpc.StatusCode.OK)
+
+        return grpc.stream_stream_rpc_method_handler(answer, response_serializer=serialised)
+
+    async def _answer_part(self, method: DuplexMethod, data: bytes, call: Call, context: Any) -> None:
+        """Answer one request of a stream, which goes on whatever comes of it; it has a line in the log of its own."""
+        started, code, request = time.monotonic(), grpc.StatusCode.OK, method.request()
+        with call.at_end:
+            try:
+                async with (
+                    self._reading.held(method.request, data) as request,
+                    aclosing(method.handle(request, call)) as responses,
+                ):
+                    async for response in responses:
+                        await self._sender.write(context, response)
+            except asyncio.CancelledError:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            except Exception as error:
+                status = told_of(error, call.identity, method.name)
+                code = status.code
+                await self._sender.write(context, method.refuse(request, status))
+            finally:
+                _log(method.name, call, code, time.monotonic() - started)
 
     def refusal(self, path: str, error: LimelightError) -> grpc.RpcMethodHandler:
         """Make the handler of a call that is refused whatever it sends, of which nothing is read.
@@ -177,12 +235,15 @@ def _record(
 ) -> None:
     """Count a call that is over, and write its line."""
     counted.end(code.name, seconds)
-    token = call.caller.name
-    if token:
-        metrics.token_call(token, code.name)
+    if call.caller.name:
+        metrics.token_call(call.caller.name, code.name)
+    _log(method, call, code, seconds)
+
+
+def _log(method: str, call: Call, code: grpc.StatusCode, seconds: float) -> None:
     log_request(
         identity=call.identity,
-        token=token,
+        token=call.caller.name,
         method=method,
         model=call.model,
         version=call.version,
@@ -214,7 +275,12 @@ class _Running:
         self._cut = False
         counted.begin()
 
-    def enter(self, drain: DrainGate, *, stream: bool) -> None:
+    def part(self, number: int) -> Call:
+        """Give the call that one request of a stream is, by its number."""
+        call = self.call
+        return Call(f"{call.identity}/{number}", call.deadline, ExitStack(), call.caller)
+
+    def enter(self, drain: DrainGate, *, stream: bool) -> InFlightCall:
         """Go in, until the answer is sent. Raises: StoppingError where the server stops."""
         task = asyncio.current_task()
         assert task is not None
@@ -229,6 +295,7 @@ class _Running:
             self._metrics.rejected(Rejection.STOPPING, 1)
             raise
         self.call.when_sent(lambda: drain.leave(inside))
+        return inside
 
     def check_deadline(self) -> None:
         """Raise DeadlineError where the deadline has passed before anything was done."""

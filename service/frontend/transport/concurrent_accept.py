@@ -13,18 +13,25 @@ import math
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc
 from grpc._cython import cygrpc
 
+from service.admission.uploads import RECEIVED
 from service.frontend.transport.status import Status
 from service.observability.logs import describe
 
 logger = logging.getLogger(__name__)
 
 _KNOWN = ("1.85.",)
-_AT_ONCE = 32  # of a method, beside the one that gRPC's loop asks for
+_AT_ONCE = 256  # of a method, beside the one that gRPC's loop asks for
+# Calls of a method whose requests are being read. Beyond a few, calls that nobody has looked at compete for the event
+# loop with those that are being answered; here they can still be refused at next to no cost.
+_READ_AT_ONCE = 8
+_NEXT_LOOK = 0.01  # seconds
 _MOST_REFUSED = 8  # in one turn of the event loop
 # The part of the time until its deadline after which a call that still waits for its turn is refused. In a queue that
 # is served in order and grows as long as deadlines allow, every call is late when its turn comes.
@@ -41,6 +48,19 @@ class _Waiting(NamedTuple):
 
     call: Any
     until: float
+
+
+@dataclass(eq=False)
+class _Queue:
+    """Calls of a method.
+
+    waiting: oldest first. reading: a mark of each that was begun and whose request is not there. due: the next look.
+    """
+
+    method: str
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    reading: set[object] = field(default_factory=set)
+    due: asyncio.Handle | None = None
 
 
 class ConcurrentAccept:
@@ -74,42 +94,65 @@ class ConcurrentAccept:
             logger.warning("calls are taken in one by one: this release of gRPC is not known (%s)", grpc.__version__)
             return
         for method in self._handlers:
-            waiting: deque[_Waiting] = deque()
+            queue = _Queue(method)
             for _ in range(_AT_ONCE):
-                self._keep(self._accept(method, waiting))
+                self._keep(self._accept(queue))
 
-    async def _accept(self, method: str, waiting: deque[_Waiting]) -> None:
-        encoded = method.encode()
+    async def _accept(self, queue: _Queue) -> None:
+        encoded = queue.method.encode()
         while self._server.is_running():
             try:
                 call = await self._server._request_registered_call(encoded)
             except cygrpc._RequestCallError:  # the server stops, or one call went wrong before it was taken in
                 continue
-            if len(waiting) >= self._most:
-                await self._refuse(method, call)
+            if len(queue.waiting) >= self._most:
+                await self._refuse(queue.method, call)
                 continue
             left = self._context(call).time_remaining()
             until = math.inf if left is None else self._loop.time() + _PART * left
-            waiting.append(_Waiting(call, until))
-            if len(waiting) == 1:
-                self._loop.call_soon(self._take_up, method, waiting)
+            queue.waiting.append(_Waiting(call, until))
+            if queue.due is None:
+                queue.due = self._loop.call_soon(self._take_up, queue)
 
-    def _take_up(self, method: str, waiting: deque[_Waiting]) -> None:
+    def _take_up(self, queue: _Queue) -> None:
         """Begin with the oldest: one in a turn of the loop, which has other things to do.
 
         Where the oldest has waited for too long, it is refused, and the newest is begun with: it is the most likely to
         be answered in time.
         """
-        now, refused = self._loop.time(), 0
+        now, refused, waiting = self._loop.time(), 0, queue.waiting
         while waiting and waiting[0].until < now and refused < _MOST_REFUSED:
-            self._keep(self._refuse(method, waiting.popleft().call))
+            self._keep(self._refuse(queue.method, waiting.popleft().call))
             refused += 1
-        if waiting:
-            call = (waiting.pop() if refused else waiting.popleft()).call
-            handling = cygrpc._handle_rpc(method, self._resolver, self._interceptors, call, self._loop, False)
-            self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, method))
-        if waiting:
-            self._loop.call_soon(self._take_up, method, waiting)
+        has_room = len(queue.reading) < _READ_AT_ONCE
+        if waiting and has_room:
+            self._begin(queue, (waiting.pop() if refused else waiting.popleft()).call)
+        if not waiting:
+            queue.due = None
+        elif has_room:
+            queue.due = self._loop.call_soon(self._take_up, queue)
+        else:
+            queue.due = self._loop.call_later(_NEXT_LOOK, self._take_up, queue)
+
+    def _begin(self, queue: _Queue, call: Any) -> None:
+        """Call the method's handler, which reads the request."""
+        mark = object()
+        queue.reading.add(mark)
+        received = partial(self._received, queue, mark)
+        token = RECEIVED.set(received)
+        handling = cygrpc._handle_rpc(queue.method, self._resolver, self._interceptors, call, self._loop, False)
+        task = self._keep(cygrpc._schedule_rpc_coro(handling, call, self._loop, queue.method))
+        RECEIVED.reset(token)
+        task.add_done_callback(lambda _: received())
+
+    def _received(self, queue: _Queue, mark: object) -> None:
+        """Count a call no more as one whose request is being read."""
+        if mark not in queue.reading:
+            return
+        queue.reading.discard(mark)
+        if isinstance(queue.due, asyncio.TimerHandle):
+            queue.due.cancel()
+            queue.due = self._loop.call_soon(self._take_up, queue)
 
     def _context(self, call: Any) -> Any:
         return cygrpc._ServicerContext(call, None, None, self._loop)
@@ -121,10 +164,11 @@ class ConcurrentAccept:
         with suppress(grpc.aio.BaseError):  # the call has ended meanwhile
             await cygrpc._send_error_status_from_server(call, code, status.message, status.trailing, first, self._loop)
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

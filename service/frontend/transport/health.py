@@ -38,6 +38,11 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._watching = 0
         self._explained = False
 
+    @property
+    def is_serving(self) -> bool:
+        """True while the server can answer."""
+        return self._serving
+
     def set(self, serving: bool) -> None:
         """Say whether the server can answer; without effect once it stops."""
         if not self._stopping and serving is not self._serving:

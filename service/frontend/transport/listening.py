@@ -20,7 +20,7 @@ _MINUTE = 60_000
 # Calls of a method that gRPC's core has for us; of more it cancels some, then all, which tells callers nothing. A burst
 # of a client is taken in at a few thousand a second.
 _MOST_UNSEEN, _FEWEST_UNSEEN = 16384, 64
-_METHODS = 10  # about, of all services
+_METHODS = 24  # about, of all services
 _WINDOW = 16 * 1024  # bytes of a request that nobody reads yet; the rest of a larger one comes when it is asked for
 _OPTIONS = (
     ("grpc.max_send_message_length", -1),  # answers are measured before they are computed

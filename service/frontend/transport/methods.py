@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from service.frontend.call import Call
+from service.frontend.transport.status import Status
 
 # Handlers answer a message, or its bytes.
 UnaryHandler = Callable[[Any, Call], Awaitable[Message | bytes]]
@@ -31,4 +32,18 @@ class StreamMethod:
     handle: StreamHandler
 
 
-Method = UnaryMethod | StreamMethod
+@dataclass(frozen=True)
+class DuplexMethod:
+    """A method whose caller sends requests on one stream, each of which is answered with messages, in order.
+
+    request: the type of its requests. refuse: makes the message that a request gets in place of an answer; the stream
+    goes on.
+    """
+
+    name: str
+    request: type[Message]
+    handle: StreamHandler
+    refuse: Callable[[Any, Status], Message]
+
+
+Method = UnaryMethod | StreamMethod | DuplexMethod

@@ -14,8 +14,10 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from benchmarks.load.wire import MAX_MESSAGE
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
+from service.codecs.oip import open_inference_pb2
 from tests.hostile.fuzz.golden import Golden, golden
 from tests.hostile.fuzz.mutation import Mutator, on_the_wire, parts_of
+from tests.hostile.fuzz.open_inference import INFERENCE, of_model, of_server
 
 SERVICE = "/limelight.v1.AttentionService/"
 GOLDEN_EVERY = 20
@@ -99,7 +101,7 @@ class Requests:
     def methods(self) -> dict[str, type[Message]]:
         """Every method, with the type of its request."""
         found: dict[str, type[Message]] = {}
-        for file in (service_pb2, health_pb2, reflection_pb2):
+        for file in (service_pb2, open_inference_pb2, health_pb2, reflection_pb2):
             for service in file.DESCRIPTOR.services_by_name.values():
                 for method in service.methods:
                     kind = message_factory.GetMessageClass(method.input_type)
@@ -175,6 +177,7 @@ def _valid(model: service_pb2.GetModelResponse) -> Iterator[tuple[str, Message]]
         if description.task != model_pb2.TASK_GENERATION:
             yield SERVICE + "Generate", service_pb2.GenerateRequest(model=wanted, instance=example)
     yield SERVICE + "GetModel", service_pb2.GetModelRequest(model=wanted)
+    yield from of_model(description)
 
 
 def _attention(description: model_pb2.ModelDescription) -> Iterator[attention_pb2.AttentionOptions]:
@@ -205,9 +208,10 @@ def _generation() -> Iterator[service_pb2.GenerationOptions]:
 
 
 def _of_no_model() -> Iterator[tuple[str, Message]]:
+    yield from of_server()
     yield SERVICE + "ListModels", service_pb2.ListModelsRequest()
     yield "/grpc.health.v1.Health/List", health_pb2.HealthListRequest()
-    for name in ("", "limelight.v1.AttentionService"):
+    for name in ("", "limelight.v1.AttentionService", INFERENCE):
         yield "/grpc.health.v1.Health/Check", health_pb2.HealthCheckRequest(service=name)
         yield _ENDLESS, health_pb2.HealthCheckRequest(service=name)
     reflection, ask = (

@@ -76,4 +76,4 @@ def _keep(work: Coroutine[Any, Any, None]) -> None:
 
 
 if __name__ == "__main__":
-    run(replace(load_settings({}), admin=True), announce)
+    run(replace(load_settings({}), model_control="explicit"), announce)

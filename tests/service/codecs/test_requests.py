@@ -152,7 +152,8 @@ def test_a_wrong_generation_option_is_named(message: spb.GenerationOptions, fiel
 
 
 def test_outputs_are_those_named_once_each_or_all() -> None:
-    assert output_names([], ["a", "b"]) == ["a", "b"]
+    assert output_names(None, ["a", "b"]) == ["a", "b"]
+    assert list(output_names([], ["a", "b"])) == []
     assert list(output_names(["b", "b"], ["a", "b"])) == ["b"]
     with pytest.raises(InputError) as caught:
         output_names(["a", "c"], ["a", "b"])

@@ -1,6 +1,7 @@
 """A frontend's models, as its engines tell of them."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -22,8 +23,14 @@ from tests.service import bundles
 class Engine:
     """An engine that tells what a test says."""
 
+    def __init__(self) -> None:
+        self.released: list[tuple[str, int]] = []
+
     def listen(self, listener: ModelListener) -> None:
         self.listener = listener
+
+    def release(self, name: str, version: int) -> None:
+        self.released.append((name, version))
 
 
 def test_a_model_that_no_engine_has_told_of_yet_is_unavailable_and_then_not_found(tmp_path: Path) -> None:
@@ -66,6 +73,31 @@ def test_a_start_waits_for_what_is_prepared_however_soon_the_engine_has_loaded_a
         engine.listener.loaded()
         await models.loaded()
         assert models.catalogue.resolve("tiny").version == 1
+        models.close()
+
+    asyncio.run(follow())
+
+
+def test_a_version_that_goes_answers_until_the_one_that_comes_can(tmp_path: Path) -> None:
+    folder = bundles.tiny(tmp_path)
+    served = hosted(open_model(folder, choose_provider("cpu", workers=1), Settings(), NullObserver()), folder).served
+
+    async def follow() -> None:
+        engine = Engine()
+        models = Models([cast(EngineClient, engine)], Bounds())
+        engine.listener.model_changed("tiny", 1, State.READY, "", served)
+        engine.listener.loaded()
+        await models.loaded()
+        engine.listener.model_changed("tiny", 2, State.READY, "", replace(served, version=2))
+        engine.listener.model_gone("tiny", 1)
+        seen = []
+        while not engine.released:
+            seen.append(models.catalogue.resolve("tiny").version)
+            await asyncio.sleep(0)
+        assert set(seen) == {1, 2} and seen == sorted(seen)
+        assert engine.released == [("tiny", 1)]
+        with pytest.raises(ModelNotFoundError, match="no version 1"):
+            models.catalogue.resolve("tiny", 1)
         models.close()
 
     asyncio.run(follow())

@@ -60,7 +60,7 @@ def no_collection() -> Iterator[None]:
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
     bundles.tiny(tmp_path, "steady")
-    with serving(tmp_path, metrics_port=free_port(), admin=True) as running:
+    with serving(tmp_path, metrics_port=free_port(), model_control="explicit") as running:
         yield running
 
 
@@ -176,7 +176,9 @@ def test_the_default_is_the_highest_that_is_left(running: Running, tmp_path: Pat
     assert 'limelight_queue_depth{model="steady"}' in page
     assert refused(lambda: unload(running, "steady", 3)).code == "NOT_FOUND"
     assert refused(lambda: load(running, "steady", 4)).code == "NOT_FOUND"
-    assert refused(lambda: load(running, "steady", 0)).field == "model.version"
+    assert refused(lambda: load(running, "steady", -1)).field == "model.version"
+    for _ in range(2):  # the highest in the folder, whether it is there already or not
+        assert load(running, "steady", 0).model.version == 3
 
 
 def test_a_version_that_is_refused_leaves_the_others_and_can_be_taken_out(running: Running, tmp_path: Path) -> None:

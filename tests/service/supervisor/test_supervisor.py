@@ -212,7 +212,7 @@ def test_models_come_and_go_in_every_process_and_a_restarted_engine_has_the_same
     ready = service_pb2.MODEL_STATE_READY
     bundles.tiny(tmp_path)
     bundles.tiny(tmp_path, "leaving")
-    with serving(tmp_path, frontends=2, admin=True) as running:
+    with serving(tmp_path, frontends=2, model_control="explicit") as running:
         address = running.server.address
         bundles.tiny(tmp_path, "coming")
         bundles.tiny(tmp_path, "unasked")

@@ -62,7 +62,7 @@ class Context:
 def calls(limit: int = 1000) -> tuple[Calls, Metrics]:
     metrics = Metrics()
     uploads = UploadLimiter(UploadSlots(quick=1, slow=1), 1.0, metrics)
-    reading = Reading(uploads, MemoryBudget(limit, "requests", metrics), Parsing(1000).message)
+    reading = Reading(uploads, uploads, MemoryBudget(limit, "requests", metrics), Parsing(1000).message)
     return Calls(metrics, ConnectionQueues(8, 8, metrics), reading, ResponseSender(60.0), DrainGate()), metrics
 
 

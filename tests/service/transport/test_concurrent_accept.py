@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
+from service.admission.uploads import RECEIVED
 from service.errors import QueueFullError
 from service.frontend.transport import concurrent_accept
 from service.frontend.transport.concurrent_accept import ConcurrentAccept, is_known
@@ -18,14 +19,15 @@ from service.frontend.transport.grpc_leak import free_failed
 from service.frontend.transport.status import Status, status_of
 
 METHOD = "/test.Echo/Echo"
-CALLS = 20
+CALLS = 30
 _FULL = status_of(QueueFullError("too many", retry_after=1.0), "id")
 
 
 @dataclass
 class Echo:
     """A server that answers what it got. most: calls that may wait. seen: what was read, in order.
-    begun: in which turn of the loop each was. refused: paths of calls that were turned away.
+    begun: in which turn of the loop each was. reading: how many were being read whenever one was begun. refused: paths
+    of calls that were turned away.
     """
 
     most: int
@@ -33,6 +35,8 @@ class Echo:
     turn: int = 0
     seen: list[bytes] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)
+    reading: list[int] = field(default_factory=list)
+    unread: int = 0
     refused: list[str] = field(default_factory=list)
 
     async def run(self, ready: Callable[[], None], over: asyncio.Event) -> None:
@@ -53,7 +57,11 @@ class Echo:
 
     async def _answer(self, _: Any, context: Any) -> bytes:
         self.begun.append(self.turn)  # unread, as the methods of ours are
+        self.unread += 1
+        self.reading.append(self.unread)
         request: bytes = await context.read()
+        self.unread -= 1
+        RECEIVED.get()()
         self.seen.append(request)
         return request
 
@@ -100,6 +108,7 @@ def test_calls_that_come_together_are_taken_in_together_and_begun_with_one_in_a_
     assert codes(echo) == [grpc.StatusCode.OK] * CALLS
     assert echo.refused == []
     assert max(echo.begun.count(turn) for turn in echo.begun) <= 2  # one of ours, and one of gRPC's own loop
+    assert max(echo.reading) <= concurrent_accept._READ_AT_ONCE + 1  # as there
 
 
 def test_calls_past_what_may_wait_are_refused_unread() -> None:

@@ -295,9 +295,17 @@ def test_a_card_that_does_not_fit_is_one_sentence(case: str, tmp_path: Path) -> 
     assert not list(tmp_path.rglob("*"))
 
 
-def test_an_example_of_the_wrong_kind_is_one_sentence(several: object, tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axes'):
-        export_module(Several(), card=SEVERAL, examples=[np.ones((3, 4)), np.ones(4)], repository=tmp_path)
+@pytest.mark.parametrize(
+    ("example", "sentence"),
+    [
+        (np.ones(4), r'examples\[1\].inputs\["frames"\].tensor.shape has 1 axes'),
+        ("words", r"examples\[1\]: could not convert string to float"),
+        ({"frame": np.ones((3, 4))}, r'examples\[1\].inputs\["frame"\] is not an input of the model'),
+    ],
+)
+def test_an_example_of_the_wrong_kind_is_one_sentence(example: object, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=sentence):
+        export_module(Several(), card=SEVERAL, examples=[np.ones((3, 4)), example], repository=tmp_path)
 
 
 def test_a_graph_that_answers_differently_is_refused_with_the_output_and_the_difference(

@@ -64,12 +64,13 @@ def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:
     first = example_sizes(max_sizes(card))
     sizes = (first, example_sizes(max_sizes(card), avoid=first))
     runs = [_run(network, card, each) for each in sizes]
-    (names, inner), (other, _) = runs
-    if missing := sorted(set(names | inner) ^ {*other, *runs[1][1]}):
-        raise ExportError(f"the module returns {missing[0]!r} at some sizes only")
+    one, other = ({**found, **returned} for returned, found in runs)
+    if some := sorted(one.keys() ^ other.keys()):
+        raise ExportError(f"the module returns {some[0]!r} at some sizes only")
+    inner = runs[0][1]
     return {
-        name: Observed(name, array.dtype, (array.shape, {**other, **runs[1][1]}[name].shape), sizes, name in inner)
-        for name, array in {**inner, **names}.items()
+        name: Observed(name, array.dtype, (array.shape, other[name].shape), sizes, name in inner)
+        for name, array in one.items()
     }
 
 
@@ -96,8 +97,8 @@ def _instance(card: cards.Card, example: Any, number: int) -> Instance:
         if len(card.inputs) != 1:
             raise ExportError(f"{field} must have a value for each of {', '.join(map(repr, card.inputs))}, by name")
         example = {next(iter(card.inputs)): example}
-    values = {name: _value(card.inputs.get(name), value) for name, value in example.items()}
     try:
+        values = {name: _value(card.inputs.get(name), value) for name, value in example.items()}
         return instance_from_wire(to_instance(values, field), field)
     except (InputError, TypeError, ValueError, OSError) as error:
         raise ExportError(f"{field}: {error}") from error
@@ -111,10 +112,12 @@ def _value(stated: cards.Input | None, value: Any) -> Any:
         return np.asarray(value, stated.dtype)
     if isinstance(stated, cards.Tensor) and isinstance(value, np.ndarray):
         return value.astype(stated.dtype)
-    if isinstance(stated, cards.Image) and not isinstance(value, bytes | Path | np.ndarray):
-        buffer = io.BytesIO()  # a picture of Pillow
+    if isinstance(stated, cards.Image) and hasattr(value, "save"):  # a picture of Pillow
+        buffer = io.BytesIO()
         value.save(buffer, "PNG")
         return buffer.getvalue()
     if isinstance(stated, cards.Image) and isinstance(value, np.ndarray):
         return Image(value)
+    if isinstance(stated, cards.Image) and isinstance(value, str):
+        return Path(value)
     return value

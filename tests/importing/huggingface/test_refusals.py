@@ -208,6 +208,12 @@ def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
     assert "has the token id 70, but the model embeds 70 tokens" in refused(folder)
 
 
+def test_a_tokenizer_that_leaves_out_special_tokens_is_refused(folder: Path) -> None:
+    content = json.loads(tokenizer())
+    (folder / "tokenizer.json").write_text(json.dumps(content | {"post_processor": None}))
+    assert "tokenizer.json adds no special tokens to a text" in refused(folder)
+
+
 def test_a_tokenizer_outside_the_vetted_rules_is_refused(folder: Path) -> None:
     content = json.loads(tokenizer())
     content["pre_tokenizer"] = {

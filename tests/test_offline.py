@@ -28,8 +28,12 @@ from tests.export import tiny
 trained = replace(tiny.trained(tiny.Reader(), tiny.reader_card()), metrics=())
 for precision in ("float32", "float16"):
     export_model(trained, Path(sys.argv[2]), precision=precision)
+from export.importing.huggingface.importer import import_checkpoint
+from tests.importing.huggingface.encoders import ENCODERS
+checkpoint = ENCODERS["bert"].write(Path(sys.argv[3]), num_hidden_layers=1)
+import_checkpoint(checkpoint, Path(sys.argv[2]))
 print("exported", flush=True)
-time.sleep(float(sys.argv[3]))
+time.sleep(float(sys.argv[4]))
 """
 _CALLED = re.compile(r"connect\(\d+, \{sa_family=AF_INET6?, .*?\"([0-9a-f.:]+)\"")
 
@@ -84,6 +88,7 @@ def test_a_server_and_an_export_call_nobody_and_leave_nothing_in_the_home(tmp_pa
         EXPORT,
         str(ROOT / "tests"),
         str(tmp_path / "out"),
+        str(tmp_path / "checkpoint"),
         str(SECONDS),
     )
     try:

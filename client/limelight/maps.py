@@ -1,7 +1,7 @@
 """Attention maps: weights as NumPy arrays, with labels along their axes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from limelight.labels import LabelSet
 from limelight.records import Record, as_array
 from limelight.tensors import to_array
 from limelight.v1 import attention_pb2
+from limelight.words import words_of
 
 # The score of a position without possible attention, in single and half precision.
 _IMPOSSIBLE = np.finfo(np.float32).min
@@ -130,6 +131,31 @@ class AttentionMap(Record):
             raise IndexError(f"map {self.name!r} has the heads {list(self.heads)} here, not {index}")
         weights: NDArray[np.float32] = self.dense()[self.heads.index(index)]
         return weights
+
+    def by_words(self, *, special_queries: bool = True, special_keys: bool = True) -> "AttentionMap":
+        """Return the map of words in place of their pieces: sums over keys, means over queries.
+
+        An axis whose model does not state words stays as it is.
+
+        Args:
+            special_queries, special_keys: whether to keep special tokens; without such keys, a row sums to what the
+                words get.
+        Raises:
+            ValueError: the map is of edges, of scores, or cut by `top_k`.
+        """
+        if self.edges is not None or self.key_index is not None or self.quantity == "scores":
+            raise ValueError(f"map {self.name!r} cannot be joined by words: it is sparse, or of scores")
+        query = words_of(self.query, special=special_queries)
+        key = words_of(self.key, special=special_keys)
+        weights = query.mean(key.sum(self.weights, 2), 1)
+        weights.flags.writeable = False
+        return replace(
+            self,
+            weights=weights,
+            query=query.labels,
+            key=key.labels,
+            normalised=self.normalised and (special_keys or not self.key.special.any()),
+        )
 
     def mean_over_heads(self) -> NDArray[np.float32]:
         """Return the mean over heads (and features), [query, key]; 0 where there is no value."""

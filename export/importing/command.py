@@ -27,7 +27,13 @@ def import_hf(
         Path, typer.Option(help="Repository folder; the bundle is written to REPOSITORY/<model>/<version>.")
     ],
     name: Annotated[str, typer.Option(help="Name of the model; the folder's name unless given.")] = "",
-    task: Annotated[str, typer.Option(help="Task, where the checkpoint does not state it.")] = "",
+    task: Annotated[
+        str,
+        typer.Option(
+            help="Task, where it is another than the checkpoint states: classification, cross-encoder, "
+            "token-classification, question-answering, masked-words, embedding."
+        ),
+    ] = "",
     pooling: Annotated[
         str, typer.Option(help="How tokens' vectors become one, for an embedding without modules.json: mean, cls, max.")
     ] = "",

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -35,6 +36,11 @@ Out = Annotated[
     typer.Option("--out", metavar="FOLDER", help="Save whole maps of any size into a folder, as NumPy files."),
 ]
 
+WordsAlone = Annotated[
+    bool,
+    typer.Option("--words", help="Show words in place of their pieces, without special tokens."),
+]
+
 
 @with_connection_options
 def attend(
@@ -61,6 +67,7 @@ def attend(
     top_k: options.TopK = 0,
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
+    words: WordsAlone = False,
     png: Png = None,
     out: Out = None,
     as_document: options.Json = False,
@@ -77,6 +84,8 @@ def attend(
 
     Maps of long inputs may exceed the size of an answer: --out FOLDER saves them as a stream.
     """
+    if words and (out is not None or as_document):
+        raise CommandError("--words is for the display: --json and --out have the word of each token", status=2)
     if out is not None and png is not None:
         raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
     # The display shows the mean over heads; the server computes it and sends less.
@@ -118,6 +127,7 @@ def attend(
             _save(client.attend_stream(model, instance, **asked), out, texts, as_document=as_document)
             return
         answer = client.attend(model, instance, **asked)
+        answer = _by_words(answer, chosen_queries=bool(queries)) if words else answer
     shape = Shape(each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
     pictures = _pictures(answer, instance, maps if levels and maps else (), shape)
     if png is not None:
@@ -130,6 +140,21 @@ def attend(
     else:
         _show_prediction(answer.prediction, texts, Console())
         print(png)
+
+
+def _by_words(answer: Attended, *, chosen_queries: bool) -> Attended:
+    """Join the pieces of words in the maps of an answer, and leave special tokens out but for chosen queries.
+
+    Raises:
+        CommandError: the model does not state words, or a map cannot be joined.
+    """
+    if not any(len(labels.words) for each in answer.maps for labels in (each.query, each.key)):
+        raise CommandError("--words: the answer does not state the words of its tokens")
+    try:
+        maps = (each.by_words(special_queries=chosen_queries, special_keys=False) for each in answer.maps)
+        return replace(answer, maps=tuple(maps))
+    except ValueError as error:
+        raise CommandError(f"--words: {error}") from error
 
 
 def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str], shape: Shape) -> Iterator[Figure]:

@@ -27,9 +27,8 @@ def convert_weights(folder: Path, out: Path) -> Path:
     try:
         loaded = torch.load(source, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        raise CheckpointError(
-            f"{source.name} cannot be read as tensors alone: {str(error).strip().splitlines()[0]}"
-        ) from error
+        # PyTorch's own message advises to read the file as a program after all.
+        raise CheckpointError(f"{source.name} holds more than tensors, or is damaged; it is not converted") from error
     if not isinstance(loaded, dict) or not all(isinstance(each, torch.Tensor) for each in loaded.values()):
         raise CheckpointError(f"{source.name} is not a table of tensors")
     # A file of safetensors shares no memory between tensors; transformers ties weights again when it loads them.

@@ -52,6 +52,11 @@ def token_limit(checkpoint: Checkpoint, positions: int) -> int:
     return positions
 
 
+def adds_special_tokens(tokenizer: Tokenizer) -> bool:
+    """Return whether a tokenizer adds special tokens to a single text."""
+    return int(load_tokenizer(tokenizer.text).num_special_tokens_to_add(False)) > 0
+
+
 def token_id(tokenizer: Tokenizer, checkpoint: Checkpoint, role: str) -> int | None:
     """Return the id of a special token by its role, such as `mask_token`; None where the checkpoint states none."""
     stated = checkpoint.table(TOKENIZER_CONFIG).get(role) or checkpoint.table("special_tokens_map.json").get(role)

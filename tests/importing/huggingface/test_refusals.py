@@ -139,7 +139,7 @@ def test_a_pickle_that_runs_code_is_neither_imported_nor_converted(folder: Path,
     trap = tmp_path / "ran"
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Malicious(trap)}))
     assert "is a pickle" in refused(folder)
-    with pytest.raises(CheckpointError, match="cannot be read as tensors alone"):
+    with pytest.raises(CheckpointError, match="holds more than tensors, or is damaged"):
         convert_weights(folder, tmp_path / "converted")
     assert not trap.exists()
     assert not (tmp_path / "converted").exists()
@@ -210,6 +210,12 @@ def test_a_tokenizer_of_another_model_is_refused(folder: Path) -> None:
     content["model"]["vocab"]["more"] = 70
     (folder / "tokenizer.json").write_text(json.dumps(content))
     assert "has the token id 70, but the model embeds 70 tokens" in refused(folder)
+
+
+def test_a_tokenizer_that_leaves_out_special_tokens_is_refused(folder: Path) -> None:
+    content = json.loads(tokenizer())
+    (folder / "tokenizer.json").write_text(json.dumps(content | {"post_processor": None}))
+    assert "tokenizer.json adds no special tokens to a text" in refused(folder)
 
 
 def test_a_tokenizer_outside_the_vetted_rules_is_refused(folder: Path) -> None:

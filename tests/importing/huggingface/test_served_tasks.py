@@ -46,14 +46,20 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def client(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[limelight.Client]:
+def address(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     repository = tmp_path_factory.mktemp("repository")
     for name, folder in folders.items():
         if name == "vectors":
             assert main(["import", "hf", str(folder), "--repository", str(repository)]) == 0
         else:
             import_checkpoint(folder, repository)
-    with serving(repository) as running, limelight.Client(running.server.address) as caller:
+    with serving(repository) as running:
+        yield running.server.address
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[limelight.Client]:
+    with limelight.Client(address) as caller:
         yield caller
 
 
@@ -118,6 +124,20 @@ def test_tags_are_of_words_joined_from_their_pieces(client: limelight.Client, fo
         assert classes[0].label == TAGS[int(likely[begin].argmax())]
         assert classes[0].probability == pytest.approx(float(likely[begin].max()), abs=1e-5)
     check_map(answer, output.attentions)
+
+
+def test_maps_can_be_shown_by_words(client: limelight.Client, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = client.attend("tagger", {"text": TEXT}, maps="encoder.0.self")["encoder.0.self"]
+    joined = whole.by_words()
+    assert joined.key.labels == ("[CLS]", "The", "cats", "sat", "on", "a", "mat", ".", "[SEP]")
+    expected = whole.weights[:, :, 2] + whole.weights[:, :, 3]
+    np.testing.assert_allclose(joined.weights[:, 1, 2], expected[:, 1], atol=1e-6)
+    np.testing.assert_allclose(joined.weights[:, 2, 2], expected[:, 2:4].mean(1), atol=1e-6)
+    capsys.readouterr()
+    assert main(["attend", "tagger", TEXT, "--query", "0", "--words", "--target", address]) == 0
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert [word.partition("(")[0] for word in shown.split()][-7:] == ["The", "cats", "sat", "on", "a", "mat", "."]
+    assert main(["attend", "tagger", TEXT, "--words", "--json", "--target", address]) == 2
 
 
 def test_a_question_is_answered_by_spans_of_the_text_alone(client: limelight.Client, folders: dict[str, Path]) -> None:

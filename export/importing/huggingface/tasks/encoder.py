@@ -12,10 +12,10 @@ from bundle.values import Instance, Pair, Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.architecture import EncoderArchitecture
 from export.importing.huggingface.attention import run_with_maps
-from export.importing.huggingface.checkpoint import TOKENIZER_CONFIG
+from export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG
 from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.tasks.task import Source
-from export.importing.huggingface.text import read_tokenizer, token_limit
+from export.importing.huggingface.text import adds_special_tokens, read_tokenizer, token_limit
 from export.importing.huggingface.token_packing import packing_tokens
 from models.attention.weights import Weights
 from models.cards.card import Card, TrainedModel, TrainingData
@@ -95,6 +95,10 @@ def load_encoder(source: EncoderSource, auto_class: str, *, most: int = 0, **opt
     """
     config = load_config(source.checkpoint)
     tokenizer = read_tokenizer(source.checkpoint, int(config.vocab_size))
+    if not adds_special_tokens(tokenizer):
+        raise CheckpointError(
+            f"{TOKENIZER} adds no special tokens to a text, with which encoders are trained; save the tokenizer again"
+        )
     limit = token_limit(source.checkpoint, source.architecture.positions(config))
     limit = min(limit, most or limit)
     wanted = source.options.max_tokens

@@ -197,7 +197,7 @@ def main() -> None:
             found = swap(control, frontends, options.swaps, options.callers, warm_up=options.warm_up)
             warm, last = found.memory
             print(
-                f"{control}, {frontends} frontends: {options.warm_up} + {options.swaps} swaps in {found.seconds:.0f} s, "
+                f"{control}, {frontends} frontends: {options.warm_up} + {options.swaps} swaps, {found.seconds:.0f} s, "
                 f"{found.answered.total()} calls answered by {len(found.versions)} versions, "
                 f"{found.failed.total()} failed; {warm:.1f} MiB once warm, {last:.1f} MiB at the end "
                 f"({found.growth:+.1%})",

@@ -116,7 +116,7 @@ class TokenResponses:
         maps: Iterable[MapResult],
         last: Prediction | None = None,
     ) -> bytes:
-        """Frame an answer. values: of the sequence. last: for the last one, which alone has other results, and labels."""
+        """Frame an answer. values: of the sequence. last: for the last one, which alone has other results."""
         axes = self._labels if last is None else last.axes
         by_name = {each.name: each for each in maps}
         tensors: list[Tensor] = []

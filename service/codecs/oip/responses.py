@@ -41,7 +41,7 @@ class Tensor:
 def infer_response(inference: Inference, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool) -> bytes:
     """Serialize the answer to a request. Raises: TooLargeError."""
     head = _head(inference.checked, inference.predictions, message)
-    frame = _framed(head, _tensors(inference, wanted), raw)
+    frame = framed(head, _tensors(inference, wanted), raw)
     _check_size(frame, inference.checked)
     return frame.joined()
 
@@ -50,7 +50,7 @@ def stream_response(inference: Inference, message: pb.ModelInferRequest, wanted:
     """Serialize the one answer of a stream to a request. Raises: TooLargeError."""
     head = _head(inference.checked, inference.predictions, message)
     head.parameters[FINAL].bool_param = True
-    frame = _framed(head, _tensors(inference, wanted), raw)
+    frame = framed(head, _tensors(inference, wanted), raw)
     _check_size(frame, inference.checked)
     return _of_stream(frame)
 
@@ -131,7 +131,7 @@ class TokenResponses:
                 tensors += _map_tensors(output.name, [(by_name[output.of], axes)], quantity)
             elif output.source is Source.LABEL_SET and last is not None:
                 tensors.append(Tensor(output.name, [label_texts(axes[output.of])]))
-        return _of_stream(_framed(head, tensors, self._raw))
+        return _of_stream(framed(head, tensors, self._raw))
 
 
 def error_response(request: pb.ModelInferRequest, code: str, message: str) -> pb.ModelStreamInferResponse:
@@ -263,7 +263,7 @@ def _head(
     return head
 
 
-def _framed(head: pb.ModelInferResponse, tensors: Iterable[Tensor], raw: bool) -> Frame:
+def framed(head: pb.ModelInferResponse, tensors: Iterable[Tensor], raw: bool) -> Frame:
     """Frame an answer. raw: its contents; typed ones where a tensor has a type that they cannot hold become raw too."""
     found = list(tensors)
     kinds = [of_dtype(each.rows[0].dtype) for each in found]

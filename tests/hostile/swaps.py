@@ -1,8 +1,9 @@
-"""Versions that take each other's place under load: `python -m tests.hostile.swaps --swaps 50`, three minutes.
+"""Versions that take each other's place under load: `python -m tests.hostile.swaps --swaps 50`, ten minutes.
 
 Callers of both protocols ask for the default version of one model all the while. Version after version is written into
 the repository's folder, loaded, and the one before it is taken out: by calls (`explicit`), or by the folder alone
-(`poll`). No call may fail, and once the load is over the memory is what it was after the first swaps.
+(`poll`). No call may fail, and once the load is over the memory is what it was after the swaps that warm the server up:
+the allocator of the C library takes about a hundred of them until it keeps no more.
 """
 
 import argparse
@@ -31,7 +32,6 @@ from tests.service.serving import attend, eventually, generate, predict, text
 
 MODEL = "swapped"
 MEBIBYTE = 2**20
-_WARM = 0.5  # part of the swaps after which memory is as it will be
 _REST = 12.0  # seconds in which a quiet server gives back what the C library keeps
 _ROWS = 48  # enough to be preprocessed on threads: a version may go meanwhile
 _PAUSE = 0.05  # seconds of load with each version
@@ -152,8 +152,8 @@ def default(client: limelight.Client) -> int:
     return next(each.version for each in client.models() if each.default)
 
 
-def swap(control: str, frontends: int, swaps: int, callers: int = 4, *, at_rest: bool) -> Outcome:
-    """Swap versions under load. at_rest: wait for a quiet server, and note its memory."""
+def swap(control: str, frontends: int, swaps: int, callers: int = 4, *, warm_up: int = 0) -> Outcome:
+    """Swap versions under load. warm_up: so many swaps go before, and memory is noted after both; 0 for neither."""
     outcome = Outcome()
     change = by_calls if control == "explicit" else by_folder
     with swapping(control, frontends) as (target, repository, pid):
@@ -164,12 +164,13 @@ def swap(control: str, frontends: int, swaps: int, callers: int = 4, *, at_rest:
                     write(repository, version)
                     change(target, repository, version)
                     time.sleep(_PAUSE)
-            if at_rest:
+            if warm_up:
                 outcome.memory.append(least(family(pid)))
 
-        began, warm = time.monotonic(), 2 + round(_WARM * swaps)
-        some(range(2, 2 + warm))
-        some(range(2 + warm, 2 + swaps))
+        began = time.monotonic()
+        if warm_up:
+            some(range(2, 2 + warm_up))
+        some(range(2 + warm_up, 2 + warm_up + swaps))
         outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -187,15 +188,16 @@ def main() -> None:
     """Swap, and say what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--swaps", type=int, default=50)
+    parser.add_argument("--warm-up", type=int, default=100, help="so many swaps before")
     parser.add_argument("--callers", type=int, default=4)
     options = parser.parse_args()
     bad = False
     for control in ("explicit", "poll"):
         for frontends in (0, 2):
-            found = swap(control, frontends, options.swaps, options.callers, at_rest=True)
+            found = swap(control, frontends, options.swaps, options.callers, warm_up=options.warm_up)
             warm, last = found.memory
             print(
-                f"{control}, {frontends} frontends: {options.swaps} swaps in {found.seconds:.0f} s, "
+                f"{control}, {frontends} frontends: {options.warm_up} + {options.swaps} swaps, {found.seconds:.0f} s, "
                 f"{found.answered.total()} calls answered by {len(found.versions)} versions, "
                 f"{found.failed.total()} failed; {warm:.1f} MiB once warm, {last:.1f} MiB at the end "
                 f"({found.growth:+.1%})",

@@ -20,7 +20,7 @@ from service.codecs.oip.datatypes import BYTES, DataType, of_dtype
 from service.codecs.oip.outputs import Output, Source
 from service.codecs.v1.framing import Frame
 from service.frontend.core import CheckedCall, Inference, Prediction
-from service.frontend.results import Classes, Embedding, Numbers, Sequences, Spans, Tags, TypedResult
+from service.frontend.results import Classes, Embedding, Numbers, Spans, Tags, TypedResult
 from service.ipc.boundary import MapResult, TokenResult
 
 SHAPES = "limelight_shapes"
@@ -41,7 +41,7 @@ class Tensor:
 def infer_response(inference: Inference, message: pb.ModelInferRequest, wanted: Sequence[Output], raw: bool) -> bytes:
     """Serialize the answer to a request. Raises: TooLargeError."""
     head = _head(inference.checked, inference.predictions, message)
-    frame = _framed(head, _tensors(inference, wanted), raw)
+    frame = framed(head, _tensors(inference, wanted), raw)
     _check_size(frame, inference.checked)
     return frame.joined()
 
@@ -50,7 +50,7 @@ def stream_response(inference: Inference, message: pb.ModelInferRequest, wanted:
     """Serialize the one answer of a stream to a request. Raises: TooLargeError."""
     head = _head(inference.checked, inference.predictions, message)
     head.parameters[FINAL].bool_param = True
-    frame = _framed(head, _tensors(inference, wanted), raw)
+    frame = framed(head, _tensors(inference, wanted), raw)
     _check_size(frame, inference.checked)
     return _of_stream(frame)
 
@@ -75,6 +75,7 @@ class TokenResponses:
         self._wanted = wanted
         self._raw = raw
         self._tokens = 0
+        self._sequence = next(each.name for each in checked.schema.results if each.HasField("sequence"))
 
     def token(self, token: TokenResult) -> bytes:
         """Serialize the answer for one token: the text that it adds, its id, its row of each map."""
@@ -101,9 +102,8 @@ class TokenResponses:
             ".log_probabilities": np.zeros((1, 0), np.float32),
         }
         if not self._tokens:
-            (typed,) = (each for each in prediction.results.values() if isinstance(each, Sequences))
-            values = result_values(typed)
-        return self._framed(head, values, prediction.result.maps, prediction.axes)
+            values = result_values(prediction.results[self._sequence])
+        return self._framed(head, values, prediction.result.maps, prediction)
 
     def _head(self) -> pb.ModelInferResponse:
         served = self._checked.schema.served
@@ -114,21 +114,24 @@ class TokenResponses:
         head: pb.ModelInferResponse,
         values: Mapping[str, Array],
         maps: Iterable[MapResult],
-        all_labels: Mapping[str, Labels] | None = None,
+        last: Prediction | None = None,
     ) -> bytes:
-        """Frame an answer. all_labels: for the last one, which alone has label sets."""
-        axes = self._labels if all_labels is None else all_labels
+        """Frame an answer. values: of the sequence. last: for the last one, which alone has other results."""
+        axes = self._labels if last is None else last.axes
         by_name = {each.name: each for each in maps}
         tensors: list[Tensor] = []
         for output in self._wanted:
-            if output.source is Source.RESULT:
+            if output.source is Source.RESULT and output.of == self._sequence:
                 tensors.append(Tensor(output.name, [values[output.name.removeprefix(output.of)]]))
+            elif output.source is Source.RESULT and last is not None:
+                of_result = result_values(last.results[output.of])
+                tensors.append(Tensor(output.name, [of_result[output.name.removeprefix(output.of)]]))
             elif output.source is Source.MAP and output.of in by_name:
                 quantity = self._checked.wanted.attention.quantity
                 tensors += _map_tensors(output.name, [(by_name[output.of], axes)], quantity)
-            elif output.source is Source.LABEL_SET and all_labels is not None:
+            elif output.source is Source.LABEL_SET and last is not None:
                 tensors.append(Tensor(output.name, [label_texts(axes[output.of])]))
-        return _of_stream(_framed(head, tensors, self._raw))
+        return _of_stream(framed(head, tensors, self._raw))
 
 
 def error_response(request: pb.ModelInferRequest, code: str, message: str) -> pb.ModelStreamInferResponse:
@@ -260,7 +263,7 @@ def _head(
     return head
 
 
-def _framed(head: pb.ModelInferResponse, tensors: Iterable[Tensor], raw: bool) -> Frame:
+def framed(head: pb.ModelInferResponse, tensors: Iterable[Tensor], raw: bool) -> Frame:
     """Frame an answer. raw: its contents; typed ones where a tensor has a type that they cannot hold become raw too."""
     found = list(tensors)
     kinds = [of_dtype(each.rows[0].dtype) for each in found]

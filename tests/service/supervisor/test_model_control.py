@@ -103,7 +103,7 @@ def test_an_engine_that_is_started_again_has_what_the_folder_had(tmp_path: Path)
 
 @pytest.mark.parametrize(("control", "frontends"), [("explicit", 0), ("explicit", 2), ("poll", 0), ("poll", 2)])
 def test_versions_take_each_others_place_and_no_call_fails(control: str, frontends: int) -> None:
-    found = swap(control, frontends, swaps=4, callers=4, at_rest=False)
+    found = swap(control, frontends, swaps=4, callers=4)
     assert not found.failed
     assert len(found.versions) >= 3 and set(found.answered) == {"predict", "attend", "infer", "generate"}
 

@@ -21,6 +21,7 @@ from export.importing.huggingface.architectures import (
     qwen,
     roberta,
     t5,
+    vit,
 )
 from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import Checkpoint
@@ -30,7 +31,9 @@ _DECODERS = (gpt2, llama, mistral, qwen, gemma, gpt_oss)
 _ENCODER_DECODERS = (t5, bart, marian)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
-    each.model_type: each for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS) for each in module.ARCHITECTURES
+    each.model_type: each
+    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, vit)
+    for each in module.ARCHITECTURES
 }
 
 

@@ -83,3 +83,28 @@ def encoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Con
 def positions_after_padding(config: Any) -> int:
     """Count the positions of a model that numbers tokens from behind its padding id."""
     return int(config.max_position_embeddings) - int(config.pad_token_id) - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionArchitecture(Architecture):
+    """An encoder of pictures of one size, cut into square patches.
+
+    Attributes:
+        leading: names of the tokens in front of the patches.
+    """
+
+    kind: ClassVar[Kind] = "vision"
+    leading: tuple[str, ...]
+
+
+def vision_fields() -> Fields:
+    """Classify the fields of an encoder of pictures."""
+    return fields(
+        """
+        hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act layer_norm_eps image_size
+        patch_size num_channels qkv_bias
+        """,
+        # Of heads that are not imported.
+        harmless=f"encoder_stride pooler_output_size pooler_act pad_token_id tie_word_embeddings {_DROPOUT}",
+        only={"is_decoder": one_of(False), "is_encoder_decoder": one_of(False), "pruned_heads": one_of({}, None)},
+    )

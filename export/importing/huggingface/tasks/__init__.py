@@ -5,6 +5,7 @@ from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import Checkpoint
 from export.importing.huggingface.tasks.classification import build_classifier, build_pair_classifier
 from export.importing.huggingface.tasks.embedding import build_embedding, states_pooling
+from export.importing.huggingface.tasks.image_classification import build_image_classifier
 from export.importing.huggingface.tasks.masked_words import build_masked_words
 from export.importing.huggingface.tasks.question_answering import build_question_answering
 from export.importing.huggingface.tasks.task import Task
@@ -22,6 +23,12 @@ TASKS = (
     Task("masked-words", "encoder", ("ForMaskedLM", "ForPreTraining"), build_masked_words),
     EMBEDDING,
     Task("text-generation", "decoder", ("ForCausalLM", "LMHeadModel"), build_text_generation),
+    Task(
+        "image-classification",
+        "vision",
+        ("ForImageClassification",),
+        build_image_classifier,
+    ),
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), build_text_to_text),
 )
 

@@ -8,7 +8,7 @@ takes longer moves to a place of the slow ones, and where there is none, has to 
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -94,9 +94,7 @@ class UploadLimiter:
             self._look_again()
         try:
             # gRPC frees what it reads with only where it may finish: not where the call is cancelled meanwhile.
-            reading = asyncio.ensure_future(context.read())
-            reading.add_done_callback(_retrieved)
-            data: bytes = await asyncio.shield(reading)
+            data: bytes = await asyncio.shield(_retrieved(context.read()))
         finally:
             if arrival in self._quick:
                 self._leave_quick(arrival)
@@ -173,7 +171,8 @@ class UploadLimiter:
         ending.add_done_callback(self._ending.discard)
 
 
-def _retrieved(reading: "asyncio.Future[Any]") -> None:
-    """Take what a read failed with, which nobody waits for where its call was cancelled: else it would be logged."""
-    if not reading.cancelled():
-        reading.exception()
+def _retrieved(reading: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+    """Begin a read whose failure is not logged where its call was cancelled, and so nobody waits for it."""
+    task = asyncio.get_running_loop().create_task(reading)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task

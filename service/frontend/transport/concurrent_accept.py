@@ -27,7 +27,9 @@ from service.observability.logs import describe
 logger = logging.getLogger(__name__)
 
 _KNOWN = ("1.85.",)
-_AT_ONCE = 256  # of a method, beside the one that gRPC's loop asks for
+_AT_ONCE, _AT_ONCE_OF_OTHERS = 256, 32  # of a method, beside the one that gRPC's loop asks for
+# Methods that carry rows. Each call that is asked for keeps some kilobytes: of the other methods a few are enough.
+_OF_ROWS = frozenset({"Predict", "Attend", "AttendStream", "Generate", "ModelInfer", "ModelStreamInfer"})
 # Calls of a method whose requests are being read. Beyond a few, calls that nobody has looked at compete for the event
 # loop with those that are being answered; here they can still be refused at next to no cost.
 _READ_AT_ONCE = 8
@@ -95,7 +97,7 @@ class ConcurrentAccept:
             return
         for method in self._handlers:
             queue = _Queue(method)
-            for _ in range(_AT_ONCE):
+            for _ in range(_AT_ONCE if method.rpartition("/")[2] in _OF_ROWS else _AT_ONCE_OF_OTHERS):
                 self._keep(self._accept(queue))
 
     async def _accept(self, queue: _Queue) -> None:

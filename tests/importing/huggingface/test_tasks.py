@@ -42,7 +42,7 @@ def test_a_task_answers_as_transformers_does(name: str, task: str, tmp_path: Pat
     changes = {"num_labels": 2} if task == "question-answering" else {}
     folder = ENCODERS[name].write(tmp_path / "small", ending, **changes)
     trained = read_model(folder, options=ImportOptions(pooling="mean" if task == "embedding" else ""))
-    for row in example_rows(trained):
+    for row in example_rows(trained.card, trained.examples):
         found = run_model(trained.model, trained.card, trained.card.collate([row]))
         arguments = {"input_ids": torch.from_numpy(row.tensors["token_ids"])[None]}
         if "segment_ids" in row.tensors:
@@ -59,7 +59,7 @@ def test_a_task_answers_as_transformers_does(name: str, task: str, tmp_path: Pat
 def test_segments_are_made_where_the_model_and_its_tokenizer_have_them(tmp_path: Path) -> None:
     for name, expected in (("bert", True), ("roberta", False), ("distilbert", False), ("deberta-v2-conv", True)):
         trained = read_model(ENCODERS[name].write(tmp_path / name), task="cross-encoder")
-        assert ("segment_ids" in example_rows(trained)[0].tensors) is expected
+        assert ("segment_ids" in example_rows(trained.card, trained.examples)[0].tensors) is expected
 
 
 def test_weights_in_parts_are_read(tmp_path: Path) -> None:

@@ -12,11 +12,11 @@ from transformers import AutoModel, BertConfig, BertModel
 
 from bundle.reader import BundleFolder
 from export.errors import ExportError
-from export.execution.pytorch_runner import copy_for_export
+from export.execution.pytorch_runner import PyTorchReference, copy_for_export
 from export.importing.huggingface import attention
 from export.importing.huggingface.attention import run_with_maps
 from export.importing.huggingface.importer import import_checkpoint, read_model
-from export.surgery.attention import is_fused
+from export.surgery.fused_attention import is_fused
 from export.tracing.build import build_graphs
 from export.verification.verify import verify
 from models.attention.export_markers import marked_attention, marking
@@ -95,7 +95,7 @@ def test_a_graph_that_attends_otherwise_is_refused(
     model = copy_for_export(trained.model)
     graphs = build_graphs(model, trained.card)
     with pytest.raises(ExportError, match="answer differs from PyTorch's"):
-        verify(graphs, model, trained.card)
+        verify(graphs, PyTorchReference(model, trained.card), trained.card)
 
 
 class DiffersFrom(Network):
@@ -115,7 +115,7 @@ class DiffersFrom(Network):
 def test_a_graph_that_differs_at_long_distances_alone_is_refused(trained: TrainedModel) -> None:
     model = copy_for_export(trained.model)
     graphs = build_graphs(model, trained.card)
-    changed = DiffersFrom(model, TOKENS)
+    changed = PyTorchReference(DiffersFrom(model, TOKENS), trained.card)
     verify(graphs, changed, trained.card)
     with pytest.raises(ExportError, match=r"encoder\.0\.self .*a row of the largest size"):
         verify(graphs, changed, trained.card, largest_size=512)

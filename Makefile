@@ -84,6 +84,7 @@ peers:  ## Installs the servers that Limelight is measured beside, in virtual en
 	$(PYTHON) -m venv build/peers-mlserver
 	-build/peers-mlserver/bin/python -m pip install --quiet --disable-pip-version-check \
 	  'mlserver==1.7.1' 'onnxruntime==$(shell sed -n s/^onnxruntime==//p constraints.txt)'
+	-$(PIP) --target build/peers-fastapi fastapi uvicorn
 
 clean:  ## Removes what the targets made.
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -108,10 +108,18 @@ class _Queue:
             return taken
 
 
-def run_raw(graph: Path, rows: Sequence[Ids], way: Way, seconds: float, *, maps: bool = False) -> Ran:
-    """Drive the runtime in one way for so long, fetching the logits, and all maps where they are wanted."""
+def run_raw(
+    graph: Path,
+    rows: Sequence[Ids],
+    way: Way,
+    seconds: float,
+    *,
+    maps: bool = False,
+    outputs: Sequence[str] = ("logits",),
+) -> Ran:
+    """Drive the runtime in one way for so long, fetching outputs, and all maps where they are wanted."""
     runtime = session(graph, way.threads, way.spin)
-    outputs = ["logits", *(MAPS if maps else ())]
+    outputs = [*outputs, *(MAPS if maps else ())]
     more = gates(runtime) if maps else {}
     waiting = _Queue(rows, way.callers)
     run_rows(runtime, rows[: way.batch], outputs, more)

@@ -20,6 +20,7 @@ from tests.service.serving import serving
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PRODUCT = ("models", "export", "bundle", "client", "service")
+IMPORTED = ROOT / "export" / "importing"  # where models of other people have their own names
 MADE_UP = "glance"
 
 
@@ -70,6 +71,7 @@ def naming(model: str, text: str) -> bool:
 def test_no_file_but_a_models_own_and_the_index_names_it(model: str) -> None:
     own = {ROOT / "models" / "zoo" / f"{ZOO[model].module.replace('.', '/')}.py", Path(index.__file__)}
     files = [file for folder in PRODUCT for file in (ROOT / folder).rglob("*.py") if file not in own]
+    files = [file for file in files if IMPORTED not in file.parents]
     assert len(files) > 400 and own < set((ROOT / "models" / "zoo").rglob("*.py"))
     assert not [file for file in files if naming(model, file.read_text(encoding="utf-8"))]
 

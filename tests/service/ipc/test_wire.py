@@ -94,6 +94,7 @@ labels = of(
     inputs=several(words),
     input_indices=integers,
     grid=grids,
+    words=integers,
 )
 # Preprocessing makes some columns as arrays.
 prepared_labels = labels | st.builds(lambda one: replace(one, starts=np.array(one.starts, np.int64)), labels)

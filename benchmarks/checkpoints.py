@@ -5,8 +5,9 @@ FastAPI; and the time of its import.
     python -m benchmarks.checkpoints DIR --keep      # writes benchmarks/results/checkpoints.json.xz
 
 The servers take turns. `row` is one row of attention with every answer: of the last layer, the first head and token.
-transformers is measured with eager attention, which has weights, and with sdpa, which has none. Its server is left out,
-visibly, where `make peers` has not installed it.
+transformers is measured with eager attention, which has weights, and with sdpa, which has none. Processor time of the
+load generators is given back; the runtime alone gets tokens, and prepares no text. The server of transformers is left
+out, visibly, where `make peers` has not installed it.
 """
 
 import argparse
@@ -79,10 +80,12 @@ def requests(kind: str) -> list[bytes]:
 
 
 async def _http(url: str, callers: int, seconds: float) -> float:
-    """Give the answers a second of a closed loop over HTTP/1.1 connections that are kept."""
+    """Give the answers a second of a closed loop over HTTP/1.1 connections that are kept, with the processor time of
+    this process given back.
+    """
     target, bodies, done = urlsplit(url), [json.dumps({"text": each}).encode() for each in texts()], 0
     head = f"POST {target.path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
-    end = time.perf_counter() + seconds
+    end, cpu = time.perf_counter() + seconds, time.process_time()
 
     async def caller(first: int) -> None:
         nonlocal done
@@ -100,7 +103,7 @@ async def _http(url: str, callers: int, seconds: float) -> float:
         writer.close()
 
     await asyncio.gather(*(caller(each) for each in range(callers)))
-    return done / seconds
+    return done / (seconds - (time.process_time() - cpu) / cores())
 
 
 def fastapi(folder: Path, attention: str) -> Process:
@@ -137,7 +140,7 @@ def measure(folder: Path, seconds: float, again: int) -> list[Rate]:
         sides: dict[str, Callable[[int], float]] = {
             "Limelight": partial(_limelight, server, PREDICT, requests("predict"), seconds),
             "Limelight, row": partial(_limelight, server, ATTEND, requests("row"), seconds),
-            "runtime alone": partial(_runtime, bundle.path / "main.onnx", folder, seconds),
+            "runtime alone": partial(_runtime, bundle.path / bundle.bundle.graphs[0].file, folder, seconds),
         }
         pids: Mapping[str, Sequence[int]] = {"Limelight": server.pids, "Limelight, row": server.pids}
         if _FASTAPI.is_dir():
@@ -162,7 +165,7 @@ def measure(folder: Path, seconds: float, again: int) -> list[Rate]:
 
 def _limelight(server: ServerProcess, method: str, messages: Sequence[bytes], seconds: float, callers: int) -> float:
     plan = Plan(server.target, method, messages, seconds, concurrency=callers, pids=server.pids)
-    return run_clean(plan).rate
+    return run_clean(plan).rate_without_generator(cores())
 
 
 def _over_http(url: str, seconds: float, callers: int) -> float:

@@ -46,6 +46,15 @@ def one_of(*values: Any) -> Condition:
     return Condition(" or ".join(map(repr, values)), lambda value: value in values)
 
 
+# Fields that transformers gives to every configuration, and whose other values change what is computed.
+PLAIN: Mapping[str, Condition] = {
+    "add_cross_attention": one_of(False),
+    "cross_attention_hidden_size": one_of(None),
+    "chunk_size_feed_forward": one_of(0),
+    "pruned_heads": one_of({}, None),
+}
+
+
 @dataclass(frozen=True)
 class Fields:
     """The fields of one architecture's configuration.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from export.importing.huggingface.fields import Condition, Fields, fields, one_of
+from export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
 from export.importing.huggingface.token_packing import PackingPlaces
 from models.cards.taxonomy import Citation, Taxonomy
 
@@ -21,12 +21,9 @@ _DROPOUT = """
     hidden_dropout_prob attention_probs_dropout_prob attention_dropout hidden_dropout classifier_dropout pooler_dropout
 """
 _ONLY: Mapping[str, Condition] = {
+    **PLAIN,
     "is_decoder": one_of(False),
-    "add_cross_attention": one_of(False),
     "is_encoder_decoder": one_of(False),
-    "cross_attention_hidden_size": one_of(None),
-    "chunk_size_feed_forward": one_of(0),
-    "pruned_heads": one_of({}, None),
     # transformers 5 does not read it, and computes absolute positions.
     "position_embedding_type": one_of("absolute"),
 }

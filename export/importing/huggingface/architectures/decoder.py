@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from export.importing.huggingface.architectures.architecture import Architecture, Kind
-from export.importing.huggingface.fields import Condition, Fields, fields, one_of
+from export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
 
 
 def _rotary_positions(config: Any) -> int:
@@ -50,12 +50,9 @@ def decoder_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Con
         f"{_DECODER_FIELDS} {used}",
         harmless=f"attention_dropout cache_implementation pretraining_tp {harmless}",
         only={
+            **PLAIN,
             "is_decoder": one_of(True, False),
-            "add_cross_attention": one_of(False),
             "is_encoder_decoder": one_of(False),
-            "cross_attention_hidden_size": one_of(None),
-            "chunk_size_feed_forward": one_of(0),
-            "pruned_heads": one_of({}, None),
             **(only or {}),
         },
     )

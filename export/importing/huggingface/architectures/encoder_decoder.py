@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from export.importing.huggingface.architectures.architecture import Architecture, Kind
-from export.importing.huggingface.fields import Condition, Fields, fields, one_of
+from export.importing.huggingface.fields import PLAIN, Condition, Fields, fields, one_of
 from models.cards.taxonomy import Taxonomy
 
 ATTENTION = Taxonomy(
@@ -69,12 +69,9 @@ def bart_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condit
         no_repeat_ngram_size bad_words_ids {harmless}
         """,
         only={
+            **PLAIN,
             "is_decoder": one_of(False),
-            "add_cross_attention": one_of(False),
             "is_encoder_decoder": one_of(True),
-            "cross_attention_hidden_size": one_of(None),
-            "chunk_size_feed_forward": one_of(0),
-            "pruned_heads": one_of({}, None),
             # The first output token would be another than the scores say.
             "forced_bos_token_id": one_of(None),
             # Of other versions, with other layers.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture, Sizes
-from export.importing.huggingface.fields import fields, one_of
+from export.importing.huggingface.fields import PLAIN, fields, one_of
 from models.cards.taxonomy import Citation, Taxonomy
 
 # Relative positions have no limit; the published models were trained on so many tokens.
@@ -43,12 +43,9 @@ ARCHITECTURES = (
             """,
             harmless="dropout_rate classifier_dropout n_positions max_length min_length num_beams",
             only={
+                **PLAIN,
                 "is_decoder": one_of(False),
                 "is_encoder_decoder": one_of(True),
-                "add_cross_attention": one_of(False),
-                "cross_attention_hidden_size": one_of(None),
-                "chunk_size_feed_forward": one_of(0),
-                "pruned_heads": one_of({}, None),
                 "forced_bos_token_id": one_of(None),
             },
         ),

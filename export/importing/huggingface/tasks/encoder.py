@@ -100,11 +100,8 @@ def load_encoder(source: EncoderSource, auto_class: str, *, most: int = 0, **opt
             f"{TOKENIZER} adds no special tokens to a text, with which encoders are trained; save the tokenizer again"
         )
     limit = token_limit(source.checkpoint, source.architecture.positions(config))
-    limit = min(limit, most or limit)
-    wanted = source.options.max_tokens
-    if wanted > limit:
-        raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
-    return EncoderParts(config, load_model(source.checkpoint, auto_class, **options), tokenizer, wanted or limit)
+    most_tokens = source.tokens_within(min(limit, most or limit))
+    return EncoderParts(config, load_model(source.checkpoint, auto_class, **options), tokenizer, most_tokens)
 
 
 def text_input(parts: EncoderParts, summary: str) -> TextInput:

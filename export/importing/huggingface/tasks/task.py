@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from export.errors import CheckpointError
 from export.importing.huggingface.architectures.architecture import Architecture, Kind
 from export.importing.huggingface.checkpoint import Checkpoint
 from models.cards.card import TrainedModel
@@ -46,6 +47,13 @@ class Source(Generic[AnyArchitecture]):
     def name(self) -> str:
         """The name in the repository."""
         return self.options.name or self.checkpoint.name
+
+    def tokens_within(self, limit: int) -> int:
+        """Return the most tokens of an input: what the caller wants, or the limit. Raises CheckpointError above it."""
+        wanted = self.options.max_tokens
+        if wanted > limit:
+            raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
+        return wanted or limit
 
     def summary(self, sentence: str) -> str:
         """Return a summary: what the model does, where it comes from, its licence, and the fields that are ignored."""

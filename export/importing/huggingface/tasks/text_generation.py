@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bundle.tokenizer_files import load_tokenizer
 from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.decoder import DecoderArchitecture
@@ -16,6 +15,7 @@ from export.importing.huggingface.imported_decoder import ImportedDecoder, cache
 from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import read_tokenizer, token_limit
+from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
@@ -43,11 +43,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     config = load_config(checkpoint)
     tokenizer = read_tokenizer(checkpoint, int(config.vocab_size))
     ends = end_tokens(checkpoint, config)
-    limit = token_limit(checkpoint, architecture.positions(config))
-    wanted = source.options.max_tokens
-    if wanted > limit:
-        raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
-    total = wanted or limit
+    total = source.tokens_within(token_limit(checkpoint, architecture.positions(config)))
     if total < 2:
         raise CheckpointError("the model needs room for a token of the prompt and one of the output")
     new_tokens = min(_MOST_NEW_TOKENS, total // 2)
@@ -112,10 +108,8 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         citation=architecture.citation,
     )
     examples = tuple({prompt.name: Text(text)} for text in source.options.examples or _TEXTS)
-    encoder = load_tokenizer(tokenizer.text)
-    for text in source.options.examples or _TEXTS:
-        ids = encoder.encode(text).ids[: prompt.max_tokens]
-        _check_against_library(network, [each for each in ids if each < int(config.vocab_size)], written)
+    for row in example_rows(card, examples):
+        _check_against_library(network, row.tensors[prompt.tensor].tolist(), written)
     return TrainedModel(network, card, examples, TrainingData(), ())
 
 

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from bundle.tokenizer_files import load_tokenizer
 from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture
@@ -14,6 +13,7 @@ from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from export.importing.huggingface.text import read_tokenizer, token_limit
+from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
@@ -43,13 +43,8 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     begin = checkpoint.table("generation_config.json").get("decoder_start_token_id", begin)
     if not isinstance(begin, int) or not 0 <= begin < vocabulary:
         raise CheckpointError("config.json states no token of the model as decoder_start_token_id")
-    limit = token_limit(checkpoint, sizes.positions)
-    wanted = source.options.max_tokens
-    if wanted > limit:
-        raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
-    model_input = TextInput(
-        summary="Text to read.", tokenizer=tokenizer, max_tokens=wanted or limit, special_tokens=True
-    )
+    limit = source.tokens_within(token_limit(checkpoint, sizes.positions))
+    model_input = TextInput(summary="Text to read.", tokenizer=tokenizer, max_tokens=limit, special_tokens=True)
     model = load_model(checkpoint, "AutoModelForSeq2SeqLM")
     network = ImportedEncoderDecoder(
         model,
@@ -107,12 +102,11 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    texts = source.options.examples or _TEXTS
-    encoder = load_tokenizer(tokenizer.text)
-    for text in texts:
-        ids = encoder.encode(text).ids[: model_input.max_tokens]
+    examples = tuple({model_input.name: Text(text)} for text in source.options.examples or _TEXTS)
+    for row in example_rows(card, examples):
+        ids = row.tensors[model_input.tensor].tolist()
         _check_against_library(network, ids, [begin, *ids[:3]], written)
-    return TrainedModel(network, card, tuple({model_input.name: Text(text)} for text in texts), TrainingData(), ())
+    return TrainedModel(network, card, examples, TrainingData(), ())
 
 
 def _check_against_library(

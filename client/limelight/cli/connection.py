@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -88,13 +89,24 @@ class Connection:
         try:
             # Fewer attempts than the library's default: a person is waiting.
             with Client(self.target, timeout=self.timeout, attempts=3, **self.security) as client:
-                yield client
+                try:
+                    yield client
+                except KeyboardInterrupt:
+                    _end_process_soon()
+                    raise
         except Unavailable as error:
             raise self.unreachable(error) from error
 
     def unreachable(self, error: Unavailable) -> CommandError:
         """Return the error for an unreachable server."""
         return CommandError(f"no server answers at {self.target} ({error.message})")
+
+
+def _end_process_soon() -> None:
+    """End the process in a second, even if gRPC waits forever for a call that Ctrl-C interrupted while it started."""
+    end = threading.Timer(1, os._exit, [130])
+    end.daemon = True
+    end.start()
 
 
 def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -21,11 +21,14 @@ from limelight.cli.views import Figure, Shape, figures, parent_maps
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, Generation
 from limelight.saving import save_maps
+from limelight.speech import TimedWord, word_times
 from limelight.streams import StreamEvent, StreamStart
 from limelight.v1 import values_pb2
 
 # The server's default number of beams; fewer could change the best sequence.
 _BEAMS = 4
+# The map of the heads by which words are aligned with a recording.
+_ALIGNMENT = "alignment"
 
 Png = Annotated[
     Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file; its folder is created.")
@@ -39,6 +42,11 @@ Out = Annotated[
 WordsAlone = Annotated[
     bool,
     typer.Option("--words", help="Show words in place of their pieces, without special tokens."),
+]
+
+Times = Annotated[
+    bool,
+    typer.Option("--times", help="Show the words of a transcript with their times, in seconds, in place of maps."),
 ]
 
 
@@ -68,6 +76,7 @@ def attend(
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
     words: WordsAlone = False,
+    times: Times = False,
     png: Png = None,
     out: Out = None,
     as_document: options.Json = False,
@@ -99,6 +108,12 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
+        if times:
+            if _ALIGNMENT not in [each.name for each in description.maps]:
+                raise CommandError(f"--times: {model} has no map {_ALIGNMENT!r}", status=2)
+            heard = client.attend(model, instance, version=version, truncate=truncate, seed=seed, maps=_ALIGNMENT)
+            _show_times(word_times(heard, _ALIGNMENT), as_document=as_document)
+            return
         texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps
@@ -140,6 +155,14 @@ def attend(
     else:
         _show_prediction(answer.prediction, texts, Console())
         print(png)
+
+
+def _show_times(words: Sequence[TimedWord], *, as_document: bool) -> None:
+    if as_document:
+        as_json.write(as_json.plain(words))
+        return
+    for each in words:
+        print(f"{each.start:7.2f} {each.end:7.2f}  {each.text}")
 
 
 def _by_words(answer: Attended, *, chosen_queries: bool) -> Attended:

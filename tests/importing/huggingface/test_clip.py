@@ -17,6 +17,8 @@ from transformers.models.clip.image_processing_pil_clip import CLIPImageProcesso
 import limelight
 from bundle.values import Image, Text
 from export.errors import CheckpointError
+from export.importing.huggingface.architectures import ARCHITECTURES
+from export.importing.huggingface.architectures.clip import TwoTowerArchitecture
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from export.importing.huggingface.tasks.task import ImportOptions
 from tests.importing.huggingface.checkpoints import change_config, write_json
@@ -205,6 +207,20 @@ def test_labels_are_for_models_that_compare(tmp_path: Path) -> None:
 def test_a_processor_that_makes_other_pixels_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         read_model(write(tmp_path / "clip", **changes), task="image-embedding")
+
+
+def test_a_size_that_is_one_number_is_that_of_the_shorter_side(folder: Path, tmp_path: Path) -> None:
+    older = write(tmp_path / "clip", size=SIZE, crop_size=SIZE)
+    steps = [read_model(each, task="image-embedding").card.preprocessing for each in (folder, older)]
+    assert steps[0] == steps[1]
+
+
+def test_every_field_that_transformers_writes_is_classified() -> None:
+    written = json.loads(transformers.CLIPConfig().to_json_string(use_diff=False))
+    architecture = ARCHITECTURES["clip"]
+    assert isinstance(architecture, TwoTowerArchitecture)
+    architecture.fields.check(written)
+    assert architecture.check_towers(written) == ("attention_dropout",)
 
 
 @pytest.mark.parametrize(

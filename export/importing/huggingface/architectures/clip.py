@@ -57,7 +57,7 @@ ARCHITECTURES = (
         fields=fields(
             "text_config vision_config text_config_dict vision_config_dict projection_dim logit_scale_init_value",
             harmless="tie_word_embeddings",
-            only={"is_encoder_decoder": one_of(False)},
+            only=_ONLY,
         ),
         text=EncoderArchitecture(
             model_type="clip_text_model",

@@ -135,9 +135,15 @@ def test_maps_can_be_shown_by_words(client: limelight.Client, address: str, caps
     np.testing.assert_allclose(joined.weights[:, 2, 2], expected[:, 2:4].mean(1), atol=1e-6)
     capsys.readouterr()
     assert main(["attend", "tagger", TEXT, "--query", "0", "--words", "--target", address]) == 0
-    shown = capsys.readouterr().out.splitlines()[-1]
+    shown, _, rest = capsys.readouterr().out.splitlines()[-1].partition("  left out: ")
+    assert 0 < float(rest) < 1
     assert [word.partition("(")[0] for word in shown.split()][-7:] == ["The", "cats", "sat", "on", "a", "mat", "."]
-    assert main(["attend", "tagger", TEXT, "--words", "--json", "--target", address]) == 2
+    for option in ("--words", "--hide-special"):
+        assert main(["attend", "tagger", TEXT, option, "--json", "--target", address]) == 2
+    capsys.readouterr()
+    assert main(["attend", "tagger", TEXT, "--hide-special", "--map", "encoder.0.self", "--target", address]) == 0
+    shown = capsys.readouterr().out
+    assert "[CLS]" not in shown and "left out: 0." in shown
 
 
 def test_a_question_is_answered_by_spans_of_the_text_alone(client: limelight.Client, folders: dict[str, Path]) -> None:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
 from limelight.cli.input_texts import input_lines, input_texts
@@ -56,6 +57,8 @@ def attend(
     image: options.ImageFile = None,
     example: options.Example = None,
     truncate: options.Truncate = False,
+    chat: Chat = "",
+    system: System = "",
     seed: options.Seed = None,
     max_classes: options.MaxClasses = 0,
     maps: options.Maps = None,
@@ -106,6 +109,7 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
+        write_as_chat(description, instance, chat, system)
         texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps

@@ -10,6 +10,7 @@ from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.decoder import DecoderArchitecture
 from export.importing.huggingface.attention import run_with_maps
+from export.importing.huggingface.chat_template import describe_template
 from export.importing.huggingface.checkpoint import Checkpoint
 from export.importing.huggingface.imported_decoder import ImportedDecoder, cache_states, output_map, prompt_map
 from export.importing.huggingface.loading import load_config, load_model
@@ -100,7 +101,7 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary("Continues a text."),
+        summary=source.summary(f"Continues a text.{describe_template(checkpoint)}"),
         inputs=[prompt],
         results=[written],
         maps=maps,

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.decoder import DecoderArchitecture
 from export.importing.huggingface.attention import run_with_maps
@@ -14,6 +13,7 @@ from export.importing.huggingface.chat_template import describe_template
 from export.importing.huggingface.checkpoint import Checkpoint
 from export.importing.huggingface.imported_decoder import ImportedDecoder, cache_states, output_map, prompt_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
@@ -26,7 +26,7 @@ from models.cards.maps import Map
 from models.cards.results import Written
 
 _GENERATION_CONFIG = "generation_config.json"
-_TEXTS = ("The cat sat on the mat and", "Attention shows which words a model looks at")
+_TEXTS = ("The cat", "The cat sat on the mat and", "Attention shows which words a model looks at")
 # Output tokens, unless half of the model's positions are fewer.
 _MOST_NEW_TOKENS = 1024
 # The largest difference of scores and weights between a decoder's steps and the library's eager attention.
@@ -108,7 +108,8 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    examples = tuple({prompt.name: Text(text)} for text in source.options.examples or _TEXTS)
+    given, own = (text_instances(prompt.name, texts) for texts in (source.options.examples, _TEXTS))
+    examples = choose_examples(card, given, own)
     for row in example_rows(card, examples):
         _check_against_library(network, row.tensors[prompt.tensor].tolist(), written)
     return TrainedModel(network, card, examples, TrainingData(), ())

@@ -3,13 +3,13 @@
 import torch
 from torch import Tensor
 
-from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture
 from export.importing.huggingface.attention import run_eager
 from export.importing.huggingface.imported_decoder import cache_states, output_map
 from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from export.importing.huggingface.text import read_tokenizer, token_limit
@@ -102,7 +102,8 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    examples = tuple({model_input.name: Text(text)} for text in source.options.examples or _TEXTS)
+    given, own = (text_instances(model_input.name, texts) for texts in (source.options.examples, _TEXTS))
+    examples = choose_examples(card, given, own)
     for row in example_rows(card, examples):
         ids = row.tensors[model_input.tensor].tolist()
         _check_against_library(network, ids, [begin, *ids[:3]], written)

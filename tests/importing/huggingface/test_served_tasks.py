@@ -152,8 +152,10 @@ def test_a_question_is_answered_by_spans_of_the_text_alone(client: limelight.Cli
     output = eager(folders["answers"], "AutoModelForQuestionAnswering", question, text)
     encoding = encode(folders["answers"], question, text)
     own = [place for place, part in enumerate(encoding.sequence_ids) if part == 1]
-    start, end = (scores[0, own].softmax(-1) for scores in (output.start_logits, output.end_logits))
-    chances = torch.triu(start[:, None] * end[None, :])
+    # The first token stands for "no answer".
+    start, end = (scores[0, [0, *own]].softmax(-1) for scores in (output.start_logits, output.end_logits))
+    assert answer.prediction.none_probability == pytest.approx(float(start[0] * end[0]), abs=1e-5)
+    chances = torch.triu(start[1:, None] * end[None, 1:])
     first, last = divmod(int(chances.argmax()), len(own))
     best = answer.prediction.spans[0]
     assert (best.start, best.end) == (encoding.offsets[own[first]][0], encoding.offsets[own[last]][1])

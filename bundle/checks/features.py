@@ -16,6 +16,7 @@ def _has_step(bundle: bundle_pb2.Bundle, name: str) -> bool:
 FEATURES: Mapping[str, _IsUsed] = {
     "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
     "graphs": lambda bundle: _has_step(bundle, "read_graph"),
+    "audio": lambda bundle: _has_step(bundle, "decode_audio") or _has_step(bundle, "log_mel"),
     "lines": lambda bundle: _has_step(bundle, "split_lines"),
     "words": lambda bundle: _has_step(bundle, "split_words"),
     "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
@@ -39,6 +40,7 @@ KNOWN_FEATURES = frozenset(
     {
         "joined-tensors",
         "graphs",
+        "audio",
         "lines",
         "words",
         "edge-maps",

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from limelight.requests import Selection as Selection
     from limelight.saving import SavedMap as SavedMap
     from limelight.saving import save_maps as save_maps
+    from limelight.speech import TimedWord as TimedWord
+    from limelight.speech import word_times as word_times
     from limelight.streams import MapChunk as MapChunk
     from limelight.streams import StreamedMap as StreamedMap
     from limelight.streams import StreamEnd as StreamEnd
@@ -96,6 +98,7 @@ _MODULES = {
     ),
     "requests": "Attention Generation Selection",
     "saving": "SavedMap save_maps",
+    "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
     "values": "Audio Document Graph Image Pair",
 }

@@ -83,7 +83,8 @@ class LabelSet(Record):
     """[entry]: for a token its piece of the text, for a special token its name in the vocabulary."""
     starts: Integers = field(default_factory=_empty)
     """[entry]: where each begins in the text as sent, in Unicode code points (Python's own indices); in a document sent
-    as sentences, in its own sentence. For ranges: the first entry of the set `parent`."""
+    as sentences, in its own sentence. For ranges: the first entry of the set `parent`. For frames of a recording: the
+    time in milliseconds."""
     ends: Integers = field(default_factory=_empty)
     """[entry]: end, exclusive."""
     ids: Integers = field(default_factory=_empty)

@@ -45,16 +45,10 @@ class ImportedEncoderDecoder(GeneratingNetwork):
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """Give the encoder's maps, and what each layer of the decoder makes of its result."""
-        mask = tensors["token_mask"]
-        output, maps = run_with_maps(
-            self.model.get_encoder(),
-            marked=self._marked,
-            input_ids=torch.where(mask, tensors["token_ids"], self._padding),
-            attention_mask=mask.to(torch.int64),
-        )
-        run = DecoderPass()
-        begin = torch.full_like(tensors["token_ids"][:, :1], self._begin)
-        run_decoder(self.model.get_decoder(), run, input_ids=begin, encoder_hidden_states=output.last_hidden_state)
+        output, maps = run_with_maps(self.model.get_encoder(), marked=self._marked, **self.source(tensors))
+        run, memory = DecoderPass(), output.last_hidden_state
+        begin = torch.full((memory.shape[0], 1), self._begin)
+        run_decoder(self.model.get_decoder(), run, input_ids=begin, encoder_hidden_states=memory)
         projected = {
             f"{_MEMORY}{kind}.{layer}": each
             for layer, both in run.projected.items()
@@ -62,19 +56,31 @@ class ImportedEncoderDecoder(GeneratingNetwork):
         }
         return {source_map(layer): weights for layer, weights in enumerate(maps)} | projected
 
+    def source(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the arguments of the library's encoder."""
+        mask = tensors["token_mask"]
+        return {
+            "input_ids": torch.where(mask, tensors["token_ids"], self._padding),
+            "attention_mask": mask.to(torch.int64),
+        }
+
+    def scores(self, logits: Tensor, position: Tensor) -> Tensor:
+        """Return scores of the token behind a position, both [batch, token], of what the library gives."""
+        return logits
+
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         run = DecoderPass(
             cached(tensors, self._layers),
             tensors["position"],
             memory=cached(tensors, self._layers, _MEMORY),
-            memory_mask=tensors["token_mask"],
+            memory_mask=tensors.get("token_mask"),
         )
         # The layers take the memory of the pass; what is given here is projected in vain, and pruned.
         unread = self.model.get_input_embeddings()(token[:, None])
         output = run_decoder(self.model, run, decoder_input_ids=token[:, None], encoder_outputs=(unread,))
         maps = {output_map(layer): weights[:, :, 0] for layer, weights in run.maps.items()}
         maps |= {cross_map(layer): weights[:, :, 0] for layer, weights in run.memory_maps.items()}
-        return StepAnswer(output.logits[:, 0], kept_states(run), maps)
+        return StepAnswer(self.scores(output.logits[:, 0], tensors["position"]), kept_states(run), maps)
 
     def forward(self, **tensors: Tensor) -> Answer:
         """Give the encoder's maps."""

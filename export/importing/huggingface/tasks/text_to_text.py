@@ -1,5 +1,7 @@
 """Text to text: an encoder–decoder writes a text for a source, such as its translation or summary."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -106,17 +108,22 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     examples = choose_examples(card, given, own)
     for row in example_rows(card, examples):
         ids = row.tensors[model_input.tensor].tolist()
-        _check_against_library(network, ids, [begin, *ids[:3]], written)
+        tokens_, mask = torch.tensor([ids]), torch.ones((1, len(ids)), dtype=torch.bool)
+        check_against_library(network, {"token_ids": tokens_, "token_mask": mask}, [begin, *ids[:3]], written)
     return TrainedModel(network, card, examples, TrainingData(), ())
 
 
-def _check_against_library(
-    network: ImportedEncoderDecoder, ids: list[int], output: list[int], written: Written
+def check_against_library(
+    network: ImportedEncoderDecoder, tensors: Mapping[str, Tensor], output: list[int], written: Written
 ) -> None:
-    """Compare the encoder and steps with transformers' eager attention over the whole texts. Raises ExportError."""
-    token, put_out = torch.tensor([ids]), torch.tensor([output])
+    """Compare the encoder and steps with transformers' eager attention over the whole output. Raises ExportError.
+
+    Args:
+        tensors: of the card's inputs, one row without padding.
+    """
+    put_out = torch.tensor([output])
     with torch.no_grad():
-        expected = run_eager(network.model, input_ids=token, decoder_input_ids=put_out, use_cache=False)
+        expected = run_eager(network.model, **network.source(tensors), decoder_input_ids=put_out, use_cache=False)
         maps = {
             "encoder": expected.encoder_attentions,
             "decoder": expected.decoder_attentions,
@@ -124,8 +131,7 @@ def _check_against_library(
         }
         if not all(maps.values()):
             raise ExportError(f"{type(network.model).__name__} returns no attention weights")
-        mask = torch.ones_like(token, dtype=torch.bool)
-        encoded = network.encode(token_ids=token, token_mask=mask)
+        encoded = network.encode(**tensors)
         states = {
             each.input: torch.zeros((1, each.cache[0], len(output), each.cache[1]))
             for each in written.states
@@ -136,10 +142,10 @@ def _check_against_library(
             pairs[source_map(layer)] = (encoded[source_map(layer)], weights)
         for place in range(len(output)):
             position = torch.tensor([place])
-            answer = network.step(put_out[:, place], position=position, token_mask=mask, **states, **encoded)
+            answer = network.step(put_out[:, place], position=position, **tensors, **states, **encoded)
             for each in written.states:
                 states[each.input][:, :, place] = answer.states[each.output][:, :, 0]
-            pairs["scores"] = (answer.scores, expected.logits[:, place])
+            pairs["scores"] = (answer.scores, network.scores(expected.logits[:, place], position))
             for layer, weights in enumerate(maps["decoder"]):
                 pairs[output_map(layer)] = (answer.maps[output_map(layer)], weights[:, :, place])
             for layer, weights in enumerate(maps["cross"]):

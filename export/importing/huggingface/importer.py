@@ -17,7 +17,7 @@ from export.execution.pytorch_runner import PyTorchGenerationRunner, run_model
 from export.execution.random_inputs import batch_sizes
 from export.importing.huggingface.architectures import architecture_of
 from export.importing.huggingface.checkpoint import read_checkpoint
-from export.importing.huggingface.imported_speech import NEVER
+from export.importing.huggingface.output_rules import NEVER
 from export.importing.huggingface.tasks import task_of
 from export.importing.huggingface.tasks.task import ImportOptions, Source
 from export.writing.samples import example_rows

@@ -13,6 +13,7 @@ from export.importing.huggingface.chat_template import describe_template
 from export.importing.huggingface.checkpoint import Checkpoint
 from export.importing.huggingface.imported_decoder import ImportedDecoder, cache_states, output_map, prompt_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.output_rules import GENERATION_CONFIG
 from export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import read_tokenizer, token_limit
@@ -25,7 +26,6 @@ from models.cards.labels import input_steps, output_steps
 from models.cards.maps import Map
 from models.cards.results import Written
 
-_GENERATION_CONFIG = "generation_config.json"
 _TEXTS = ("The cat", "The cat sat on the mat and", "Attention shows which words a model looks at")
 # Output tokens, unless half of the model's positions are fewer.
 _MOST_NEW_TOKENS = 1024
@@ -117,11 +117,11 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
 
 def end_tokens(checkpoint: Checkpoint, config: Any) -> list[int]:
     """Return the tokens that end a text; generation_config.json takes precedence."""
-    stated = checkpoint.table(_GENERATION_CONFIG).get("eos_token_id", getattr(config, "eos_token_id", None))
+    stated = checkpoint.table(GENERATION_CONFIG).get("eos_token_id", getattr(config, "eos_token_id", None))
     found = stated if isinstance(stated, list) else [stated]
     if not found or not all(isinstance(each, int) and 0 <= each < int(config.vocab_size) for each in found):
         raise CheckpointError(
-            f"neither {_GENERATION_CONFIG} nor config.json states a token of the model as eos_token_id; "
+            f"neither {GENERATION_CONFIG} nor config.json states a token of the model as eos_token_id; "
             "a text would never end"
         )
     return list(dict.fromkeys(found))

@@ -11,6 +11,7 @@ from export.importing.huggingface.attention import run_eager
 from export.importing.huggingface.imported_decoder import cache_states, output_map
 from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.output_rules import GENERATION_CONFIG, checked_token, read_output_rules
 from export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
@@ -42,9 +43,8 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     tokenizer = read_tokenizer(checkpoint, vocabulary)
     ends = end_tokens(checkpoint, config)
     begin = getattr(config, "decoder_start_token_id", None)
-    begin = checkpoint.table("generation_config.json").get("decoder_start_token_id", begin)
-    if not isinstance(begin, int) or not 0 <= begin < vocabulary:
-        raise CheckpointError("config.json states no token of the model as decoder_start_token_id")
+    begin = checkpoint.table(GENERATION_CONFIG).get("decoder_start_token_id", begin)
+    begin = checked_token(begin, "decoder_start_token_id", vocabulary)
     limit = source.tokens_within(token_limit(checkpoint, sizes.positions))
     model_input = TextInput(summary="Text to read.", tokenizer=tokenizer, max_tokens=limit, special_tokens=True)
     model = load_model(checkpoint, "AutoModelForSeq2SeqLM")
@@ -54,6 +54,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         begin=begin,
         padding=int(config.pad_token_id or 0),
         marked=architecture.marked,
+        allowed=read_output_rules(checkpoint, config).allowed(vocabulary),
     ).eval()
     written = Written(
         steps=output_steps(),

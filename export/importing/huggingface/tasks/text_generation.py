@@ -15,6 +15,7 @@ from export.importing.huggingface.imported_decoder import ImportedDecoder, cache
 from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.output_rules import GENERATION_CONFIG
 from export.importing.huggingface.tasks.examples import choose_examples, text_instances
+from export.importing.huggingface.tasks.generation_maps import decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
@@ -22,8 +23,7 @@ from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import TextInput
-from models.cards.labels import input_steps, output_steps
-from models.cards.maps import Map
+from models.cards.labels import output_steps
 from models.cards.results import Written
 
 _TEXTS = ("The cat", "The cat sat on the mat and", "Attention shows which words a model looks at")
@@ -76,35 +76,14 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         states=cache_states(layers, key_heads, head_size),
     )
     tokens = prompt.tokens("prompt")
-    put_in = input_steps(prompt=tokens)
     weights = Weights(heads=heads, normalised=not architecture.has_sinks)
-    maps = {
-        prompt_map(layer): Map(
-            weights=weights,
-            kind="self",
-            queries=tokens,
-            keys=tokens,
-            summary=f"What each token of the prompt attends to in layer {layer}.",
-        )
-        for layer in range(layers)
-    }
-    maps |= {
-        output_map(layer): Map(
-            weights=weights,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to in layer {layer} before each output token.",
-        )
-        for layer in range(layers)
-    }
     card = describe(
         name=source.name,
         title=architecture.title,
         summary=source.summary(f"Continues a text.{describe_template(checkpoint)}"),
         inputs=[prompt],
         results=[written],
-        maps=maps,
+        maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )

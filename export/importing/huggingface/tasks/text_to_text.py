@@ -13,16 +13,15 @@ from export.importing.huggingface.imported_encoder_decoder import ImportedEncode
 from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.output_rules import GENERATION_CONFIG, checked_token, read_output_rules
 from export.importing.huggingface.tasks.examples import choose_examples, text_instances
+from export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
-from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import TextInput
-from models.cards.labels import input_steps, output_steps
-from models.cards.maps import Map
+from models.cards.labels import output_steps
 from models.cards.results import Written
 
 _TEXTS = ("The cat sat on the mat.", "A short letter, written by a friend, arrived this morning.")
@@ -68,40 +67,15 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         target_tensor="",
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
-    tokens, put_in = model_input.tokens(), input_steps()
-    of_source, of_output = Weights(heads=sizes.heads), Weights(heads=sizes.decoder_heads)
-    maps = {
-        source_map(layer): Map(
-            weights=of_source,
-            kind="self",
-            queries=tokens,
-            keys=tokens,
-            summary=f"What each token of the source attends to in layer {layer}.",
-        )
-        for layer in range(sizes.layers)
-    }
-    for layer in range(sizes.decoder_layers):
-        maps[output_map(layer)] = Map(
-            weights=of_output,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to of the output so far in layer {layer}, before each token.",
-        )
-        maps[cross_map(layer)] = Map(
-            weights=of_output,
-            kind="cross",
-            queries=written.steps,
-            keys=tokens,
-            summary=f"What is attended to of the source in layer {layer}, before each token.",
-        )
     card = describe(
         name=source.name,
         title=architecture.title,
         summary=source.summary("Writes a text for a source."),
         inputs=[model_input],
         results=[written],
-        maps=maps,
+        maps=encoder_decoder_maps(
+            sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"
+        ),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )

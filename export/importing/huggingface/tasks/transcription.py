@@ -11,12 +11,12 @@ from bundle.values import Audio
 from export.errors import CheckpointError
 from export.importing.huggingface.architectures.whisper import SpeechArchitecture
 from export.importing.huggingface.checkpoint import Checkpoint
-from export.importing.huggingface.imported_decoder import cache_states, output_map
-from export.importing.huggingface.imported_encoder_decoder import cross_map, source_map
+from export.importing.huggingface.imported_decoder import cache_states
 from export.importing.huggingface.imported_speech import ALIGNMENT_MAP, ImportedSpeech
 from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.output_rules import GENERATION_CONFIG, OutputRules, checked_token, stated_tokens
 from export.importing.huggingface.recordings import audio_input
+from export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import end_tokens
 from export.importing.huggingface.tasks.text_to_text import check_against_library
@@ -25,7 +25,7 @@ from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
-from models.cards.labels import LabelSet, input_steps, output_steps
+from models.cards.labels import LabelSet, output_steps
 from models.cards.maps import Map
 from models.cards.results import Written
 
@@ -98,7 +98,8 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         summary=source.summary(does),
         inputs=[recording],
         results=[written],
-        maps=_maps(architecture, config, heard, written, output.alignment),
+        maps=encoder_decoder_maps(sizes, source=heard, steps=written.steps, entry="frame", whole="recording")
+        | _alignment_map(output.alignment, heard, written),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
         max_audio_seconds=recording.seconds,
@@ -110,43 +111,13 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
     return TrainedModel(network, card, examples, TrainingData(), ())
 
 
-def _maps(
-    architecture: SpeechArchitecture,
-    config: Any,
-    heard: LabelSet,
-    written: Written,
-    alignment: Sequence[tuple[int, int]],
-) -> dict[str, Map]:
-    sizes, put_in = architecture.sizes(config), input_steps()
-    of_source, of_output = Weights(heads=sizes.heads), Weights(heads=sizes.decoder_heads)
-    maps = {
-        source_map(layer): Map(
-            weights=of_source,
-            kind="self",
-            queries=heard,
-            keys=heard,
-            summary=f"What each frame of the recording attends to in layer {layer}.",
-        )
-        for layer in range(sizes.layers)
-    }
-    for layer in range(sizes.decoder_layers):
-        maps[output_map(layer)] = Map(
-            weights=of_output,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to of the output so far in layer {layer}, before each token.",
-        )
-        maps[cross_map(layer)] = Map(
-            weights=of_output,
-            kind="cross",
-            queries=written.steps,
-            keys=heard,
-            summary=f"What is attended to of the recording in layer {layer}, before each token.",
-        )
-    if alignment:
-        names = tuple(f"layer {layer}, head {head}" for layer, head in alignment)
-        maps[ALIGNMENT_MAP] = Map(
+def _alignment_map(alignment: Sequence[tuple[int, int]], heard: LabelSet, written: Written) -> dict[str, Map]:
+    """Describe the map by which words are aligned; none where the checkpoint states no heads for it."""
+    if not alignment:
+        return {}
+    names = tuple(f"layer {layer}, head {head}" for layer, head in alignment)
+    return {
+        ALIGNMENT_MAP: Map(
             weights=Weights(heads=len(alignment)),
             kind="cross",
             queries=written.steps,
@@ -154,7 +125,7 @@ def _maps(
             of_heads=LabelSet(name="alignment_heads", kind="heads", names=names),
             summary="The heads of decoder.*.cross by which words are aligned with the recording.",
         )
-    return maps
+    }
 
 
 def _read_output(checkpoint: Checkpoint, config: Any, task: str, language: str) -> _Output:

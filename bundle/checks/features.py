@@ -30,6 +30,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "single-rows": lambda bundle: bundle.single_rows,
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
+    "no-span": lambda bundle: any(each.spans.first_token_is_none for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
     ),
@@ -49,6 +50,7 @@ KNOWN_FEATURES = frozenset(
         "positions",
         "prefill",
         "span-parts",
+        "no-span",
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from limelight.aio import AsyncClient as AsyncClient
     from limelight.attended import Attended as Attended
     from limelight.attended import SequenceAttention as SequenceAttention
+    from limelight.chat import ChatFormat as ChatFormat
+    from limelight.chat import render_chat as render_chat
     from limelight.client import Client as Client
     from limelight.descriptions import Model as Model
     from limelight.descriptions import ModelStatus as ModelStatus
@@ -82,6 +84,7 @@ _ERRORS = (
 _MODULES = {
     "aio": "AsyncClient",
     "attended": "Attended SequenceAttention",
+    "chat": "ChatFormat render_chat",
     "client": "Client",
     "descriptions": "Model ModelStatus",
     "errors": _ERRORS,

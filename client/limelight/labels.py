@@ -153,6 +153,12 @@ class LabelSet(Record):
             **{name: column[places] if len(column) else column for name, column in columns.items()},
         )
 
+    def without_special(self) -> "LabelSet":
+        """Return a set of its own without special entries; a grid loses its leading ones."""
+        kept = self.take(np.flatnonzero(~self.special))
+        grid = None if self.grid is None else replace(self.grid, leading=())
+        return replace(kept, indices=None, grid=grid)
+
     def extended(self, others: "LabelSet") -> "LabelSet":
         """Append the entries of another set. Columns that one of the sets lacks are dropped."""
         columns: dict[str, Any] = {name: _EMPTY[name] for name in _COLUMNS}

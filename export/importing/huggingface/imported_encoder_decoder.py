@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from export.importing.huggingface.attention import run_with_maps
 from export.importing.huggingface.decoder_attention import DecoderPass, PositionsOfPass, run_decoder
 from export.importing.huggingface.imported_decoder import cached, kept_states, output_map
+from models.cards.results import NEVER
 from models.network import Answer, GeneratingNetwork, StepAnswer
 
 _MEMORY = "memory_"
@@ -33,11 +34,17 @@ class ImportedEncoderDecoder(GeneratingNetwork):
         begin: token that the decoder starts with.
         padding: token id of padding.
         marked: whether the encoder's attention can be marked (`attention.run_with_maps`).
+        allowed: BOOL [position, token]: the tokens that may follow each of the first positions; the last row holds for
+            all that come after. None where every token may follow.
     """
 
-    def __init__(self, model: Any, layers: int, *, begin: int, padding: int, marked: bool) -> None:
+    def __init__(
+        self, model: Any, layers: int, *, begin: int, padding: int, marked: bool, allowed: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.model: Any = model
+        self.allowed: Tensor | None
+        self.register_buffer("allowed", allowed)
         self._layers, self._begin, self._padding, self._marked = layers, begin, padding, marked
         decoder = model.get_decoder()
         if isinstance(getattr(decoder, "embed_positions", None), nn.Embedding):
@@ -65,8 +72,10 @@ class ImportedEncoderDecoder(GeneratingNetwork):
         }
 
     def scores(self, logits: Tensor, position: Tensor) -> Tensor:
-        """Return scores of the token behind a position, both [batch, token], of what the library gives."""
-        return logits
+        """Return the scores of the token behind a position of what the library gives, both [batch, token]."""
+        if self.allowed is None:
+            return logits
+        return torch.where(self.allowed[position.clamp(max=len(self.allowed) - 1)], logits, NEVER)
 
     def step(self, token: Tensor, **tensors: Tensor) -> StepAnswer:
         run = DecoderPass(

@@ -5,23 +5,23 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture
 from export.importing.huggingface.attention import run_eager
 from export.importing.huggingface.imported_decoder import cache_states, output_map
 from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.output_rules import GENERATION_CONFIG, checked_token, read_output_rules
+from export.importing.huggingface.tasks.examples import choose_examples, text_instances
+from export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
-from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import TextInput
-from models.cards.labels import input_steps, output_steps
-from models.cards.maps import Map
+from models.cards.labels import output_steps
 from models.cards.results import Written
 
 _TEXTS = ("The cat sat on the mat.", "A short letter, written by a friend, arrived this morning.")
@@ -42,9 +42,8 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     tokenizer = read_tokenizer(checkpoint, vocabulary)
     ends = end_tokens(checkpoint, config)
     begin = getattr(config, "decoder_start_token_id", None)
-    begin = checkpoint.table("generation_config.json").get("decoder_start_token_id", begin)
-    if not isinstance(begin, int) or not 0 <= begin < vocabulary:
-        raise CheckpointError("config.json states no token of the model as decoder_start_token_id")
+    begin = checkpoint.table(GENERATION_CONFIG).get("decoder_start_token_id", begin)
+    begin = checked_token(begin, "decoder_start_token_id", vocabulary)
     limit = source.tokens_within(token_limit(checkpoint, sizes.positions))
     model_input = TextInput(summary="Text to read.", tokenizer=tokenizer, max_tokens=limit, special_tokens=True)
     model = load_model(checkpoint, "AutoModelForSeq2SeqLM")
@@ -54,6 +53,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         begin=begin,
         padding=int(config.pad_token_id or 0),
         marked=architecture.marked,
+        allowed=read_output_rules(checkpoint, config).allowed(vocabulary),
     ).eval()
     written = Written(
         steps=output_steps(),
@@ -67,44 +67,20 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         target_tensor="",
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
-    tokens, put_in = model_input.tokens(), input_steps()
-    of_source, of_output = Weights(heads=sizes.heads), Weights(heads=sizes.decoder_heads)
-    maps = {
-        source_map(layer): Map(
-            weights=of_source,
-            kind="self",
-            queries=tokens,
-            keys=tokens,
-            summary=f"What each token of the source attends to in layer {layer}.",
-        )
-        for layer in range(sizes.layers)
-    }
-    for layer in range(sizes.decoder_layers):
-        maps[output_map(layer)] = Map(
-            weights=of_output,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to of the output so far in layer {layer}, before each token.",
-        )
-        maps[cross_map(layer)] = Map(
-            weights=of_output,
-            kind="cross",
-            queries=written.steps,
-            keys=tokens,
-            summary=f"What is attended to of the source in layer {layer}, before each token.",
-        )
     card = describe(
         name=source.name,
         title=architecture.title,
         summary=source.summary("Writes a text for a source."),
         inputs=[model_input],
         results=[written],
-        maps=maps,
+        maps=encoder_decoder_maps(
+            sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"
+        ),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    examples = tuple({model_input.name: Text(text)} for text in source.options.examples or _TEXTS)
+    given, own = (text_instances(model_input.name, texts) for texts in (source.options.examples, _TEXTS))
+    examples = choose_examples(card, given, own)
     for row in example_rows(card, examples):
         ids = row.tensors[model_input.tensor].tolist()
         tokens_, mask = torch.tensor([ids]), torch.ones((1, len(ids)), dtype=torch.bool)

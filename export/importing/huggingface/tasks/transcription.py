@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bundle.values import Audio
 from export.errors import CheckpointError
 from export.importing.huggingface.architectures.whisper import SpeechArchitecture
 from export.importing.huggingface.checkpoint import Checkpoint
-from export.importing.huggingface.imported_decoder import cache_states, output_map
-from export.importing.huggingface.imported_encoder_decoder import cross_map, source_map
+from export.importing.huggingface.imported_decoder import cache_states
 from export.importing.huggingface.imported_speech import ALIGNMENT_MAP, ImportedSpeech
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.output_rules import GENERATION_CONFIG, OutputRules, checked_token, stated_tokens
 from export.importing.huggingface.recordings import audio_input
+from export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import end_tokens
 from export.importing.huggingface.tasks.text_to_text import check_against_library
@@ -25,11 +25,10 @@ from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
-from models.cards.labels import LabelSet, input_steps, output_steps
+from models.cards.labels import LabelSet, output_steps
 from models.cards.maps import Map
 from models.cards.results import Written
 
-_GENERATION_CONFIG = "generation_config.json"
 _EXAMPLE_SECONDS = 0.5
 
 
@@ -49,27 +48,12 @@ class _Output:
 
     Attributes:
         begin: token that the decoder starts with.
-        forced: tokens of which one follows, for each of the first positions.
-        suppressed: tokens that are never put out.
-        suppressed_first: tokens that are not put out first, behind the forced ones.
         alignment: layer and head of the attention by which words are aligned with the recording.
     """
 
     begin: int
-    forced: tuple[tuple[int, ...], ...]
-    suppressed: tuple[int, ...]
-    suppressed_first: tuple[int, ...]
+    rules: OutputRules
     alignment: tuple[tuple[int, int], ...]
-
-    def allowed(self, vocabulary: int) -> Tensor:
-        """Tell which tokens may follow each position, BOOL [position, token]; the last row holds for later ones."""
-        allowed = torch.ones((len(self.forced) + 2, vocabulary), dtype=torch.bool)
-        for position, tokens in enumerate(self.forced):
-            allowed[position] = False
-            allowed[position, list(tokens)] = True
-        allowed[len(self.forced) :, list(self.suppressed)] = False
-        allowed[len(self.forced), list(self.suppressed_first)] = False
-        return allowed
 
 
 def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedModel:
@@ -92,7 +76,7 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         load_model(checkpoint, "AutoModelForSpeechSeq2Seq"),
         sizes.decoder_layers,
         begin=output.begin,
-        allowed=output.allowed(vocabulary),
+        allowed=output.rules.allowed(vocabulary),
         alignment=output.alignment,
     ).eval()
     written = Written(
@@ -114,7 +98,8 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         summary=source.summary(does),
         inputs=[recording],
         results=[written],
-        maps=_maps(architecture, config, heard, written, output.alignment),
+        maps=encoder_decoder_maps(sizes, source=heard, steps=written.steps, entry="frame", whole="recording")
+        | _alignment_map(output.alignment, heard, written),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
         max_audio_seconds=recording.seconds,
@@ -122,47 +107,17 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
     examples = tuple({recording.name: _sound(number, recording.sample_rate)} for number in range(2))
     for row in example_rows(card, examples):
         tensors = {name: torch.from_numpy(array)[None] for name, array in row.tensors.items()}
-        check_against_library(network, tensors, [output.begin, *(each[0] for each in output.forced), 0], written)
+        check_against_library(network, tensors, [output.begin, *(each[0] for each in output.rules.forced), 0], written)
     return TrainedModel(network, card, examples, TrainingData(), ())
 
 
-def _maps(
-    architecture: SpeechArchitecture,
-    config: Any,
-    heard: LabelSet,
-    written: Written,
-    alignment: Sequence[tuple[int, int]],
-) -> dict[str, Map]:
-    sizes, put_in = architecture.sizes(config), input_steps()
-    of_source, of_output = Weights(heads=sizes.heads), Weights(heads=sizes.decoder_heads)
-    maps = {
-        source_map(layer): Map(
-            weights=of_source,
-            kind="self",
-            queries=heard,
-            keys=heard,
-            summary=f"What each frame of the recording attends to in layer {layer}.",
-        )
-        for layer in range(sizes.layers)
-    }
-    for layer in range(sizes.decoder_layers):
-        maps[output_map(layer)] = Map(
-            weights=of_output,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to of the output so far in layer {layer}, before each token.",
-        )
-        maps[cross_map(layer)] = Map(
-            weights=of_output,
-            kind="cross",
-            queries=written.steps,
-            keys=heard,
-            summary=f"What is attended to of the recording in layer {layer}, before each token.",
-        )
-    if alignment:
-        names = tuple(f"layer {layer}, head {head}" for layer, head in alignment)
-        maps[ALIGNMENT_MAP] = Map(
+def _alignment_map(alignment: Sequence[tuple[int, int]], heard: LabelSet, written: Written) -> dict[str, Map]:
+    """Describe the map by which words are aligned; none where the checkpoint states no heads for it."""
+    if not alignment:
+        return {}
+    names = tuple(f"layer {layer}, head {head}" for layer, head in alignment)
+    return {
+        ALIGNMENT_MAP: Map(
             weights=Weights(heads=len(alignment)),
             kind="cross",
             queries=written.steps,
@@ -170,21 +125,12 @@ def _maps(
             of_heads=LabelSet(name="alignment_heads", kind="heads", names=names),
             summary="The heads of decoder.*.cross by which words are aligned with the recording.",
         )
-    return maps
+    }
 
 
 def _read_output(checkpoint: Checkpoint, config: Any, task: str, language: str) -> _Output:
-    stated = checkpoint.table(_GENERATION_CONFIG)
+    stated = checkpoint.table(GENERATION_CONFIG)
     vocabulary = int(config.vocab_size)
-
-    def token(name: str, value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < vocabulary:
-            raise CheckpointError(f"{_GENERATION_CONFIG} states no token of the model as {name}")
-        return value
-
-    def tokens(name: str) -> tuple[int, ...]:
-        found = stated.get(name, getattr(config, name, None)) or ()
-        return tuple(token(name, each) for each in found)
 
     languages = stated.get("lang_to_id") or {}
     forced: list[tuple[int, ...]] = []
@@ -194,24 +140,29 @@ def _read_output(checkpoint: Checkpoint, config: Any, task: str, language: str) 
             known = ", ".join(sorted(name.strip("<|>") for name in languages))
             raise CheckpointError(f"the model knows no language {language!r}; it knows {known}")
         spoken = [languages[f"<|{language}|>"]] if language else list(languages.values())
-        forced.append(tuple(token("lang_to_id", each) for each in spoken))
-        forced.append((token(f"{task} of task_to_id", (stated.get("task_to_id") or {}).get(task)),))
+        forced.append(tuple(checked_token(each, "lang_to_id", vocabulary) for each in spoken))
+        of_task = (stated.get("task_to_id") or {}).get(task)
+        forced.append((checked_token(of_task, f"{task} of task_to_id", vocabulary),))
     elif language or task != "transcribe":
-        raise CheckpointError(f"{_GENERATION_CONFIG} states no lang_to_id: the model transcribes one language only")
-    forced.append((token("no_timestamps_token_id", stated.get("no_timestamps_token_id")),))
-    begin = token("decoder_start_token_id", stated.get("decoder_start_token_id", config.decoder_start_token_id))
-    return _Output(
-        begin, tuple(forced), tokens("suppress_tokens"), tokens("begin_suppress_tokens"), _alignment(checkpoint, config)
+        raise CheckpointError(f"{GENERATION_CONFIG} states no lang_to_id: the model transcribes one language only")
+    for_no_times = stated.get("no_timestamps_token_id")
+    forced.append((checked_token(for_no_times, "no_timestamps_token_id", vocabulary),))
+    begin = stated.get("decoder_start_token_id", config.decoder_start_token_id)
+    rules = OutputRules(
+        tuple(forced),
+        stated_tokens(checkpoint, config, "suppress_tokens"),
+        stated_tokens(checkpoint, config, "begin_suppress_tokens"),
     )
+    return _Output(checked_token(begin, "decoder_start_token_id", vocabulary), rules, _alignment(checkpoint, config))
 
 
 def _alignment(checkpoint: Checkpoint, config: Any) -> tuple[tuple[int, int], ...]:
     """Read the heads by which words are aligned; none where the checkpoint states none."""
-    found = checkpoint.table(_GENERATION_CONFIG).get("alignment_heads") or []
+    found = checkpoint.table(GENERATION_CONFIG).get("alignment_heads") or []
     limits = int(config.decoder_layers), int(config.decoder_attention_heads)
     for each in found:
         if len(each) != 2 or not all(0 <= place < limit for place, limit in zip(each, limits, strict=True)):
-            raise CheckpointError(f"{_GENERATION_CONFIG} states alignment_heads {each}, which the model does not have")
+            raise CheckpointError(f"{GENERATION_CONFIG} states alignment_heads {each}, which the model does not have")
     return tuple((int(layer), int(head)) for layer, head in found)
 
 

@@ -213,6 +213,30 @@ def test_a_stated_language_and_task_begin_the_output(folder: Path, library: Any)
         assert output[3] not in (BEGUN, END)
 
 
+def test_a_model_of_one_language_begins_without_language_and_task(tmp_path: Path) -> None:
+    made = write(tmp_path / "english", generation={"is_multilingual": False})
+    stated = json.loads((made / "generation_config.json").read_text())
+    for name in ("lang_to_id", "task_to_id", "alignment_heads"):
+        del stated[name]
+    write_json(made / "generation_config.json", stated)
+    trained = read_model(made)
+    assert "alignment" not in [each.name for each in trained.card.description.maps]
+    (row,) = example_rows(trained.card, [{"audio": Audio(RECORDINGS["short"], RATE)}])
+    runner = PyTorchGenerationRunner(trained.model, trained.card)
+    trace = run_generation(
+        runner,
+        trained.card,
+        trained.card.collate([row]),
+        {"batch": 1},
+        lambda step, scores: (scores.argmax(-1), step == 3),
+    )
+    library = transformers.WhisperForConditionalGeneration.from_pretrained(made, attn_implementation="eager").eval()
+    assert trace.tokens[0].tolist() == generated(library, RECORDINGS["short"])[:4]
+    assert trace.tokens[0, 0] == NO_TIMES
+    with pytest.raises(CheckpointError, match="the model transcribes one language only"):
+        read_model(made, task="speech-translation")
+
+
 @pytest.mark.parametrize("name", ["short", "long"])
 def test_times_of_words_are_those_of_the_alignment(name: str, client: limelight.Client) -> None:
     answer = attended(client, RECORDINGS[name], maps="alignment")

@@ -45,14 +45,14 @@ WordsAlone = Annotated[
     typer.Option("--words", help="Show words in place of their pieces, without special tokens."),
 ]
 
-Times = Annotated[
-    bool,
-    typer.Option("--times", help="Show the words of a transcript with their times, in seconds, in place of maps."),
-]
-
 HideSpecial = Annotated[
     bool,
     typer.Option("--hide-special", help="Show tokens of the input alone, and the sum of what special tokens get."),
+]
+
+Times = Annotated[
+    bool,
+    typer.Option("--times", help="Show the words of a transcript with their times, in seconds, in place of maps."),
 ]
 
 
@@ -84,8 +84,8 @@ def attend(
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
     words: WordsAlone = False,
-    times: Times = False,
     hide_special: HideSpecial = False,
+    times: Times = False,
     png: Png = None,
     out: Out = None,
     as_document: options.Json = False,
@@ -118,13 +118,13 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
-        write_as_chat(description, instance, chat, system)
         if times:
             if _ALIGNMENT not in [each.name for each in description.maps]:
                 raise CommandError(f"--times: {model} has no map {_ALIGNMENT!r}", status=2)
             heard = client.attend(model, instance, version=version, truncate=truncate, seed=seed, maps=_ALIGNMENT)
             _show_times(word_times(heard, _ALIGNMENT), as_document=as_document)
             return
+        write_as_chat(description, instance, chat, system)
         texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps

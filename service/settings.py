@@ -84,6 +84,18 @@ class Settings:
     metrics_port: int = _setting(
         Group.NETWORK, 9464, "Port that metrics are served on; 0 for none.", minimum=0, maximum=65535
     )
+    http_port: int = _setting(
+        Group.NETWORK,
+        0,
+        "Port that HTTP and JSON are served on, on the same host; 0 for none.",
+        minimum=0,
+        maximum=65535,
+    )
+    http_origins: str = _setting(
+        Group.NETWORK,
+        "",
+        "Origins whose pages may call over HTTP (CORS), as https://a.example,https://b.example; empty for none.",
+    )
     reflection: bool = _setting(
         Group.NETWORK, True, "Describe the protocol to programs that ask for it (gRPC reflection)."
     )

@@ -11,6 +11,6 @@ from tests.service.serving import Running, free_port, serving
 @pytest.fixture(scope="package", params=[0, 2], ids=["one-process", "two-frontends"])
 def running(repository: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
     """A server of small models."""
-    limits = {"max_instances": 64, "max_request_bytes": 2**20, "arrival_seconds": 1.0}
+    limits = {"max_instances": 64, "max_request_bytes": 2**22, "arrival_seconds": 1.0}
     with serving(repository, http_port=free_port(), frontends=request.param, **limits) as running:
         yield running

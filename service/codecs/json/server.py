@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from service.codecs.json.open_inference import RestService
 from service.codecs.json.v1 import JsonService
 from service.frontend.core import Core
 from service.frontend.http.server import HttpServer
@@ -20,5 +21,8 @@ def http_server(
     is_ready: Callable[[], bool],
 ) -> HttpServer:
     """Make the server. beside: the gRPC server, whose gate and memory of requests it shares."""
-    methods = [*JsonService(core, settings.max_response_bytes).methods()]
+    methods = [
+        *JsonService(core, settings.max_response_bytes).methods(),
+        *RestService(core, settings.max_instances, is_ready).methods(),
+    ]
     return HttpServer(settings, metrics, access, beside.drain, beside.requests, methods, {}, is_ready)

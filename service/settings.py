@@ -306,6 +306,11 @@ class Settings:
         return tuple(int(each) for each in self.gpu_devices.split(","))
 
     @property
+    def ports(self) -> int:
+        """How many ports have callers' connections, `max_connections` each."""
+        return 2 if self.http_port else 1
+
+    @property
     def core_count(self) -> int:
         """How many cores to use: those asked for, or all that this process may use."""
         return self.cores or available_cores()

@@ -113,7 +113,8 @@ def _http_server() -> "Callable[..., HttpServer]":
     try:
         from service.codecs.json.server import http_server
     except ModuleNotFoundError as error:
+        name = str(error.name).partition(".")[0]
         raise LimelightError(
-            f"HTTP needs the package {error.name}, which is not installed: pip install 'limelight[http]'"
+            f"HTTP needs the package {name}, which is not installed: pip install 'limelight[http]'"
         ) from error
     return http_server

@@ -268,7 +268,7 @@ def _contents(tensor: pb.ModelInferRequest.InferInputTensor, data: Any, field: s
         array = array_of(data, kind.dtype, field)
         contents, shape, size = array.tobytes(), array.shape, array.size
     wanted = list(tensor.shape)
-    if len(shape) > 1 and list(shape) != wanted:
+    if len(shape) > 1 and size and list(shape) != wanted:
         raise InputError(field, f"has the shape {list(shape)}, stated is {wanted}")
     needed = math.prod(wanted)
     if size != needed:

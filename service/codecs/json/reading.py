@@ -21,6 +21,7 @@ from limelight.v1 import values_pb2
 from service.codecs.json.numbers import array_of, shown
 
 M = TypeVar("M", bound=Message)
+_MOST_MESSAGES = 100_000  # in one list
 MOST_VALUES = 1_000_000  # numbers, texts, lists and objects of one request: tens of bytes of memory for each
 _LONGEST = 64  # characters of a name that is repeated to its caller
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -99,6 +100,8 @@ def _set(message: Message, field: FieldDescriptor, value: Any, path: str) -> Non
     elif field.is_repeated:
         if not isinstance(value, list):
             raise InputError(path, f"is {shown(value)}; it takes a list")
+        if entry is not None and len(value) > _MOST_MESSAGES:
+            raise TooLargeError(path, f"has {len(value)} entries; at most {_MOST_MESSAGES} are allowed")
         found = getattr(message, field.name)
         for place, item in enumerate(value):
             if entry is not None:
@@ -186,7 +189,7 @@ def _with_bytes(value: dict[str, Any], path: str) -> dict[str, Any]:
     shape = value.get("shape")
     if shape is None:
         shape = list(array.shape)
-    elif array.ndim > 1 and shape != list(array.shape):
+    elif array.ndim > 1 and array.size and shape != list(array.shape):
         raise InputError(_below(path, "shape"), f"is {shape!s:.{_LONGEST}}; data has {list(array.shape)}")
     return {**value, "shape": shape, "data": base64.b64encode(array.tobytes()).decode()}
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from service.codecs.json.open_inference import RestService
+from service.codecs.json.openapi import document
 from service.codecs.json.v1 import JsonService
 from service.frontend.core import Core
 from service.frontend.http.server import HttpServer
@@ -25,4 +26,6 @@ def http_server(
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
     ]
-    return HttpServer(settings, metrics, access, beside.drain, beside.requests, methods, {}, is_ready)
+    openapi = document(methods, has_tokens=bool(settings.tokens))
+    pages = {"/openapi.json": openapi}
+    return HttpServer(settings, metrics, access, beside.drain, beside.requests, methods, pages, is_ready)

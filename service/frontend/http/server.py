@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import grpc
@@ -68,7 +68,7 @@ class HttpServer:
         drain: DrainGate,
         requests: MemoryBudget,
         methods: Sequence[HttpMethod],
-        pages: dict[str, Callable[[], bytes]],
+        pages: Mapping[str, bytes],
         is_ready: Callable[[], bool],
     ) -> None:
         self._settings = settings
@@ -88,6 +88,7 @@ class HttpServer:
             exception_handlers={HTTPException: _no_route},
             middleware=[_cross_origin(origins)] if origins else [],
         )
+        self._app.router.redirect_slashes = False
 
     @asynccontextmanager
     async def listening(self, *, shared: bool) -> AsyncIterator[int]:
@@ -116,7 +117,7 @@ class HttpServer:
             timeout_keep_alive=round(settings.idle_seconds),
             timeout_graceful_shutdown=_STOPPING,
         )
-        server = _Server(config, self._access.tls_context(), room_for(settings.max_connections))
+        server = _Server(config, self._access.tls_context(), room_for(settings.max_connections, settings.ports))
         running = asyncio.get_running_loop().create_task(server.serve([listener]))
         try:
             yield int(listener.getsockname()[1])
@@ -170,9 +171,9 @@ def _listener(host: str, port: int, *, shared: bool) -> socket.socket:
     return listener
 
 
-def _always(page: bytes | Callable[[], bytes]) -> Callable[[Request], Response]:
+def _always(page: bytes) -> Callable[[Request], Response]:
     async def answer(_: Request) -> Response:
-        return Response(page if isinstance(page, bytes) else page(), media_type=JSON)
+        return Response(page, media_type=JSON)
 
     return answer  # type: ignore[return-value]
 

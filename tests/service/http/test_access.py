@@ -3,15 +3,21 @@
 import http.client
 import json
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 
+from bundle.errors import LimelightError
+from service.codecs.json import v1 as json_v1
+from service.command import remedy
 from service.frontend.http import connection as http_connection
 from service.security.tokens import entry, new_token
 from tests.hostile.test_access_tls import Files
@@ -166,6 +172,43 @@ def test_pages_of_named_origins_may_call(small: Path) -> None:
         assert answer.status == 400 and "access-control-allow-origin" not in answer.headers
     with http_serving(small) as running:
         assert "access-control-allow-origin" not in call(running, PREDICT, GOOD, headers=origin).headers
+
+
+def test_numbers_have_a_limit_of_their_own(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is measured before anything runs, and arrays as bytes are not counted against it."""
+    monkeypatch.setattr(json_v1, "LARGEST", 200)
+    attend, request = "/v1/models/tiny:attend", texts("the cat sat", attention={})
+    with http_serving(small) as running:
+        answer = call(running, attend, request)
+        assert answer.status == 413 and "at most 200 are allowed" in answer.error["message"]
+        assert call(running, attend, request, headers={"accept": "application/octet-stream"}).status == 200
+        assert call(running, "/v1/models/tiny:attendStream", request).status == 413
+
+
+def test_a_package_that_is_missing_is_named_with_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['uvicorn'] = None\n"
+        "from service.frontend.running import _http_server\n"
+        "try: _http_server()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == (
+        "LimelightError HTTP needs the package uvicorn, which is not installed: pip install 'limelight[http]'\n"
+    )
+
+
+def test_a_port_that_is_taken_is_named_with_its_flag(small: Path) -> None:
+    with http_serving(small) as running:
+        taken = running.server.http_port
+        for frontends in (0, 1):
+            settings = replace(running.server.settings, port=0, http_port=taken, frontends=frontends)
+            with (
+                pytest.raises(LimelightError, match=rf"cannot listen on 127\.0\.0\.1:{taken}: ") as refused,
+                serving(small, port=0, http_port=taken, frontends=frontends),
+            ):
+                pass
+            assert "--http-port" in remedy(refused.value, settings)
 
 
 def _closed(connection: Any) -> bool:

@@ -6,6 +6,8 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from service.codecs.json.reading import MOST_VALUES
 from tests.service.http.calls import call, connected, texts, told
@@ -24,6 +26,11 @@ def tensor(**fields: Any) -> dict[str, Any]:
     return {"instances": [{"inputs": {"ids": {"tensor": fields}}}]}
 
 
+INFER = "v2/models/tiny/infer"
+NAMES = st.sampled_from(
+    "instances instance inputs text ids tensor data dataType shape attention selections names heads queries topK "
+    "generation strategy stop seed outputs name datatype parameters id limelight_heads pool size".split()
+)
 IDS = 'instances[0].inputs["ids"].tensor'
 INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
 
@@ -98,6 +105,24 @@ def test_a_request_that_cannot_be_read_is_told_where_and_why(
     check_answers(running)
 
 
+_ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    method=st.sampled_from(["v1/models/tiny:predict", "v1/models/tiny:attend", "v1/models/echo:generate", INFER]),
+    body=st.dictionaries(NAMES, _ANY, max_size=4),
+)
+def test_any_json_gets_an_answer_or_a_reason(running: Running, method: str, body: Any) -> None:
+    answer = call(running, f"/{method}", body)
+    assert answer.status in (200, 400, 404, 413), answer.body
+    assert answer.status == 200 or answer.json["error"]
+
+
 def test_errors_are_those_of_grpc(running: Running) -> None:
     answer = call(running, "/v1/models/nothing:predict", GOOD)
     assert (answer.status, answer.error["status"]) == (404, "NOT_FOUND")
@@ -116,6 +141,7 @@ def test_errors_are_those_of_grpc(running: Running) -> None:
 def test_what_is_no_path_method_or_media_type_is_said(running: Running) -> None:
     answer = call(running, "/v2x")
     assert (answer.status, answer.error["status"]) == (404, "NOT_FOUND") and "/openapi.json" in answer.error["message"]
+    assert call(running, "/v1/models/").status == call(running, "//v1/models").status == 404
     answer = call(running, PREDICT)
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
     assert answer.error["message"] == "the path takes POST"
@@ -205,11 +231,7 @@ def test_a_caller_who_leaves_ends_the_call(running: Running, sent: str) -> None:
 
 
 def test_what_is_no_http_is_refused(running: Running) -> None:
-    for sent in (
-        b"\x16\x03\x01\x02\x00\x01",
-        b"GET /\r\n\r\n",
-        b"GET / HTTP/1.1\r\na\r\n\r\n",
-    ):
+    for sent in (b"\x16\x03\x01\x02\x00\x01", b"GET /", b"GET / HTTP/1.1\r\na", b"GET /\xff HTTP/1.1\r\nhost: x"):
         with connected(running) as connection:
             connection.sendall(sent + b"\r\n\r\n")
             assert told(connection).startswith(b"HTTP/1.1 400 ")

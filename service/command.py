@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def serve(**flags: Any) -> None:
-    """Serve the models of a repository over gRPC.
+    """Serve the models of a repository over gRPC, and with --http-port over HTTP.
 
     Each flag can also be an environment variable (--metrics-port is LIMELIGHT_METRICS_PORT) or a line of the file given
     with --config (metrics_port = 9464); a flag counts before a variable, a variable before the file.

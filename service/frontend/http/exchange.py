@@ -132,7 +132,6 @@ class _Exchange:
         elif self._cut.done():
             raise StoppingError("the server stopped before the answer was there", retry_after=0.0)
         else:
-            self._calls.metrics.rejected(Rejection.DEADLINE, 1)
             raise DeadlineError("the deadline passed before the answer was there")
 
     async def _answered(self) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import grpc
@@ -39,6 +39,8 @@ _HANDSHAKE = 10.0  # seconds
 _STOPPING = 1  # seconds that connections get at the end, once no call is inside
 _LARGEST_HEAD = 32 * 1024
 _BACKLOG = 2048
+
+_Page = Callable[[Request], Awaitable[Response]]
 
 
 class _NameConvertor(Convertor[str]):
@@ -171,20 +173,20 @@ def _listener(host: str, port: int, *, shared: bool) -> socket.socket:
     return listener
 
 
-def _always(page: bytes) -> Callable[[Request], Response]:
+def _always(page: bytes) -> _Page:
     async def answer(_: Request) -> Response:
         return Response(page, media_type=JSON)
 
-    return answer  # type: ignore[return-value]
+    return answer
 
 
-def _ready(is_ready: Callable[[], bool]) -> Callable[[Request], Response]:
+def _ready(is_ready: Callable[[], bool]) -> _Page:
     async def answer(_: Request) -> Response:
         if is_ready():
             return Response(b'{"status":"ready"}', media_type=JSON)
         return Response(b'{"status":"not ready"}', 503, media_type=JSON)
 
-    return answer  # type: ignore[return-value]
+    return answer
 
 
 async def _no_route(_: Request, error: Exception) -> Response:

@@ -119,9 +119,11 @@ class HttpServer:
             timeout_keep_alive=round(settings.idle_seconds),
             timeout_graceful_shutdown=_STOPPING,
         )
+        config.load()
         server = _Server(config, self._access.tls_context(), room_for(settings.max_connections, settings.ports))
         running = asyncio.get_running_loop().create_task(server.serve([listener]))
         try:
+            await server.listens.wait()
             yield int(listener.getsockname()[1])
         finally:
             server.should_exit = True
@@ -129,12 +131,16 @@ class HttpServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with this process's own signals and TLS. connections: at the same time."""
+    """uvicorn's server, with this process's own signals and TLS.
+
+    connections: at the same time. listens: set once it does.
+    """
 
     def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, connections: int) -> None:
         super().__init__(config)
         self._tls = tls
         self._most = connections
+        self.listens = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -152,6 +158,7 @@ class _Server(uvicorn.Server):
             for each in sockets or ()
         ]
         self.started = True
+        self.listens.set()
 
     def _connection(self) -> Connection:
         return Connection(self.config, self.server_state, {"connections": self._most})
@@ -168,6 +175,7 @@ def _listener(host: str, port: int, *, shared: bool) -> socket.socket:
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(place)
+        listener.listen(_BACKLOG)
     except OSError as error:
         raise LimelightError(f"cannot listen on {address_of(host, port)}: {error.strerror}") from error
     return listener

@@ -113,8 +113,10 @@ def _http_server() -> "Callable[..., HttpServer]":
     try:
         from service.codecs.json.server import http_server
     except ModuleNotFoundError as error:
+        from limelight.cli import installing
+
         name = str(error.name).partition(".")[0]
         raise LimelightError(
-            f"HTTP needs the package {name}, which is not installed: pip install 'limelight[http]'"
+            f"HTTP needs the package {name}, which is not installed: {installing.extra('http')}"
         ) from error
     return http_server

@@ -16,6 +16,7 @@ import pytest
 import trustme
 
 from bundle.errors import LimelightError
+from limelight.cli import installing
 from service.codecs.json import v1 as json_v1
 from service.command import remedy
 from service.frontend.http import connection as http_connection
@@ -193,9 +194,8 @@ def test_a_package_that_is_missing_is_named_with_the_extra() -> None:
         "except Exception as error: print(type(error).__name__, error)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told == (
-        "LimelightError HTTP needs the package uvicorn, which is not installed: pip install 'limelight[http]'\n"
-    )
+    needed = "LimelightError HTTP needs the package uvicorn, which is not installed: "
+    assert told == f"{needed}{installing.extra('http')}\n"
 
 
 def test_a_port_that_is_taken_is_named_with_its_flag(small: Path) -> None:

@@ -94,7 +94,7 @@ class Settings:
     http_origins: str = _setting(
         Group.NETWORK,
         "",
-        "Origins whose pages may call over HTTP (CORS), as https://a.example,https://b.example; empty for none.",
+        "Origins whose pages may call over HTTP (CORS), as https://a.example,https://b.example; * for every one.",
     )
     reflection: bool = _setting(
         Group.NETWORK, True, "Describe the protocol to programs that ask for it (gRPC reflection)."
@@ -304,6 +304,11 @@ class Settings:
     def devices(self) -> tuple[int, ...]:
         """Numbers of the devices: an engine serves each."""
         return tuple(int(each) for each in self.gpu_devices.split(","))
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Origins whose pages may call over HTTP."""
+        return tuple(each.strip() for each in self.http_origins.split(",") if each.strip())
 
     @property
     def ports(self) -> int:

@@ -84,11 +84,10 @@ class HttpServer:
             *(Route(path, _always(page)) for path, page in pages.items()),
             *(Route(each.path, calls.endpoint(each), methods=[each.verb]) for each in methods),
         ]
-        origins = [each.strip() for each in settings.http_origins.split(",") if each.strip()]
         self._app = Starlette(
             routes=routes,
             exception_handlers={HTTPException: _no_route},
-            middleware=[_cross_origin(origins)] if origins else [],
+            middleware=[_cross_origin(settings.origins)] if settings.origins else [],
         )
         self._app.router.redirect_slashes = False
 

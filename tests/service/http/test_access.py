@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import ssl
 import subprocess
 import sys
@@ -146,6 +147,7 @@ def test_a_reader_who_does_not_read_is_closed(small: Path) -> None:
     with http_serving(small, answer_seconds=0.5, max_instances=256) as running, connected(running) as connection:
         body = json.dumps(texts(*["the cat sat"] * 256, attention={})).encode()
         head = "POST /v1/models/tiny:attend HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with pytest.raises(OSError):
             for _ in range(400):  # more answers than any buffer on the way takes
                 connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)

@@ -90,7 +90,7 @@ class InstanceSource(Protocol):
     def path(self, place: int) -> str:
         """Give the path of an instance in the request."""
 
-    def has_images(self, schema: ModelSchema) -> bool:
+    def has_files(self, schema: ModelSchema) -> bool:
         """Tell whether some value is an image or a recording, which take a while to decode."""
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
@@ -629,7 +629,7 @@ def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
     if instances.size > _INLINE_TENSORS:
         return False
     return instances.has_tensors_only or (
-        instances.size <= _INLINE_REQUEST and not instances.has_images(checked.schema)
+        instances.size <= _INLINE_REQUEST and not instances.has_files(checked.schema)
     )
 
 

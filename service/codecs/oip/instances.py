@@ -27,11 +27,11 @@ class TensorRows:
         """Give the path of a row."""
         return f"rows[{place}]"
 
-    def has_images(self, schema: ModelSchema) -> bool:
+    def has_files(self, schema: ModelSchema) -> bool:
         """Tell whether some input is an image or a recording."""
         kinds = (model_pb2.INPUT_KIND_IMAGE, model_pb2.INPUT_KIND_AUDIO)
-        images = {each.name for each in schema.description.inputs if each.kind in kinds}
-        return any(each.name in images for each in self._inputs)
+        files = {each.name for each in schema.description.inputs if each.kind in kinds}
+        return any(each.name in files for each in self._inputs)
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one row. Raises: InputError naming the input."""

@@ -17,7 +17,7 @@ class MessageInstances:
         self._field = field
         self.size = sum(each.ByteSize() for each in messages)
         kinds = {value.WhichOneof("kind") for each in messages for value in each.inputs.values()}
-        self._has_images = not kinds.isdisjoint({"image", "audio"})
+        self._has_files = not kinds.isdisjoint({"image", "audio"})
         self.has_tensors_only = kinds <= {"tensor"}
 
     def __len__(self) -> int:
@@ -27,9 +27,9 @@ class MessageInstances:
         """Give the path of an instance in the request."""
         return self._field.format(place)
 
-    def has_images(self, schema: ModelSchema) -> bool:
+    def has_files(self, schema: ModelSchema) -> bool:
         """Tell whether some value is an image or a recording."""
-        return self._has_images
+        return self._has_files
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one instance. Raises: InputError and its kinds, naming the field."""

@@ -1,7 +1,6 @@
 """deploy/ray on a local Ray of two replicas: our client gets predictions with attention from it."""
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -101,11 +100,3 @@ def test_both_replicas_answer(on_ray: OnRay) -> None:
     assert texts == ["2021-03-07"] * 120
     spent = [cpu_ticks(each) - ticks for each, ticks in zip(on_ray.replicas, before, strict=True)]
     assert min(spent) > max(spent) / 5, spent
-
-
-def test_the_versions_of_ray_are_the_same_everywhere() -> None:
-    found = {
-        name: set(re.findall(r"ray\[serve\]==\d+\.\d+\.\d+", (ROOT / name).read_text()))
-        for name in (".ci/run", "docs/scaling.md")
-    }
-    assert len(set.union(*found.values())) == 1 and all(found.values()), found

@@ -194,16 +194,21 @@ def _deliver(report: Report, json_file: Path | None, html_file: Path | None) -> 
         as_json.write(as_json.plain(report))
     else:
         if json_file is not None:
-            json_file.write_text(json.dumps(as_json.plain(report), indent=1) + "\n", encoding="utf-8")
+            _write(json_file, json.dumps(as_json.plain(report), indent=1) + "\n")
         print_report(report)
     if html_file is not None:
-        html_file.write_text(page.page(report), encoding="utf-8")
+        _write(html_file, page.page(report))
     outcome = report.outcome
     if outcome.interrupted:
         return 130
     if outcome.errors and report.ramp is None:
         raise CommandError(f"{outcome.errors} of {outcome.requests} requests failed; the first: {outcome.first_error}")
     return 0
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 async def _measure(

@@ -16,8 +16,8 @@ h1{font-size:1.4rem}table{border-collapse:collapse;margin:1rem 0}
 td,th{padding:.2rem .9rem .2rem 0;text-align:left;border-bottom:1px solid var(--grid);font-variant-numeric:tabular-nums}
 .plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:1rem}
 svg{width:100%;height:auto}svg text{font:12px system-ui,sans-serif;fill:var(--faint);stroke:none}
-svg .title{font-weight:600;fill:var(--text)}path{fill:none;stroke-width:2}.grid{stroke:var(--grid);stroke-width:1}
-.one{stroke:var(--one)}.two{stroke:var(--two)}.bound{stroke:var(--faint);stroke-dasharray:5 4}
+svg .title{font-weight:600;fill:var(--text)}path{fill:none;stroke-width:2}path.grid{stroke:var(--grid);stroke-width:1}
+path.one{stroke:var(--one)}path.two{stroke:var(--two)}path.bound{stroke:var(--faint);stroke-dasharray:5 4}
 svg .name.one{fill:var(--one)}svg .name.two{fill:var(--two)}
 """
 
@@ -71,7 +71,8 @@ def _rate_over_time(outcome: Outcome) -> str:
 
 
 def _ramp_plot(ramp: Ramp) -> str:
-    steps = sorted(ramp.steps, key=lambda each: each.rate)
+    # A rate that was measured twice counts by its last measurement.
+    steps = [each for _, each in sorted({each.rate: each for each in ramp.steps}.items())]
     # Rates far over the bound would flatten the part of interest.
     most = 4 * ramp.p99_ms
     p50 = [(each.rate, None if each.p50_ms is None else min(each.p50_ms, most)) for each in steps]

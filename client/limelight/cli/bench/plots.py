@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html import escape
 
 _WIDTH, _HEIGHT = 640, 240
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 16, 30, 40
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 30, 30, 40
+_NAME = 56  # width of a name above the plot
 _TICKS = 5
 
 
@@ -65,9 +66,9 @@ def plot(title: str, lines: Sequence[Line], x: Axis, y: Axis) -> str:
             pen = "L"
         parts.append(f'<path class="{line.style}" d="{"".join(pieces)}"/>')
         if len(lines) > 1:
+            place = _WIDTH - _RIGHT - _NAME * (len(lines) - 1 - number)
             parts.append(
-                f'<text class="name {line.style}" x="{_WIDTH - _RIGHT}" y="{16 + 13 * number}" '
-                f'text-anchor="end">{escape(line.name)}</text>'
+                f'<text class="name {line.style}" x="{place}" y="16" text-anchor="end">{escape(line.name)}</text>'
             )
     return "".join(parts) + "</svg>"
 

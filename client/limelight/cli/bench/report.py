@@ -164,14 +164,15 @@ def _latencies(milliseconds: Any) -> dict[str, float]:
 
 
 def _intervals(ends: Any, latencies: Any, answered: Any, seconds: float) -> tuple[Interval, ...]:
-    width = max(seconds / _MOST_INTERVALS, _SHORTEST_INTERVAL)
+    count = min(_MOST_INTERVALS, max(1, int(seconds / _SHORTEST_INTERVAL)))
+    width = seconds / count
+    places = np.minimum((ends / (width or 1.0)).astype(int), count - 1)  # the last call ends with its interval
     found = []
-    for place in range(max(1, round(seconds / width))):
-        start = place * width
-        inside = (ends >= start) & (ends < start + width)
+    for place in range(count):
+        inside = places == place
         good = latencies[inside & answered]
         p50, p99 = (float(np.percentile(good, share)) if len(good) else None for share in (50, 99))
-        found.append(Interval(start, width, len(good), int(inside.sum()) - len(good), p50, p99))
+        found.append(Interval(place * width, width, len(good), int(inside.sum()) - len(good), p50, p99))
     return tuple(found)
 
 
@@ -232,7 +233,7 @@ def warnings(outcome: Outcome) -> list[str]:
     found = []
     if outcome.generator_cores > 0.9:
         found.append(
-            f"the load generator used {outcome.generator_cores:.2f} of the one core that it can use: "
+            f"the load generator used {outcome.generator_cores:.2f} cores, and its Python code can use one: "
             "the server may be faster; run several generators"
         )
     if outcome.send_lag_ms is not None and outcome.send_lag_ms > 10:
@@ -242,7 +243,7 @@ def warnings(outcome: Outcome) -> list[str]:
 
 def _print_ramp(ramp: Ramp) -> None:
     for step in ramp.steps:
-        p99 = "failed calls" if step.p99_ms is None else f"p99 {step.p99_ms:.1f} ms"
+        p99 = f"{step.errors} calls failed" if step.p99_ms is None else f"p99 {step.p99_ms:.1f} ms"
         print(f"  {step.rate:8.1f} calls/s: {p99}{'' if step.met else ', over the bound'}")
     if ramp.knee:
         print(f"knee: {ramp.knee:.1f} calls/s with a p99 of at most {ramp.p99_ms:g} ms")

@@ -39,9 +39,9 @@ class Limelight:
     """
 
     async def __init__(self, settings: dict[str, Any]) -> None:
+        self._stack = AsyncExitStack()
         cores = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 0))
         loaded = load_settings({"cores": cores, **settings}, environment={})
-        self._stack = AsyncExitStack()
         self._server = await self._stack.enter_async_context(embedded(loaded))
         settle_interpreter()
 

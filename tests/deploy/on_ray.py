@@ -4,21 +4,22 @@ Arguments: a folder of models, the port of the proxy. Prints the process ids of 
 """
 
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import ray
 import yaml
 from ray import serve
-from ray.serve.config import gRPCOptions
+from ray.serve._private.api import serve_start
+from ray.serve.schema import ServeDeploySchema
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "ray"
 
 
 def main(repository: str, port: int) -> None:
-    """Start Ray with as little as it takes, and the application as its file has it, but for size and place."""
-    config = yaml.safe_load((DEPLOY / "serve.yaml").read_text())
-    (application,) = config["applications"]
-    (deployment,) = application["deployments"]
+    """Start Ray with as little as it takes, and the application as `serve run` does it."""
+    config = ServeDeploySchema(**sized(yaml.safe_load((DEPLOY / "serve.yaml").read_text()), repository, port))
     ray.init(
         num_cpus=2,
         object_store_memory=80 * 2**20,
@@ -27,23 +28,40 @@ def main(repository: str, port: int) -> None:
         runtime_env={"env_vars": {"PYTHONPATH": str(DEPLOY)}},
     )
     try:
-        options = gRPCOptions(**(config["grpc_options"] | {"port": port}))
-        serve.start(proxy_location="HeadOnly", http_options={"port": 0}, grpc_options=options)
-        sys.path.insert(0, str(DEPLOY))
-        import limelight_on_ray
-
-        settings = application["args"] | {"repository": repository, "cores": 1, "cache_dir": "none"}
-        scaling = deployment["autoscaling_config"] | {"min_replicas": 2, "max_replicas": 2}
-        sized = limelight_on_ray.Limelight.options(
-            **deployment
-            | {"ray_actor_options": {"num_cpus": 0.5}, "autoscaling_config": scaling, "health_check_period_s": 2}
+        client = serve_start(
+            proxy_location=config.proxy_location,
+            http_options={"port": 0},
+            grpc_options=config.grpc_options.model_dump(),
         )
-        serve.run(sized.bind(settings), name=application["name"])
+        client.deploy_apps(config)
+        await_running(config.applications[0].name)
         print("replicas", *replicas(), flush=True)
         sys.stdin.read()
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+def await_running(name: str) -> None:
+    """Wait until an application runs, however busy the machine is. Raises RuntimeError where it does not start."""
+    while True:
+        application = serve.status().applications[name]
+        if application.status == "RUNNING":
+            return
+        if application.status in ("DEPLOY_FAILED", "UNHEALTHY"):
+            raise RuntimeError(application.message)
+        time.sleep(0.2)
+
+
+def sized(config: dict[str, Any], repository: str, port: int) -> dict[str, Any]:
+    """Give the configuration with two small replicas on another port."""
+    (application,) = config["applications"]
+    (deployment,) = application["deployments"]
+    application["args"] |= {"repository": repository, "cores": 1, "cache_dir": "none"}
+    deployment["ray_actor_options"] = {"num_cpus": 0.5}
+    deployment["autoscaling_config"] |= {"min_replicas": 2, "max_replicas": 2}
+    config["grpc_options"]["port"] = port
+    return config
 
 
 def replicas() -> list[int]:

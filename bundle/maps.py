@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bundle.errors import BundleError
+from bundle.label_columns import LazyColumn
 from bundle.names import quantity_key
 from bundle.rows import BoundTensor, Labels, Row, offsets, tensor_descriptions
 from bundle.v1 import bundle_pb2
@@ -390,14 +391,16 @@ def nested_mask_name(
 
 
 def fixed_labels(description: model_pb2.ModelDescription) -> dict[str, Labels]:
-    """Return label sets that are equal for all instances: grids, classes, hops, latents, a single entry.
+    """Return label sets that are equal for all instances: grids, frames, classes, hops, latents, a single entry.
 
-    Preprocessing adds the region of a grid, which differs between instances.
+    Preprocessing adds the region of a grid and the end of a recording, which differ between instances.
     """
     fixed: dict[str, Labels] = {}
     for each in description.label_sets:
         if each.HasField("grid"):
             fixed[each.name] = grid_labels(each)
+        elif each.HasField("frames"):
+            fixed[each.name] = frame_labels(each)
         elif each.kind == attention_pb2.LABEL_KIND_ONE:
             fixed[each.name] = Labels(each.name, each.kind, 1, tuple(each.names))
         elif each.names:
@@ -418,3 +421,24 @@ def grid_labels(description: model_pb2.LabelSetDescription, region: attention_pb
     inputs = (description.input,) if description.input else ()
     size = len(grid.leading) + grid.rows * grid.columns
     return Labels(description.name, description.kind, size, grid=grid, inputs=inputs)
+
+
+def frame_labels(description: model_pb2.LabelSetDescription, seconds: float | None = None) -> Labels:
+    """Return the label set of frames.
+
+    Args:
+        seconds: length of the recording, behind which frames are special; None if no recording was sent.
+    """
+    count, length = description.frames.count, description.frames.seconds
+    starts = np.arange(count + 1) * length
+    milliseconds = np.rint(starts * 1000).astype(np.int64).tolist()
+    return Labels(
+        description.name,
+        description.kind,
+        count,
+        LazyColumn(count, lambda: [f"{start:.2f} s" for start in starts[:-1].tolist()]),
+        milliseconds[:-1],
+        milliseconds[1:],
+        special=() if seconds is None else (starts[:-1] >= seconds).tolist(),
+        inputs=(description.input,) if description.input else (),
+    )

@@ -39,6 +39,14 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Audio:
+    """A recording: the bytes of a WAV file, or float32 samples [sample] from -1 to 1 with their number a second."""
+
+    content: bytes | Array
+    sample_rate: int = 0
+
+
+@dataclass(frozen=True)
 class Graph:
     """A graph: features [node, feature], edges [2, edge] (sources above targets), edge features [edge, feature]."""
 
@@ -55,5 +63,5 @@ class TensorValue:
     array: Array
 
 
-Value = Text | Sentences | Pair | Image | Graph | TensorValue
+Value = Text | Sentences | Pair | Image | Audio | Graph | TensorValue
 Instance = Mapping[str, Value]

@@ -7,7 +7,7 @@ import numpy as np
 
 from bundle.errors import InputError
 from bundle.rows import Labels
-from bundle.values import Array, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from bundle.values import Array, Audio, Graph, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight.v1 import attention_pb2, values_pb2
 
 DTYPES: dict[int, np.dtype[Any]] = {
@@ -86,13 +86,28 @@ def value_from_wire(value: values_pb2.Value, field: str) -> Value:
         return Pair(value.pair.first, value.pair.second)
     if kind == "image":
         return Image(value.image)
+    if kind == "audio":
+        return _audio(value.audio, f"{field}.audio")
     if kind == "graph":
         return _graph(value.graph, f"{field}.graph")
     if kind == "tensor":
         return TensorValue(to_array(value.tensor, f"{field}.tensor"))
-    if kind is None:
-        raise InputError(field, "has no value; set one of text, document, pair, image, graph, tensor")
-    raise InputError(field, f"is of kind {kind}, which no model accepts")
+    raise InputError(field, "has no value; set one of text, document, pair, image, audio, graph, tensor")
+
+
+def _audio(audio: values_pb2.Audio, field: str) -> Audio:
+    content = audio.WhichOneof("content")
+    if content is None:
+        raise InputError(field, "has no content; set one of wav, samples")
+    if content == "wav":
+        return Audio(audio.wav)
+    samples = to_array(audio.samples.samples, f"{field}.samples.samples")
+    if samples.dtype != np.float32 or samples.ndim != 1:
+        raise InputError(
+            f"{field}.samples.samples",
+            f"is {data_type_name(data_type_of(samples))} with {samples.ndim} axes; samples are FLOAT32 [sample], mono",
+        )
+    return Audio(samples, audio.samples.sample_rate)
 
 
 def _graph(graph: values_pb2.Graph, field: str) -> Graph:
@@ -112,6 +127,11 @@ def value_to_wire(value: Value) -> values_pb2.Value:
             return values_pb2.Value(pair=values_pb2.Pair(first=first, second=second))
         case Image(data):
             return values_pb2.Value(image=data)
+        case Audio(bytes() as wav):
+            return values_pb2.Value(audio=values_pb2.Audio(wav=wav))
+        case Audio(np.ndarray() as samples, rate):
+            sent = values_pb2.AudioSamples(samples=to_tensor(samples), sample_rate=rate)
+            return values_pb2.Value(audio=values_pb2.Audio(samples=sent))
         case Graph(nodes, edges, features, names):
             graph = values_pb2.Graph(nodes=to_tensor(nodes), edges=to_tensor(edges), node_names=names)
             if features is not None:
@@ -119,6 +139,7 @@ def value_to_wire(value: Value) -> values_pb2.Value:
             return values_pb2.Value(graph=graph)
         case TensorValue(array):
             return values_pb2.Value(tensor=to_tensor(array))
+    raise TypeError(f"{type(value).__name__} is no value of an input")
 
 
 def instance_from_wire(instance: values_pb2.Instance, field: str) -> Instance:

@@ -255,6 +255,8 @@ def _label_axis(card: Card, name: str) -> AxisSize:
         raise ExportError(f"the label set {name!r} is not described")
     if labels.HasField("grid"):
         return len(labels.grid.leading) + labels.grid.rows * labels.grid.columns
+    if labels.HasField("frames"):
+        return labels.frames.count
     if labels.kind == attention_pb2.LABEL_KIND_ONE:
         return 1
     if labels.names:

@@ -10,6 +10,7 @@ from bundle.maps import WEIGHTS
 from bundle.v1 import bundle_pb2
 from limelight.v1 import attention_pb2, model_pb2
 
+_MAX_SECONDS = 24 * 60 * 60
 # Label sets of generated and of read tokens.
 _STEP_KINDS = (attention_pb2.LABEL_KIND_OUTPUT_STEPS, attention_pb2.LABEL_KIND_INPUT_STEPS)
 
@@ -93,9 +94,12 @@ def _check_label_set(
         raise BundleError(f"{subject} has steps, but the model does not generate")
     if labels.HasField("grid") != (labels.kind == attention_pb2.LABEL_KIND_GRID):
         raise BundleError(f"{subject} must have a grid exactly if its kind is GRID")
+    if labels.HasField("frames"):
+        _check_frames(labels, subject)
     counted = (
         bool(labels.tensor)
         or labels.HasField("grid")
+        or labels.HasField("frames")
         or bool(labels.names)
         or labels.kind in (*_STEP_KINDS, attention_pb2.LABEL_KIND_ONE)
     )
@@ -112,6 +116,13 @@ def _check_label_set(
             raise BundleError(f"{subject} is its own ancestor")
         seen.add(parent)
         parent = parents[parent]
+
+
+def _check_frames(labels: model_pb2.LabelSetDescription, subject: str) -> None:
+    if labels.kind != attention_pb2.LABEL_KIND_FRAMES or not labels.input:
+        raise BundleError(f"{subject} has frames, so its kind must be FRAMES, and it must name an input")
+    if not labels.frames.seconds or labels.frames.count * labels.frames.seconds > _MAX_SECONDS:
+        raise BundleError(f"{subject} has frames of {labels.frames.seconds:g} s; they must last up to a day together")
 
 
 def _check_map(model: model_pb2.ModelDescription, description: model_pb2.MapDescription) -> None:
@@ -140,6 +151,8 @@ def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:
     """Return the number of entries of a label set that is equal for all instances; None for others."""
     if labels.HasField("grid"):
         return len(labels.grid.leading) + labels.grid.rows * labels.grid.columns
+    if labels.HasField("frames"):
+        return labels.frames.count
     if labels.kind == attention_pb2.LABEL_KIND_ONE:
         return 1
     return len(labels.names) or None

@@ -16,6 +16,7 @@ def _has_step(bundle: bundle_pb2.Bundle, name: str) -> bool:
 FEATURES: Mapping[str, _IsUsed] = {
     "joined-tensors": lambda bundle: any(each.collation == bundle_pb2.COLLATION_JOIN for each in bundle.tensors),
     "graphs": lambda bundle: _has_step(bundle, "read_graph"),
+    "audio": lambda bundle: _has_step(bundle, "decode_audio") or _has_step(bundle, "log_mel"),
     "lines": lambda bundle: _has_step(bundle, "split_lines"),
     "words": lambda bundle: _has_step(bundle, "split_words"),
     "edge-maps": lambda bundle: any(bundle_pb2.AXIS_EDGE in each.axes for each in bundle.maps),
@@ -29,6 +30,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "single-rows": lambda bundle: bundle.single_rows,
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
+    "no-span": lambda bundle: any(each.spans.first_token_is_none for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
     ),
@@ -38,6 +40,7 @@ KNOWN_FEATURES = frozenset(
     {
         "joined-tensors",
         "graphs",
+        "audio",
         "lines",
         "words",
         "edge-maps",
@@ -47,6 +50,7 @@ KNOWN_FEATURES = frozenset(
         "positions",
         "prefill",
         "span-parts",
+        "no-span",
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bundle.errors import BundleError, InputError
+from bundle.preprocess.audio_steps import DecodeAudio, LogMel
 from bundle.preprocess.graph_steps import ReadGraph
 from bundle.preprocess.image_steps import CropImage, DecodeImage, NormaliseImage, ResizeImage
 from bundle.preprocess.step_types import DataFormat, DataKind, PreprocessedInput, RunOptions, Step, StepContext
@@ -15,7 +16,7 @@ from bundle.preprocess.tensor_checks import check_tensor, real_places
 from bundle.preprocess.text_steps import SplitLines, SplitSentences, SplitWords, Tokenize
 from bundle.rows import Labels
 from bundle.v1 import bundle_pb2
-from bundle.values import Array, Graph, Image, Pair, Sentences, TensorValue, Text, Value
+from bundle.values import Array, Audio, Graph, Image, Pair, Sentences, TensorValue, Text, Value
 from bundle.wire import input_path
 from limelight.v1 import model_pb2
 
@@ -31,6 +32,8 @@ STEPS: Mapping[str, type[Step]] = MappingProxyType(
         "crop_image": CropImage,
         "normalise_image": NormaliseImage,
         "read_graph": ReadGraph,
+        "decode_audio": DecodeAudio,
+        "log_mel": LogMel,
     }
 )
 # Data kind and value types of each kind of input.
@@ -41,6 +44,7 @@ _INPUTS: Mapping[int, tuple[DataKind, tuple[type, ...]]] = MappingProxyType(
         model_pb2.INPUT_KIND_PAIR: (DataKind.PAIR, (Pair,)),
         model_pb2.INPUT_KIND_IMAGE: (DataKind.FILE, (Image,)),
         model_pb2.INPUT_KIND_GRAPH: (DataKind.GRAPH, (Graph,)),
+        model_pb2.INPUT_KIND_AUDIO: (DataKind.RECORDING, (Audio,)),
         model_pb2.INPUT_KIND_TENSOR: (DataKind.TENSORS, ()),
     }
 )
@@ -189,7 +193,7 @@ def _check_label_sets(context: StepContext) -> None:
 
 
 def _check_limits(value: Value, limits: model_pb2.Limits, field: str) -> None:
-    """Refuse texts that are empty or too long before any work; images are checked by their header."""
+    """Refuse texts that are empty or too long before any work; images and recordings are checked by their header."""
     match value:
         case Text(text):
             _check_text(text, limits, field)

@@ -35,6 +35,7 @@ class Bounds:
         return model_pb2.Limits(
             max_characters=_lower(limits.max_characters, self.characters),
             max_pixels=_lower(limits.max_pixels, self.pixels),
+            max_audio_seconds=limits.max_audio_seconds,
         )
 
 

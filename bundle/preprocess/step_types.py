@@ -22,6 +22,8 @@ class DataKind(Enum):
     PAIR = "a pair"
     FILE = "an image file"
     PICTURE = "a picture"
+    RECORDING = "a recording"
+    WAVEFORM = "samples of a recording"
     GRAPH = "a graph"
     TENSORS = "tensors"
 
@@ -33,6 +35,7 @@ class DataFormat:
     Attributes:
         channels, rows, columns: of a picture.
         exact: whether a picture has exactly this size, or at least this size.
+        sample_rate: of a recording's samples, their number a second.
     """
 
     kind: DataKind
@@ -40,6 +43,7 @@ class DataFormat:
     rows: int = 0
     columns: int = 0
     exact: bool = False
+    sample_rate: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,14 @@ class Picture:
 
     pixels: Array
     region: attention_pb2.Region
+
+
+@dataclass(frozen=True)
+class Waveform:
+    """Samples of a recording, float32 [sample] from -1 to 1. truncated: whether it was cut."""
+
+    samples: Array
+    truncated: bool
 
 
 @dataclass(frozen=True)

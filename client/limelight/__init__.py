@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from limelight.aio import AsyncClient as AsyncClient
     from limelight.attended import Attended as Attended
     from limelight.attended import SequenceAttention as SequenceAttention
+    from limelight.chat import ChatFormat as ChatFormat
+    from limelight.chat import render_chat as render_chat
     from limelight.client import Client as Client
     from limelight.descriptions import Model as Model
     from limelight.descriptions import ModelStatus as ModelStatus
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     from limelight.requests import Selection as Selection
     from limelight.saving import SavedMap as SavedMap
     from limelight.saving import save_maps as save_maps
+    from limelight.speech import TimedWord as TimedWord
+    from limelight.speech import word_times as word_times
     from limelight.streams import MapChunk as MapChunk
     from limelight.streams import StreamedMap as StreamedMap
     from limelight.streams import StreamEnd as StreamEnd
@@ -80,6 +84,7 @@ _ERRORS = (
 _MODULES = {
     "aio": "AsyncClient",
     "attended": "Attended SequenceAttention",
+    "chat": "ChatFormat render_chat",
     "client": "Client",
     "descriptions": "Model ModelStatus",
     "errors": _ERRORS,
@@ -93,6 +98,7 @@ _MODULES = {
     ),
     "requests": "Attention Generation Selection",
     "saving": "SavedMap save_maps",
+    "speech": "TimedWord word_times",
     "streams": "MapChunk StreamEnd StreamStart StreamedMap put_together",
     "values": "Audio Document Graph Image Pair",
 }

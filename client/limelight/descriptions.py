@@ -149,6 +149,8 @@ class LabelSetInfo(Record):
     """For fixed sets: one name for each entry."""
     parent: str
     """Label set that contains the entries."""
+    frames: tuple[int, float] | None
+    """For frames of a recording: their number, and the seconds of each."""
 
 
 @dataclass(frozen=True)
@@ -214,6 +216,8 @@ class Model(Record):
     """Maximum length of a text, in Unicode code points."""
     max_pixels: int
     """Maximum number of pixels of an image."""
+    max_audio_seconds: float
+    """Longest recording, in seconds; 0 for a model that takes none."""
     taxonomy: Mapping[str, tuple[str, ...]]
     """Row in the survey's table: "features", "levels", "representations", "scoring", "alignment"…"""
     citation: Citation
@@ -281,6 +285,7 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         label_sets=tuple(_label_set(each) for each in it.label_sets),
         max_characters=it.limits.max_characters,
         max_pixels=it.limits.max_pixels,
+        max_audio_seconds=it.limits.max_audio_seconds,
         taxonomy=FrozenMapping(taxonomy),
         citation=Citation(tuple(citation.authors), citation.title, citation.year, citation.venue),
         training_data=TrainingData(
@@ -354,6 +359,7 @@ def _label_set(message: model_pb2.LabelSetDescription) -> LabelSetInfo:
         grid=Grid(grid.rows, grid.columns, tuple(grid.leading)) if message.HasField("grid") else None,
         names=tuple(message.names),
         parent=message.parent,
+        frames=(message.frames.count, message.frames.seconds) if message.HasField("frames") else None,
     )
 
 

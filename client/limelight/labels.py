@@ -83,7 +83,8 @@ class LabelSet(Record):
     """[entry]: for a token its piece of the text, for a special token its name in the vocabulary."""
     starts: Integers = field(default_factory=_empty)
     """[entry]: where each begins in the text as sent, in Unicode code points (Python's own indices); in a document sent
-    as sentences, in its own sentence. For ranges: the first entry of the set `parent`."""
+    as sentences, in its own sentence. For ranges: the first entry of the set `parent`. For frames of a recording: the
+    time in milliseconds."""
     ends: Integers = field(default_factory=_empty)
     """[entry]: end, exclusive."""
     ids: Integers = field(default_factory=_empty)
@@ -151,6 +152,12 @@ class LabelSet(Record):
             indices=tuple(self._numbers()[places].tolist()),
             **{name: column[places] if len(column) else column for name, column in columns.items()},
         )
+
+    def without_special(self) -> "LabelSet":
+        """Return a set of its own without special entries; a grid loses its leading ones."""
+        kept = self.take(np.flatnonzero(~self.special))
+        grid = None if self.grid is None else replace(self.grid, leading=())
+        return replace(kept, indices=None, grid=grid)
 
     def extended(self, others: "LabelSet") -> "LabelSet":
         """Append the entries of another set. Columns that one of the sets lacks are dropped."""

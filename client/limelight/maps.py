@@ -68,7 +68,7 @@ class AttentionMap(Record):
     """[head, query, place], for a map cut by `top_k`: position along `key` of each weight, ascending; -1 where a
     query has no more weights. None for other maps."""
     left_out: NDArray[np.float32] | None = None
-    """[head, query], for a map cut by `top_k`: sum of the omitted weights of each row; None for other maps."""
+    """[head, query]: sum of the weights of each row that `top_k` or `hide_special` omitted; None for other maps."""
     head_labels: LabelSet | None = None
     """Labels of the model's heads, which `heads` indexes; None if heads are only numbered."""
     feature_labels: LabelSet | None = None
@@ -138,24 +138,50 @@ class AttentionMap(Record):
         An axis whose model does not state words stays as it is.
 
         Args:
-            special_queries, special_keys: whether to keep special tokens; without such keys, a row sums to what the
-                words get.
+            special_queries, special_keys: whether to keep special tokens; `left_out` has the sums of such keys.
         Raises:
             ValueError: the map is of edges, of scores, or cut by `top_k`.
         """
-        if self.edges is not None or self.key_index is not None or self.quantity == "scores":
-            raise ValueError(f"map {self.name!r} cannot be joined by words: it is sparse, or of scores")
+        if self.quantity == "scores":
+            raise ValueError(f"map {self.name!r} cannot be joined by words: it is of scores")
+        self._check_whole("joined by words")
         query = words_of(self.query, special=special_queries)
         key = words_of(self.key, special=special_keys)
+        left_out = None if special_keys else query.mean(self._special_sums(), 1)
         weights = query.mean(key.sum(self.weights, 2), 1)
+        weights.flags.writeable = False
+        return replace(self, weights=weights, query=query.labels, key=key.labels, left_out=left_out)
+
+    def hide_special(self, *, queries: bool = True) -> "AttentionMap":
+        """Return the map without special tokens, and without leading entries of a grid such as a class token.
+
+        `left_out` [head, query] has the sums of the weights of hidden keys, unless the map is of scores.
+
+        Args:
+            queries: whether to hide special queries, too.
+        Raises:
+            ValueError: the map is of edges, or cut by `top_k`.
+        """
+        self._check_whole("shown without special tokens")
+        rows = ~self.query.special if queries else np.ones(len(self.query), np.bool_)
+        weights = self.weights[:, rows][:, :, ~self.key.special]
         weights.flags.writeable = False
         return replace(
             self,
             weights=weights,
-            query=query.labels,
-            key=key.labels,
-            normalised=self.normalised and (special_keys or not self.key.special.any()),
+            query=self.query.without_special() if queries else self.query,
+            key=self.key.without_special(),
+            left_out=None if self.quantity == "scores" else self._special_sums()[:, rows],
         )
+
+    def _check_whole(self, what: str) -> None:
+        if self.edges is not None or self.key_index is not None:
+            raise ValueError(f"map {self.name!r} cannot be {what}: it is of edges, or cut by top_k")
+
+    def _special_sums(self) -> NDArray[np.float32]:
+        """Sum the weights of special keys: [head, query]; features are averaged."""
+        sums: NDArray[np.float32] = self.weights[:, :, self.key.special].sum(axis=2)
+        return sums.mean(axis=2) if sums.ndim == 3 else sums
 
     def mean_over_heads(self) -> NDArray[np.float32]:
         """Return the mean over heads (and features), [query, key]; 0 where there is no value."""

@@ -102,6 +102,8 @@ class Spans(Record):
 
     spans: tuple[Span, ...]
     """Most probable first."""
+    none_probability: float | None = None
+    """Probability that no span answers, on the scale of the spans' own; None if the model does not tell."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,12 @@ class Prediction(Record):
         return found.spans if found else ()
 
     @property
+    def none_probability(self) -> float | None:
+        """Spans: probability that no span answers; None if the model does not tell."""
+        found = self._first(Spans)
+        return found.none_probability if found else None
+
+    @property
     def sequences(self) -> tuple[GeneratedSequence, ...]:
         """Generation: the sequences, best first."""
         found = self._first(Sequences)
@@ -299,7 +307,8 @@ def _result(message: service_pb2.Result) -> Result | None:
         case "tagging":
             return _tagging(message.tagging)
         case "spans":
-            return Spans(tuple(_span(each) for each in message.spans.spans))
+            none = message.spans.none_probability if message.spans.HasField("none_probability") else None
+            return Spans(tuple(_span(each) for each in message.spans.spans), none)
         case "sequences":
             return Sequences(tuple(read_sequence(each) for each in message.sequences.sequences))
         case "embedding":

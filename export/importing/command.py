@@ -31,11 +31,14 @@ def import_hf(
         str,
         typer.Option(
             help="Task, where it is another than the checkpoint states: classification, cross-encoder, "
-            "token-classification, question-answering, masked-words, embedding."
+            "token-classification, question-answering, masked-words, embedding, speech-translation."
         ),
     ] = "",
     pooling: Annotated[
         str, typer.Option(help="How tokens' vectors become one, for an embedding without modules.json: mean, cls, max.")
+    ] = "",
+    language: Annotated[
+        str, typer.Option(help="Language of speech, such as en; the model detects it unless given.")
     ] = "",
     example: Annotated[
         list[str] | None, typer.Option(help="Text for the server's self-test; a pair's texts are separated by a tab.")
@@ -57,7 +60,9 @@ def import_hf(
     from export.importing.huggingface.importer import import_checkpoint
     from export.importing.huggingface.tasks.task import ImportOptions
 
-    options = ImportOptions(name=name, pooling=pooling, examples=tuple(example or ()), max_tokens=max_tokens)
+    options = ImportOptions(
+        name=name, pooling=pooling, language=language, examples=tuple(example or ()), max_tokens=max_tokens
+    )
     with _one_line_errors(folder):
         written = import_checkpoint(
             folder,

@@ -46,6 +46,7 @@ def describe(
     config: object = None,
     max_characters: int = 0,
     max_pixels: int = 0,
+    max_audio_seconds: float = 0,
 ) -> Card:
     """The card of a model; the first result says what it does. Label sets: of inputs, of results, then of maps.
 
@@ -81,6 +82,7 @@ def describe(
         limits=model_pb2.Limits(
             max_characters=max_characters or getattr(config, "max_characters", 0),
             max_pixels=max_pixels or getattr(config, "max_pixels", 0),
+            max_audio_seconds=max_audio_seconds,
         ),
         taxonomy=taxonomy.describe(),
         citation=None if citation is None else citation.describe(),

@@ -423,6 +423,54 @@ class ImageInput(Input):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AudioInput(Input):
+    """A recording -> `features` float32 [mel, frame], the logarithm of its mel spectrogram (`LogMel` of bundle.proto).
+
+    sample_rate: samples a second. window, hop: samples of a window, and between two. mels: number of filters, up to
+    highest_frequency in Hz. frames: of every recording; the card's `max_audio_seconds` is no more.
+    """
+
+    name: str = "audio"
+    summary: str
+    sample_rate: int
+    window: int
+    hop: int
+    mels: int
+    highest_frequency: float
+    frames: int
+    kind = model_pb2.INPUT_KIND_AUDIO
+
+    @property
+    def seconds(self) -> float:
+        """Length of the longest recording."""
+        return self.frames * self.hop / self.sample_rate
+
+    @property
+    def tensors(self) -> Sequence[TensorSpec]:
+        return [TensorSpec(name="features", dimensions={"mel": self.mels, "mel_frame": self.frames}, fixed=True)]
+
+    @property
+    def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
+        log_mel = bundle_pb2.LogMel(
+            window=self.window,
+            hop=self.hop,
+            mels=self.mels,
+            highest_frequency=self.highest_frequency,
+            frames=self.frames,
+            tensor="features",
+        )
+        return [
+            bundle_pb2.PreprocessingStep(decode_audio=bundle_pb2.DecodeAudio(sample_rate=self.sample_rate)),
+            bundle_pb2.PreprocessingStep(log_mel=log_mel),
+        ]
+
+    def joined_frames(self, joined: int, name: str = "frames") -> LabelSet:
+        """Frames of the model, each of so many of the spectrogram's."""
+        seconds = joined * self.hop / self.sample_rate
+        return LabelSet(name=name, kind="frames", input=self.name, frames=(self.frames // joined, seconds))
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorInput(Input):
     """A tensor, sent as it is."""
 

@@ -20,6 +20,7 @@ LabelKind = Literal[
     "slots",
     "heads",
     "features",
+    "frames",
     "one",
 ]
 
@@ -30,7 +31,8 @@ class LabelSet:
 
     input, tensor, dimension: where the entries come from, for those that an input decides. parent: the set that holds
     these (the sentences of words). names: of a fixed set. grid: rows and columns of an image's cells; its `names` stand
-    before the cells. words: of tokens, whether answers state the word of each.
+    before the cells. words: of tokens, whether answers state the word of each. frames: number of frames of a recording,
+    and seconds of each.
     """
 
     name: str
@@ -42,6 +44,7 @@ class LabelSet:
     parent: str = ""
     grid: tuple[int, int] | None = None
     words: bool = False
+    frames: tuple[int, float] | None = None
 
     @property
     def axis(self) -> model_pb2.Dimension:
@@ -63,6 +66,9 @@ class LabelSet:
             parent=self.parent,
             words=self.words,
         )
+        if self.frames is not None:
+            count, seconds = self.frames
+            described.frames.CopyFrom(model_pb2.Frames(count=count, seconds=seconds))
         if self.grid is None:
             described.names.extend(self.names)
         else:

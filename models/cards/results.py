@@ -160,6 +160,7 @@ class Spans(Result):
     """Spans of a text, from scores of their first and of their last token.
 
     over: the tokens. part: of a pair, the text that holds the spans. start, end: names of the outputs.
+    first_token_is_none: whether the first token of the row stands for "no span answers".
     """
 
     over: LabelSet
@@ -167,6 +168,7 @@ class Spans(Result):
     name: str = "answer"
     start: str = "start_scores"
     end: str = "end_scores"
+    first_token_is_none: bool = False
 
     @property
     def task(self) -> model_pb2.Task:
@@ -190,7 +192,11 @@ class Spans(Result):
 
     def describe(self) -> model_pb2.ResultDescription:
         spans = model_pb2.SpansDescription(
-            start_output=self.start, end_output=self.end, label_set=self.over.name, part=self.part
+            start_output=self.start,
+            end_output=self.end,
+            label_set=self.over.name,
+            part=self.part,
+            first_token_is_none=self.first_token_is_none,
         )
         return model_pb2.ResultDescription(name=self.name, spans=spans)
 

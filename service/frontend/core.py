@@ -91,7 +91,7 @@ class InstanceSource(Protocol):
         """Give the path of an instance in the request."""
 
     def has_images(self, schema: ModelSchema) -> bool:
-        """Tell whether some value is an image."""
+        """Tell whether some value is an image or a recording, which take a while to decode."""
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one instance. Raises: InputError naming the field."""

@@ -82,9 +82,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Spans:
-    """The most probable spans of a text, best first."""
+    """The most probable spans of a text, best first. none: probability that no span answers, where the model tells."""
 
     spans: Sequence[Span]
+    none: float | None = None
 
 
 @dataclass(frozen=True)
@@ -296,12 +297,14 @@ class _Spans:
     """The best spans of a text, from scores of their first and last tokens.
 
     Special tokens are in no span, and no span reaches from one text into another. Where the description names a part of
-    a pair, probabilities are over the tokens of that part.
+    a pair, probabilities are over the tokens of that part, and over the first token of the row if it stands for "no
+    span answers" (Devlin et al. 2019, section 4.3).
     """
 
     def __init__(self, spans: model_pb2.SpansDescription, description: model_pb2.ModelDescription) -> None:
         self._start, self._end, self._tokens = spans.start_output, spans.end_output, spans.label_set
         self._part = spans.part
+        self._has_none = spans.first_token_is_none
         self._input = next(each.input for each in description.label_sets if each.name == spans.label_set)
 
     def build(self, answer: Answered, most: int) -> Spans:
@@ -311,15 +314,19 @@ class _Spans:
         possible = ~special & _is_of_part(labels, self._part) if self._part else ~special
         places = np.flatnonzero(possible)
         if not len(places):
-            return Spans(())
-        start = probabilities(answer.outputs[self._start][places], model_pb2.ACTIVATION_SOFTMAX)
-        end = probabilities(answer.outputs[self._end][places], model_pb2.ACTIVATION_SOFTMAX)
+            return Spans((), 1.0 if self._has_none else None)
+        compared = np.append(0, places) if self._has_none else places
+        start = probabilities(answer.outputs[self._start][compared], model_pb2.ACTIVATION_SOFTMAX)
+        end = probabilities(answer.outputs[self._end][compared], model_pb2.ACTIVATION_SOFTMAX)
+        none = None
+        if self._has_none:
+            none, start, end = float(start[0] * end[0]), start[1:], end[1:]
         found = []
         for own in _texts(labels, places, isinstance(value, Sentences)):
             spans = best_spans(start[own], end[own], MOST_SPANS)
             found += [(int(places[own[first]]), int(places[own[last]]), chance) for first, last, chance in spans]
         found.sort(key=lambda each: -each[2])
-        return Spans([_span(labels, value, *each) for each in found[:MOST_SPANS]])
+        return Spans([_span(labels, value, *each) for each in found[:MOST_SPANS]], none)
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
         longest = max(row.labels[self._tokens].ends, default=0)

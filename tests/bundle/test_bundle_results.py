@@ -25,12 +25,14 @@ def tagger(*, words_stated: bool, selection: Mapping[str, object]) -> bundle_pb2
     return bundle
 
 
-def spans(part: str) -> bundle_pb2.Bundle:
+def spans(part: str = "", *, none: bool = False) -> bundle_pb2.Bundle:
     """Make a bundle whose result is of spans."""
     bundle = small.bundle()
     bundle.description.results.add(
         name="spans",
-        spans=model_pb2.SpansDescription(start_output="echo", end_output="echo", label_set="words", part=part),
+        spans=model_pb2.SpansDescription(
+            start_output="echo", end_output="echo", label_set="words", part=part, first_token_is_none=none
+        ),
     )
     return bundle
 
@@ -40,12 +42,13 @@ def test_a_selection_of_entries_is_a_feature_that_a_reader_must_know() -> None:
         (tagger(words_stated=True, selection={"words": True}), "selected-entries"),
         (tagger(words_stated=False, selection={"token_id": 0}), "selected-entries"),
         (spans("second"), "span-parts"),
+        (spans(none=True), "no-span"),
     ):
         check_description(bundle)
         assert feature in used_features(bundle)
-    for bundle in (tagger(words_stated=True, selection={}), spans("")):
+    for bundle in (tagger(words_stated=True, selection={}), spans()):
         check_description(bundle)
-        assert not {"selected-entries", "span-parts"} & set(used_features(bundle))
+        assert not {"selected-entries", "span-parts", "no-span"} & set(used_features(bundle))
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_document_is_text_or_sentences() -> None:
             'instances[3].inputs["x"].graph.nodes.data_type',
             "not a known data type",
         ),
-        (values_pb2.Value(audio=values_pb2.Audio()), 'instances[3].inputs["x"]', "of kind audio"),
+        (values_pb2.Value(audio=values_pb2.Audio()), 'instances[3].inputs["x"].audio', "has no content"),
         (
             values_pb2.Value(tensor=values_pb2.Tensor(data_type=FLOAT, shape=[3])),
             'instances[3].inputs["x"].tensor.data',

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from limelight.labels import LabelSet
+from limelight.labels import Grid, LabelSet
 from limelight.maps import AttentionMap, Edges
 
 # "undo it" in the tokens [CLS] un do it [SEP] [SEP].
@@ -45,7 +45,9 @@ def test_keys_of_a_word_are_summed_and_its_queries_averaged():
     plain = attention(weights).by_words(special_queries=False, special_keys=False)
     assert (plain.query.labels, plain.key.labels) == (("undo", "it"), ("undo", "it"))
     np.testing.assert_allclose(plain.weights[0], [[0.3, 0.45], [0.4, 0.1]], atol=1e-6)
-    assert not plain.normalised
+    np.testing.assert_allclose(plain.left_out, [[0.25, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(plain.weights.sum(2) + plain.left_out, 1, atol=1e-6)
+    assert plain.normalised
 
 
 def test_an_axis_without_words_stays_as_it_is():
@@ -61,9 +63,36 @@ def test_a_selection_of_keys_is_joined_as_far_as_it_goes():
     assert joined.key.labels == ("do", "it")
 
 
+def test_special_tokens_are_hidden_and_their_sum_is_stated():
+    weights = np.random.default_rng(0).dirichlet(np.ones(6), 6)
+    hidden = attention(weights).hide_special()
+    assert hidden.query.labels == hidden.key.labels == ("un", "do", "it")
+    assert hidden.query.indices is None
+    assert hidden.left_out is not None
+    np.testing.assert_allclose(hidden.weights[0], weights[1:4, 1:4], atol=1e-6)
+    np.testing.assert_allclose(hidden.left_out[0], weights[1:4][:, [0, 4, 5]].sum(1), atol=1e-6)
+    keys = attention(weights).hide_special(queries=False)
+    assert keys.query.labels == TOKENS.labels
+    np.testing.assert_allclose(keys.weights.sum(2) + keys.left_out, 1, atol=1e-6)
+
+
+def test_a_grid_is_shown_without_its_class_token():
+    grid = LabelSet("cells", "grid", ("class", "a", "b"), grid=Grid(1, 2, ("class",)))
+    row = AttentionMap(name="x", kind="self", heads=(0,), weights=np.ones((1, 1, 3), np.float32), query=ONE, key=grid)
+    hidden = row.hide_special()
+    assert (hidden.key.labels, hidden.key.grid, hidden.weights.shape) == (("a", "b"), Grid(1, 2), (1, 1, 2))
+    assert not hidden.key.special.any()
+
+
+def test_scores_of_special_tokens_have_no_sum():
+    assert attention(np.ones((6, 6)), quantity="scores").hide_special().left_out is None
+
+
 def test_a_map_that_is_not_whole_weights_is_refused():
-    edges = Edges(np.zeros(6, np.int64), np.arange(6))
-    with pytest.raises(ValueError, match="it is sparse, or of scores"):
-        attention(np.ones(6), edges=edges).by_words()
-    with pytest.raises(ValueError, match="it is sparse, or of scores"):
+    sparse = attention(np.ones(6), edges=Edges(np.zeros(6, np.int64), np.arange(6)))
+    with pytest.raises(ValueError, match="cannot be joined by words: it is of edges, or cut by top_k"):
+        sparse.by_words()
+    with pytest.raises(ValueError, match="cannot be shown without special tokens: it is of edges, or cut by top_k"):
+        sparse.hide_special()
+    with pytest.raises(ValueError, match="it is of scores"):
         attention(np.ones((6, 6)), quantity="scores").by_words()

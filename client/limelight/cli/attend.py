@@ -11,6 +11,7 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
 from limelight.cli.input_texts import input_lines, input_texts
@@ -41,6 +42,11 @@ WordsAlone = Annotated[
     typer.Option("--words", help="Show words in place of their pieces, without special tokens."),
 ]
 
+HideSpecial = Annotated[
+    bool,
+    typer.Option("--hide-special", help="Show tokens of the input alone, and the sum of what special tokens get."),
+]
+
 
 @with_connection_options
 def attend(
@@ -51,6 +57,8 @@ def attend(
     image: options.ImageFile = None,
     example: options.Example = None,
     truncate: options.Truncate = False,
+    chat: Chat = "",
+    system: System = "",
     seed: options.Seed = None,
     max_classes: options.MaxClasses = 0,
     maps: options.Maps = None,
@@ -68,6 +76,7 @@ def attend(
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
     words: WordsAlone = False,
+    hide_special: HideSpecial = False,
     png: Png = None,
     out: Out = None,
     as_document: options.Json = False,
@@ -84,8 +93,9 @@ def attend(
 
     Maps of long inputs may exceed the size of an answer: --out FOLDER saves them as a stream.
     """
-    if words and (out is not None or as_document):
-        raise CommandError("--words is for the display: --json and --out have the word of each token", status=2)
+    if (words or hide_special) and (out is not None or as_document):
+        option = "--words" if words else "--hide-special"
+        raise CommandError(f"{option} is for the display: --json and --out have every token", status=2)
     if out is not None and png is not None:
         raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
     # The display shows the mean over heads; the server computes it and sends less.
@@ -99,6 +109,7 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
+        write_as_chat(description, instance, chat, system)
         texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
         one_by_one = as_document or out is not None or layers or heads or queries or not maps
@@ -127,7 +138,8 @@ def attend(
             _save(client.attend_stream(model, instance, **asked), out, texts, as_document=as_document)
             return
         answer = client.attend(model, instance, **asked)
-        answer = _by_words(answer, chosen_queries=bool(queries)) if words else answer
+        if words or hide_special:
+            answer = _shown(answer, by_words=words, chosen_queries=bool(queries))
     shape = Shape(each_head=bool(heads), each_query=bool(queries), matrices=png is not None)
     pictures = _pictures(answer, instance, maps if levels and maps else (), shape)
     if png is not None:
@@ -142,19 +154,23 @@ def attend(
         print(png)
 
 
-def _by_words(answer: Attended, *, chosen_queries: bool) -> Attended:
-    """Join the pieces of words in the maps of an answer, and leave special tokens out but for chosen queries.
+def _shown(answer: Attended, *, by_words: bool, chosen_queries: bool) -> Attended:
+    """Hide special tokens in the maps of an answer, but for chosen queries, and join the pieces of words if asked.
 
     Raises:
-        CommandError: the model does not state words, or a map cannot be joined.
+        CommandError: the model does not state words, or a map cannot be shown like this.
     """
-    if not any(len(labels.words) for each in answer.maps for labels in (each.query, each.key)):
+    option = "--words" if by_words else "--hide-special"
+    if by_words and not any(len(labels.words) for each in answer.maps for labels in (each.query, each.key)):
         raise CommandError("--words: the answer does not state the words of its tokens")
     try:
-        maps = (each.by_words(special_queries=chosen_queries, special_keys=False) for each in answer.maps)
-        return replace(answer, maps=tuple(maps))
+        if by_words:
+            maps = [each.by_words(special_queries=chosen_queries, special_keys=False) for each in answer.maps]
+        else:
+            maps = [each.hide_special(queries=not chosen_queries) for each in answer.maps]
     except ValueError as error:
-        raise CommandError(f"--words: {error}") from error
+        raise CommandError(f"{option}: {error}") from error
+    return replace(answer, maps=tuple(maps))
 
 
 def _pictures(answer: Attended, sent: values_pb2.Instance, names: Sequence[str], shape: Shape) -> Iterator[Figure]:

@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.text import Text
 
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.inputs import read_instance
 from limelight.events import GeneratedToken, GenerationEnd, GenerationEvent, GenerationStart
@@ -55,6 +56,8 @@ def generate(
     stop: Stop = None,
     seed: options.Seed = None,
     target_text: TargetText = None,
+    chat: Chat = "",
+    system: System = "",
     maps: options.Maps = None,
     as_document: options.Json = False,
     version: options.Version = 0,
@@ -72,6 +75,7 @@ def generate(
                 raise CommandError(f"model {model!r} does not support a forced output", status=2)
             named.append(f"{description.target_input}={target_text}")
         instance = read_instance(description, positional=values or (), named=named, image=image, example=example)
+        write_as_chat(description, instance, chat, system)
         events = client.generate(
             model,
             instance,

@@ -70,7 +70,9 @@ def _result(result: Result, answer: Prediction) -> list[str]:
             width = max(map(len, entries), default=0)
             return [f"{entry:<{width}}  {_classes(tags, 3)}" for entry, tags in zip(entries, result, strict=True)]
         case Spans():
-            return [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in result.spans]
+            shown = [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in result.spans]
+            none = result.none_probability
+            return shown if none is None else [*shown, f"{none:.4f}  (no answer in the text)"]
         case Sequences():
             return [f"{sequence.probability:.4f}  {sequence.text}" for sequence in result.sequences]
         case Embedding():
@@ -95,6 +97,8 @@ def headline(answer: Prediction) -> str:
         return f"{answer.text} {answer.sequences[0].probability:.2f}"
     if answer.tags is not None and (rows := list(zip(_tagged(answer.tags, answer), answer.tags.labels, strict=True))):
         return ", ".join(f"{entry} {label}" for entry, label in rows[:_FEW]) + (", …" if len(rows) > _FEW else "")
+    if (answer.none_probability or 0.0) > max((span.probability for span in answer.spans), default=0.0):
+        return f"(no answer in the text) {answer.none_probability:.2f}"
     if answer.spans:
         return f"{answer.spans[0].text} {answer.spans[0].probability:.2f}"
     if answer.numbers:

@@ -12,7 +12,8 @@ from limelight.cli import CommandError
 from limelight.cli.colours import FAINT, colour, text_colour
 from limelight.cli.drawing import INK, PAPER, QUIET, Font, load_font, wrap_text
 from limelight.cli.render_terminal import caption
-from limelight.cli.views import Figure, GridHeatmap, Weights, lines_of, relative
+from limelight.cli.scale import Scale
+from limelight.cli.views import Figure, GridHeatmap, Weights, lines_of
 from limelight.labels import Region
 
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
@@ -57,7 +58,7 @@ def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
     if figure.heat is not None:
         body = _grid(figure, figure.heat, image, alone=alone)
     elif figure.matrix is not None:
-        body = _matrix(figure.matrix.weights, figure.matrix.queries, figure.matrix.keys, figure.largest)
+        body = _matrix(figure.matrix.weights, figure.matrix.queries, figure.matrix.keys, figure.scale)
     else:
         body = _shaded(figure)
     scale = _scale(figure)
@@ -78,7 +79,7 @@ def _panel(figure: Figure, image: bytes | None, *, alone: bool) -> Image.Image:
     return panel
 
 
-def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], largest: float) -> Image.Image:
+def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], scale: Scale) -> Image.Image:
     """Draw a matrix [query, key]. Queries are rows; labels that would be illegible are omitted."""
     rows, columns = weights.shape
     cell = max(1, min(_LARGEST_CELL, 1000 // max(rows, columns)))
@@ -88,7 +89,7 @@ def _matrix(weights: Weights, queries: Sequence[str], keys: Sequence[str], large
     left = 8 + _widest(queries, font) if labelled else 0
     top = 8 + _widest(keys, font) if labelled else 0
     picture = Image.new("RGB", (left + columns * cell, top + rows * cell), PAPER)
-    picture.paste(_cells(weights, cell, largest), (left, top))
+    picture.paste(_cells(weights, cell, scale, on_light=True), (left, top))
     if labelled:
         draw = ImageDraw.Draw(picture)
         for row, label in enumerate(queries):
@@ -109,9 +110,9 @@ def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool
     if photograph is None:
         cell = max(1, _GRID // max(rows, columns))
         _check_size(rows * cell, columns * cell)
-        drawn = [_cells(heat.cells, cell, figure.largest)]
+        drawn = [_cells(heat.cells, cell, figure.scale)]
     else:
-        drawn = _overlaid(heat, photograph, figure.largest)
+        drawn = _overlaid(heat, photograph, figure.scale)
         drawn = drawn if alone or len(drawn) < 3 else drawn[1:]
     note = caption(heat)
     width, height = sum(each.width for each in drawn) + 8 * (len(drawn) - 1), max(each.height for each in drawn)
@@ -124,7 +125,7 @@ def _grid(figure: Figure, heat: GridHeatmap, image: bytes | None, *, alone: bool
     return picture
 
 
-def _overlaid(heat: GridHeatmap, photograph: Image.Image, largest: float) -> list[Image.Image]:
+def _overlaid(heat: GridHeatmap, photograph: Image.Image, scale: Scale) -> list[Image.Image]:
     """Draw the image, the image overlaid with the cells, and the cells, at one scale."""
     region = heat.region or Region(0, 0, photograph.width, photograph.height)
     # Padding makes the cells larger than the image, cropping makes them smaller.
@@ -132,15 +133,15 @@ def _overlaid(heat: GridHeatmap, photograph: Image.Image, largest: float) -> lis
     right, bottom = max(photograph.width, region.right), max(photograph.height, region.bottom)
     wide, high = region.right - region.left, region.bottom - region.top
     if wide <= 0 or high <= 0:
-        return [_cells(heat.cells, max(1, _GRID // max(heat.cells.shape)), largest)]
-    scale = min(_GRID / max(wide, high), 3 * _GRID / max(right - left, bottom - top))
-    size = max(1, round(wide * scale)), max(1, round(high * scale))
-    cells = _cells(heat.cells, 1, largest).resize(size, Image.Resampling.NEAREST)
-    whole = Image.new("RGB", (max(1, round((right - left) * scale)), max(1, round((bottom - top) * scale))), PAPER)
+        return [_cells(heat.cells, max(1, _GRID // max(heat.cells.shape)), scale)]
+    zoom = min(_GRID / max(wide, high), 3 * _GRID / max(right - left, bottom - top))
+    size = max(1, round(wide * zoom)), max(1, round(high * zoom))
+    cells = _cells(heat.cells, 1, scale).resize(size, Image.Resampling.NEAREST)
+    whole = Image.new("RGB", (max(1, round((right - left) * zoom)), max(1, round((bottom - top) * zoom))), PAPER)
     method = Image.Resampling.BICUBIC if photograph.width > 64 else Image.Resampling.NEAREST
-    shown = max(1, round(photograph.width * scale)), max(1, round(photograph.height * scale))
-    whole.paste(photograph.resize(shown, method), (round(-left * scale), round(-top * scale)))
-    place = round((region.left - left) * scale), round((region.top - top) * scale)
+    shown = max(1, round(photograph.width * zoom)), max(1, round(photograph.height * zoom))
+    whole.paste(photograph.resize(shown, method), (round(-left * zoom), round(-top * zoom)))
+    place = round((region.left - left) * zoom), round((region.top - top) * zoom)
     covered = whole.copy()
     under = whole.crop((*place, place[0] + size[0], place[1] + size[1]))
     # Cells without weight show the image unchanged.
@@ -151,14 +152,14 @@ def _overlaid(heat: GridHeatmap, photograph: Image.Image, largest: float) -> lis
 
 def _shaded(figure: Figure) -> Image.Image:
     """Draw words with shades, wrapped, as they were sent."""
-    rows, largest = figure.rows, figure.largest
+    rows, scale = figure.rows, figure.scale
     as_code = any(len(row.gaps) and row.gaps[0].strip("\n") for row in rows)
     font, bold = load_font(14, even=as_code), load_font(14)
     gutter = 10 + max([_widest([row.label], bold) for row in rows] + [44 * any(row.weight is not None for row in rows)])
     gutter = gutter if gutter > 10 else 0
     boxes, y = list[tuple[float, int, float, str, float]](), 0
     for row, weights in zip(rows, figure.shaded, strict=True):
-        lines = lines_of(row, relative(weights, largest).tolist())
+        lines = lines_of(row, scale.strengths(weights).tolist())
         if row.left_out is not None:
             lines[-1].append((f"  (left out: {row.left_out:.3f})", 0.0))
         first = next((number for number, parts in enumerate(lines) if parts), 0)
@@ -181,7 +182,7 @@ def _shaded(figure: Figure) -> Image.Image:
     draw = ImageDraw.Draw(picture)
     for x, top, wide, text, strength in boxes:
         shaded = abs(strength) >= FAINT
-        background = colour(strength) if shaded else PAPER
+        background = colour(strength, on_light=True) if shaded else PAPER
         if shaded:
             draw.rectangle((x, top, x + wide - 1, top + _LINE - 3), background)
         draw.text((x, top + (_LINE - 2) / 2), text, text_colour(background) if shaded else INK, font, anchor="lm")
@@ -190,12 +191,13 @@ def _shaded(figure: Figure) -> Image.Image:
 
 def _scale(figure: Figure) -> Image.Image:
     """Draw the colour scale with the values at its ends."""
-    largest, font = figure.largest, load_font(12)
-    low, high = (f"{-largest:.3g}" if figure.signed else "0"), f"{largest:.3g}"
+    font = load_font(12)
+    low, high = figure.scale.ends
     left = round(font.getlength(low)) + 6
     picture = Image.new("RGB", (left + _RAMP + 6 + round(font.getlength(high)), _LINE), PAPER)
     ramp = np.linspace(-1.0 if figure.signed else 0.0, 1.0, _RAMP, dtype=np.float32)[None]
-    picture.paste(_cells(ramp, 1, 1.0).resize((_RAMP, 10)), (left, 6))
+    cells = _cells(ramp, 1, Scale(0.0, 1.0, figure.signed), on_light=figure.heat is None)
+    picture.paste(cells.resize((_RAMP, 10)), (left, 6))
     draw = ImageDraw.Draw(picture)
     draw.text((0, 11), low, QUIET, font, anchor="lm")
     draw.text((left + _RAMP + 6, 11), high, QUIET, font, anchor="lm")
@@ -241,9 +243,10 @@ def _with_heading(sheet: Image.Image, heading: Mapping[str, str]) -> Image.Image
     return whole
 
 
-def _cells(weights: Weights, cell: int, largest: float) -> Image.Image:
-    palette = np.array([colour(step / 255) for step in range(-255, 256)], np.uint8)
-    shades = palette[255 + np.rint(relative(weights, largest) * 255).astype(int)]
+def _cells(weights: Weights, cell: int, scale: Scale, *, on_light: bool = False) -> Image.Image:
+    """Draw cells; over pictures in colours for a dark background, so that large weights light up."""
+    palette = np.array([colour(step / 255, on_light=on_light) for step in range(-255, 256)], np.uint8)
+    shades = palette[255 + np.rint(scale.strengths(weights) * 255).astype(int)]
     shades[np.isnan(weights)] = PAPER
     return Image.fromarray(shades.repeat(cell, axis=0).repeat(cell, axis=1))
 

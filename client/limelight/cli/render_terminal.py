@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from limelight.cli.colours import FAINT, colour, text_colour
-from limelight.cli.views import Figure, GridHeatmap, lines_of, relative
+from limelight.cli.colours import FAINT, colour, is_light, text_colour
+from limelight.cli.views import Figure, GridHeatmap, lines_of
 
 NEWLINE = "\n"
 
@@ -51,7 +51,7 @@ def plain(figure: Figure) -> Iterator[str]:
             yield f"{label}{own}{row.gaps[0].rpartition(NEWLINE)[2]}{row.words[0]}{left_out}"
         else:
             words = zip(row.words, row.weights.tolist(), strict=True)
-            shown = (word if math.isnan(weight) else f"{word}({weight:.4f})" for word, weight in words)
+            shown = (f"{word}({_number(weight)})" for word, weight in words)
             lead = row.gaps[0].rpartition(NEWLINE)[2] if row.gaps else ""
             yield f"{label}{own}{lead}{' '.join(shown)}{left_out}"
 
@@ -62,22 +62,22 @@ def _number(weight: float) -> str:
 
 def legend(figure: Figure) -> Text:
     """Return the colour scale of a figure, with the values at its ends."""
-    largest = figure.largest
-    ramp = Text(f"{-largest:.3g} " if figure.signed else "0 ", "dim")
+    low, high = figure.scale.ends
+    ramp = Text(f"{low} ", "dim")
     for step in range(-8 if figure.signed else 0, 9):
         ramp.append("  ", _style(step / 8))
-    return ramp.append(f" {largest:.3g}", "dim")
+    return ramp.append(f" {high}", "dim")
 
 
 def _shaded_rows(figure: Figure) -> Iterator[Text]:
-    rows, largest = figure.rows, figure.largest
+    rows, scale = figure.rows, figure.scale
     width = max((len(row.label) for row in rows), default=0)
     for row, weights in zip(rows, figure.shaded, strict=True):
         beside = Text(f"{row.label:>{width}}  " if width else "", "bold")
         if row.weight is not None:
             beside.append("  -   " if math.isnan(row.weight) else f" {row.weight:.2f} ", "dim")
             beside.append(" ")
-        lines = lines_of(row, relative(weights, largest).tolist())
+        lines = lines_of(row, scale.strengths(weights).tolist())
         # The number is beside the first line that is not empty.
         first = next((number for number, parts in enumerate(lines) if parts), 0)
         for number, parts in enumerate(lines):
@@ -91,13 +91,13 @@ def _shaded_rows(figure: Figure) -> Iterator[Text]:
 
 def _heat_lines(figure: Figure, heat: GridHeatmap) -> Iterator[Text]:
     absent = np.isnan(heat.cells).tolist()
-    for cells, missing in zip(relative(heat.cells, figure.largest).tolist(), absent, strict=True):
+    for cells, missing in zip(figure.scale.strengths(heat.cells).tolist(), absent, strict=True):
         line = Text()
         for strength, is_missing in zip(cells, missing, strict=True):
             if is_missing:
                 line.append("  ")
             else:
-                line.append("██", Style(color=Color.from_rgb(*colour(strength))))
+                line.append("██", Style(color=Color.from_rgb(*colour(strength, on_light=is_light()))))
         yield line
     yield Text(caption(heat), style="dim")
 
@@ -112,5 +112,5 @@ def caption(heat: GridHeatmap) -> str:
 def _style(strength: float) -> Style:
     if abs(strength) < FAINT:
         return Style.null()
-    background = colour(strength)
+    background = colour(strength, on_light=is_light())
     return Style(color=Color.from_rgb(*text_colour(background)), bgcolor=Color.from_rgb(*background))

@@ -8,6 +8,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from limelight.cli.scale import Scale, scale_of
 from limelight.descriptions import Model
 from limelight.labels import LabelSet, Region
 from limelight.maps import AttentionMap
@@ -66,6 +67,13 @@ class Figure:
     heat: GridHeatmap | None = None
     matrix: WeightMatrix | None = None
     notes: tuple[str, ...] = ()
+    equal: float | None = None
+    """The weight of each shaded entry if all had the same; None for values that are no shares of a whole."""
+
+    @property
+    def scale(self) -> Scale:
+        """The colour scale of the shaded values."""
+        return scale_of(self.largest, signed=self.signed, equal=self.equal)
 
     @property
     def shaded(self) -> list[Weights]:
@@ -81,7 +89,7 @@ class Figure:
 
     @property
     def largest(self) -> float:
-        """The largest magnitude of the shaded values: the scale of the figure."""
+        """The largest magnitude of the shaded values."""
         return max((float(np.nanmax(np.abs(each), initial=0.0)) for each in self.shaded), default=0.0)
 
     @property
@@ -135,7 +143,20 @@ def figures(
     weights_of_rows = {one.map.key.name: one.weights[0] for one in seen if len(one.map.query) == 1}
     for one in seen:
         if not names or any(fnmatchcase(one.map.name, name) for name in names):
-            yield _figure(one, each_query, matrices, weights_of_rows, of, sent)
+            figure = _figure(one, each_query, matrices, weights_of_rows, of, sent)
+            yield replace(figure, equal=_equal(one, weights_of_rows))
+
+
+def _equal(one: DisplayedMap, weights_of_rows: dict[str, Weights]) -> float | None:
+    """Return the weight of each key if all had the same; None for values that are no shares of a whole."""
+    each = one.map
+    if each.quantity != "weights" or each.signed or not each.normalised or len(each.key) < 2:
+        return None
+    if each.key.parent and each.key.parent == each.query.name and len(each.key.parents):
+        own = weights_of_rows.get(each.query.name)
+        if own is None or not np.isclose(np.nansum(own), 1.0, atol=1e-3):
+            return None
+    return 1.0 / len(each.key)
 
 
 def parent_maps(model: Model, names: Sequence[str]) -> tuple[str, ...]:
@@ -406,9 +427,3 @@ def _strongest(query: LabelSet, key: LabelSet, weights: Weights, most: int = 3) 
         row, column = divmod(place, len(key))
         if scores[row, column] > 0:
             yield f"{one_line(query.labels[row])} → {one_line(key.labels[column])} {weights[row, column]:.2f}"
-
-
-def relative(weights: Weights, largest: float) -> Weights:
-    """Divide weights by the largest of their figure, to -1 to 1; zeros if there is no such value."""
-    weights = np.nan_to_num(weights, nan=0.0)
-    return weights / np.float32(largest) if largest > 0 else np.zeros_like(weights)

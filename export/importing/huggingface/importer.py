@@ -11,11 +11,13 @@ from bundle.rows import Row
 from bundle.values import Array
 from export import pipeline
 from export.conversion.precision import Precision
+from export.errors import CheckpointError
 from export.execution.generation import run_generation
 from export.execution.pytorch_runner import PyTorchGenerationRunner, run_model
 from export.execution.random_inputs import batch_sizes
 from export.importing.huggingface.architectures import architecture_of
 from export.importing.huggingface.checkpoint import read_checkpoint
+from export.importing.huggingface.output_rules import NEVER
 from export.importing.huggingface.tasks import task_of
 from export.importing.huggingface.tasks.task import ImportOptions, Source
 from export.writing.samples import example_rows
@@ -37,6 +39,8 @@ def read_model(folder: Path, *, task: str = "", options: ImportOptions | None = 
     checkpoint = read_checkpoint(folder)
     architecture = architecture_of(checkpoint)
     chosen = task_of(checkpoint, architecture, task)
+    if options is not None and options.language and architecture.kind != "speech":
+        raise CheckpointError(f"{architecture.title} reads no speech; leave out --language")
     ignored = architecture.fields.check(checkpoint.config)
     return _with_scales(chosen.build(Source(checkpoint, architecture, options or ImportOptions(), ignored)))
 
@@ -48,7 +52,8 @@ def _with_scales(trained: TrainedModel) -> TrainedModel:
     scales: dict[str, float] = {}
     for row in example_rows(trained.card, trained.examples):
         for name, array in _computed(trained, row).items():
-            scales[name] = max(scales.get(name, 0.0), float(np.abs(array).max(initial=0.0)))
+            possible = np.abs(array[array > NEVER])
+            scales[name] = max(scales.get(name, 0.0), float(possible.max(initial=0.0)))
     return replace(trained, card=replace(trained.card, scales=scales))
 
 

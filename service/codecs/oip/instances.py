@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bundle.errors import InputError
-from bundle.values import Array, Image, Instance, Pair, Sentences, TensorValue, Text, Value
+from bundle.values import Array, Audio, Image, Instance, Pair, Sentences, TensorValue, Text, Value
 from limelight.v1 import model_pb2
 from service.codecs.oip.contents import InputTensor
 from service.codecs.oip.datatypes import BYTES, of_wire
@@ -28,8 +28,9 @@ class TensorRows:
         return f"rows[{place}]"
 
     def has_images(self, schema: ModelSchema) -> bool:
-        """Tell whether some input is an image."""
-        images = {each.name for each in schema.description.inputs if each.kind == model_pb2.INPUT_KIND_IMAGE}
+        """Tell whether some input is an image or a recording."""
+        kinds = (model_pb2.INPUT_KIND_IMAGE, model_pb2.INPUT_KIND_AUDIO)
+        images = {each.name for each in schema.description.inputs if each.kind in kinds}
         return any(each.name in images for each in self._inputs)
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
@@ -63,6 +64,8 @@ def _value(
     match kind:
         case model_pb2.INPUT_KIND_IMAGE:
             return Image(_only(tensor, row))
+        case model_pb2.INPUT_KIND_AUDIO:
+            return Audio(_only(tensor, row))
         case model_pb2.INPUT_KIND_PAIR:
             if row.shape != (2,):
                 raise InputError(f"{tensor.field}.shape", f"is {_shape(tensor)}; a pair of texts is [rows, 2]")

@@ -15,6 +15,7 @@ _ELEMENTS = {
     model_pb2.INPUT_KIND_TEXT: 1,
     model_pb2.INPUT_KIND_DOCUMENT: 1,
     model_pb2.INPUT_KIND_IMAGE: 1,
+    model_pb2.INPUT_KIND_AUDIO: 1,
     model_pb2.INPUT_KIND_PAIR: 2,
 }
 

@@ -93,7 +93,8 @@ def _sequence_parts(result: model_pb2.ResultDescription) -> _Parts:
 
 def _spans_parts(result: model_pb2.ResultDescription) -> _Parts:
     bounds = tuple((name, INT32, (ANY,)) for name in (".start", ".end"))
-    return ("", BYTES, (ANY,)), *bounds, (".probability", FP32, (ANY,))
+    none = ((".none_probability", FP32, (1,)),) if result.spans.first_token_is_none else ()
+    return ("", BYTES, (ANY,)), *bounds, (".probability", FP32, (ANY,)), *none
 
 
 _RESULT_PARTS: Mapping[str, Callable[[model_pb2.ResultDescription], _Parts]] = {

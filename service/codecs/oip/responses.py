@@ -158,11 +158,13 @@ def result_values(result: TypedResult) -> dict[str, Array]:
             return {"": np.array([each.value for each in result.numbers], np.float64)}
         case Spans():
             spans = result.spans
+            none = {} if result.none is None else {".none_probability": np.array([result.none], np.float32)}
             return {
                 "": _strings([each.text for each in spans]),
                 ".start": np.array([each.start for each in spans], np.int32),
                 ".end": np.array([each.end for each in spans], np.int32),
                 ".probability": np.array([each.probability for each in spans], np.float32),
+                **none,
             }
     sequences = result.sequences
     return {

@@ -17,7 +17,7 @@ class MessageInstances:
         self._field = field
         self.size = sum(each.ByteSize() for each in messages)
         kinds = {value.WhichOneof("kind") for each in messages for value in each.inputs.values()}
-        self._has_images = "image" in kinds
+        self._has_images = not kinds.isdisjoint({"image", "audio"})
         self.has_tensors_only = kinds <= {"tensor"}
 
     def __len__(self) -> int:
@@ -28,7 +28,7 @@ class MessageInstances:
         return self._field.format(place)
 
     def has_images(self, schema: ModelSchema) -> bool:
-        """Tell whether some value is an image."""
+        """Tell whether some value is an image or a recording."""
         return self._has_images
 
     def read(self, place: int, schema: ModelSchema) -> Instance:

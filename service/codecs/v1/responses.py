@@ -41,7 +41,8 @@ class LabelEncoder:
     def __call__(self, schema: ModelSchema, labels: Labels) -> bytes:
         """Serialize a label set of a model."""
         placed = labels.grid is not None and labels.grid.HasField("region")
-        fixed = None if placed else self._of(schema).get(labels.name)
+        cut = len(labels.special) > 0  # of frames, which end with the recording
+        fixed = None if placed or cut else self._of(schema).get(labels.name)
         return labels_to_wire(labels).SerializeToString() if fixed is None else fixed
 
     def _of(self, schema: ModelSchema) -> Mapping[str, bytes]:

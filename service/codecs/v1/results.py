@@ -42,6 +42,8 @@ def fill_result(message: service_pb2.Result, result: TypedResult) -> None:
             message.sequences.sequences.extend(map(sequence_message, result.sequences))
         case Spans():
             message.spans.SetInParent()
+            if result.none is not None:
+                message.spans.none_probability = result.none
             for span in result.spans:
                 message.spans.spans.add(
                     start=span.start,

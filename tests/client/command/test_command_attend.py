@@ -92,9 +92,9 @@ def test_a_group_that_is_named_twice_is_the_union_of_its_places(run: Run, server
 
 def test_weights_that_top_k_left_out_are_absent_and_their_sum_is_told(run: Run):
     output = run("attend", "echo", "guten tag", "--top-k", "1")[1]
-    assert "GUTEN  guten(0.6000) tag  left out: 0.4000\nTAG    guten tag(0.6000)  left out: 0.4000\n" in output
+    assert "GUTEN  guten(0.6000) tag(-)  left out: 0.4000\nTAG    guten(-) tag(0.6000)  left out: 0.4000\n" in output
     output = run("attend", "han", "It rains all day. We stay", "--top-k", "1")[1]
-    assert "It rains(0.3846) all day  left out: 0.6154\n" in output
+    assert "It(-) rains(0.3846) all(-) day(-)  left out: 0.6154\n" in output
     assert "0.6667  It rains all day\n-       We stay\nleft out: 0.3333\n" in output
     # Of four queries each keeps one of four even weights: the first.
     output = run("attend", "scribe", "big cat", "--map", "encoder.0.self", "--head", "0", "--top-k", "2")[1]
@@ -142,19 +142,35 @@ def test_a_terminal_shades_words_by_their_weight(server: Server):
     brightness = {}
     for word in ("It", "rains", "day", "We", "stay"):
         colour = re.search(rf"48;2;(\d+);(\d+);(\d+)m{word}\x1b", seen)
-        assert colour, f"{word} is shaded"
-        brightness[word] = sum(map(int, colour.groups()))
-    assert brightness["rains"] > brightness["day"] > brightness["It"]
-    # The words' weights times their lines': 2/3 of 0.385 and 1/3 of 2/3.
-    assert brightness["rains"] > brightness["stay"] > brightness["We"]
-    assert re.search(r"^0 +0\.256$", without_colours(seen), re.M), "the scale has numbers"
+        brightness[word] = sum(map(int, colour.groups())) if colour else 0
+    # The words' weights times their lines': 2/3 of 0.385 and 1/3 of 2/3; equal weights would be 1/6.
+    assert brightness["rains"] > brightness["stay"] > 0
+    assert brightness["It"] == brightness["day"] == brightness["We"] == 0, "no colour below equal weights"
+    assert re.search(r"^equal 0\.167 +0\.667$", without_colours(seen), re.M), "the scale has numbers"
+
+
+def test_a_map_that_looks_everywhere_has_no_colour(server: Server):
+    # Head 0 of layer 0 attends to every token with the same weight.
+    seen = in_terminal("attend", "scribe", "big cat", "--map", "encoder.0.self", "--head", "0", target=server.target)
+    seen = seen.partition("head 1")[0]
+    assert not re.search(r"48;2;\d+;\d+;\d+m *(big|cat)", seen)
+    assert "equal 0.25" in without_colours(seen)
+
+
+def test_a_light_terminal_gets_darker_colours_for_larger_weights(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLORFGBG", "0;15")
+    seen = in_terminal("attend", "han", "It rains all day. We stay", target=server.target)
+    rains, stay = (
+        sum(map(int, re.search(rf"48;2;(\d+);(\d+);(\d+)m{word}\x1b", seen).groups())) for word in ("rains", "stay")
+    )
+    assert rains < stay
 
 
 def test_a_terminal_shows_an_image_in_blocks(server: Server, picture: Path):
     seen = in_terminal("attend", "vit", str(picture), "--map", "encoder.1.self", target=server.target)
     assert without_colours(seen).count("████████\n") == 4
     colours = re.findall(r"38;2;(\d+);(\d+);(\d+)m██", seen)
-    assert len(set(colours)) == 16
+    assert len(set(colours)) == 9, "those above equal weights, and the others"
     assert "[class] 0.007" in without_colours(seen)
 
 

@@ -55,3 +55,13 @@ def test_a_sample_says_its_seed_to_people_and_programs(run: Run, server: Server)
     assert f"GUTEN TAG  (0.22)\n(sampled; --seed {FRESH_SEED} reproduces it)" in seen
     assert run(*arguments) == (0, "GUTEN TAG\n", ""), "a pipe gets the text alone"
     assert json.loads(run(*arguments, "--json")[1].splitlines()[0])["seed"] == FRESH_SEED
+
+
+@pytest.mark.parametrize("command", ["generate", "attend"])
+def test_a_text_is_sent_as_a_conversation(run: Run, server: Server, command: str):
+    run(command, "echo", "Guten Tag", "--chat", "chatml", "--system", "Be brief.")
+    request = server.servicer.requests[-1]
+    instance = request.instance if command == "generate" else request.instances[0]
+    assert instance.inputs["text"].text == (
+        "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nGuten Tag<|im_end|>\n<|im_start|>assistant\n"
+    )

@@ -9,6 +9,7 @@ from PIL import Image
 
 import limelight
 from limelight.cli import drawing, render_png
+from limelight.cli.colours import colour
 from limelight.cli.views import Figure, GridHeatmap
 from tests.client.command.people import Run
 
@@ -45,19 +46,26 @@ def read(path: Path, *, below: int = 0) -> np.ndarray:
     return np.asarray(picture.convert("RGB")).astype(int)[16 + 26 * below if below else 0 :]
 
 
+def drawn(strength: float, *, on_light: bool = True) -> tuple[int, int, int]:
+    """The colour of a strength in a picture, which has 255 of them."""
+    return colour(round(strength * 255) / 255, on_light=on_light)
+
+
 def test_a_picture_of_words_by_words_has_a_column_a_key(run: Run, tmp_path: Path):
     path = tmp_path / "a.png"
     said = f"scribe version 1: long 0.75, short 0.25\n{path}\n"
     assert run("attend", "scribe", "hippopotamus cat", "--map", "encoder.1.self", "--png", path) == (0, said, "")
     pixels = read(path, below=1)[:-38]  # above the scale
-    # [CLS], hippopotamus, cat, [SEP]: one column is bright lime from top to bottom, and it is the second.
-    lime = (pixels == [222, 255, 82]).all(axis=2)
-    columns = np.flatnonzero(lime.sum(axis=0) == 4 * 24)
+    # [CLS], hippopotamus, cat, [SEP]: one column is the strongest from top to bottom, and it is the second.
+    lengths = np.array([1.0, 12.0, 3.0, 1.0])
+    weight = float(np.mean([lengths[1] ** power / (lengths**power).sum() for power in (2, 3)]))
+    strong = (pixels == drawn((weight - 0.25) / 0.75)).all(axis=2)
+    columns = np.flatnonzero(strong.sum(axis=0) == 4 * 24)
     assert len(columns) == 24
-    dark = (pixels == pixels[np.flatnonzero(lime.any(axis=1))[0], columns[0] - 12]).all(axis=2)
-    left = np.flatnonzero(dark.sum(axis=0) == 4 * 24)
-    assert left.min() == columns[0] - 24, "[CLS] is one cell to the left of the brightest column"
-    top = np.flatnonzero(lime.any(axis=1))[0]
+    weak = (pixels == drawn(0.0)).all(axis=2)
+    left = np.flatnonzero(weak.sum(axis=0) == 4 * 24)
+    assert left.min() == columns[0] - 24, "[CLS] is one cell to the left of the strongest column"
+    top = np.flatnonzero(strong.any(axis=1))[0]
     ink = [(pixels[32:top, start : start + 24].sum(axis=2) < 300).sum() for start in (columns[0], columns[0] + 24)]
     assert ink[0] > 2 * ink[1], "the longer word stands over its own column"
 
@@ -66,7 +74,9 @@ def test_a_picture_of_an_image_lays_the_grid_over_it(run: Run, picture: Path, tm
     path = tmp_path / "a.png"
     assert run("attend", "vit", picture, "--map", "encoder.0.self", "--png", path)[0] == 0
     pixels = read(path, below=1)[:-38]  # above the scale
-    assert (pixels == [222, 255, 82]).all(axis=2).sum() == 56 * 56, "one cell of 56 pixels is the brightest"
+    # 17/153, of equal weights of 1/17 and a scale to four times as much.
+    strongest = drawn((17 / 153 - 1 / 17) / (3 / 17), on_light=False)
+    assert (pixels == strongest).all(axis=2).sum() == 56 * 56, "one cell of 56 pixels is the strongest"
     grey = (pixels[..., 0] == pixels[..., 1]) & (pixels[..., 1] == pixels[..., 2])
     assert grey[60:240, 16:240].all(), "the picture that was sent stands on the left"
 
@@ -103,7 +113,10 @@ def test_other_pictures_are_drawn_too(run: Run, tmp_path: Path):
     for name, text in (("han", "It rains. We stay"), ("echo", "guten tag"), ("scribe", "word " * 200)):
         path = tmp_path / f"{name}.png"
         assert run("attend", name, text, "--png", path)[0] == 0
-        assert (read(path) == [222, 255, 82]).all(axis=2).any()
+        weak, strong = drawn(0.1), drawn(1.0)
+        green = read(path)[..., 1] - read(path)[..., 0]
+        assert (green > weak[1] - weak[0]).any(), "words are shaded"
+        assert (read(path) == strong).all(axis=2).any(), "the scale"
 
 
 def test_a_picture_says_above_what_was_asked_and_answered(run: Run, picture: Path, tmp_path: Path):

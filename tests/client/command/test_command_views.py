@@ -42,8 +42,8 @@ def test_scores_are_shown_as_such_and_impossible_places_have_none():
     ]
     (figure,) = figures([each], each_query=True)
     assert list(plain_text(figure))[1:] == [
-        "un     un(1.0000) happy cats",
-        "happy  un(3.0000) happy(-2.0000) cats",
+        "un     un(1.0000) happy(-) cats(-)",
+        "happy  un(3.0000) happy(-2.0000) cats(-)",
         "cats   un(2.0000) happy(2.0000) cats(4.0000)",
     ]
     assert figure.rows[0].gaps == ("", "", " "), "two tokens of one word stand together"

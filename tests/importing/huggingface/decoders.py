@@ -27,20 +27,34 @@ class Decoder:
 
     def write(self, folder: Path, **changes: Any) -> Path:
         """Write a checkpoint with random weights."""
-        import transformers
+        config = self.config() | changes
+        return write_generating(folder, self.library_name, "AutoModelForCausalLM", config, begins=self.begins)
 
-        torch.manual_seed(0)
-        config = getattr(transformers, f"{self.library_name}Config")(**(self.config() | changes))
-        model = transformers.AutoModelForCausalLM.from_config(config).eval()
-        for name, parameter in model.named_parameters():
-            if parameter.dim() > 1:
-                torch.nn.init.normal_(parameter, std=0.3)
-            elif name.endswith("sinks"):
-                torch.nn.init.normal_(parameter, std=1.0)
-        model.save_pretrained(folder)
-        (folder / "tokenizer.json").write_text(tokenizer(begins=self.begins))
-        write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
-        return folder
+
+def write_generating(
+    folder: Path,
+    library_name: str,
+    auto_class: str,
+    config: dict[str, Any],
+    *,
+    begins: bool = True,
+    spread: float = 0.3,
+) -> Path:
+    """Write a checkpoint of a model that generates, with random weights whose attention is far from uniform."""
+    import transformers
+
+    torch.manual_seed(0)
+    made = getattr(transformers, f"{library_name}Config")(**config)
+    model = getattr(transformers, auto_class).from_config(made).eval()
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1 and parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=spread)
+        elif name.endswith("sinks"):
+            torch.nn.init.normal_(parameter, std=1.0)
+    model.save_pretrained(folder)
+    (folder / "tokenizer.json").write_text(tokenizer(begins=begins))
+    write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
+    return folder
 
 
 def tokenizer(*, begins: bool) -> str:

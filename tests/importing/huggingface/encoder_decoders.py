@@ -5,10 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from tests.importing.huggingface.checkpoints import write_json
-from tests.importing.huggingface.decoders import BEGIN, END, VOCABULARY, tokenizer
+from tests.importing.huggingface.decoders import BEGIN, END, VOCABULARY, write_generating
 
 POSITIONS = 64
 
@@ -23,18 +20,8 @@ class EncoderDecoder:
 
     def write(self, folder: Path, **changes: Any) -> Path:
         """Write a checkpoint with random weights."""
-        import transformers
-
-        torch.manual_seed(0)
-        config = getattr(transformers, f"{self.library_name}Config")(**(self.config() | changes))
-        model = transformers.AutoModelForSeq2SeqLM.from_config(config).eval()
-        for parameter in model.parameters():
-            if parameter.dim() > 1 and parameter.requires_grad:
-                torch.nn.init.normal_(parameter, std=self.spread)
-        model.save_pretrained(folder)
-        (folder / "tokenizer.json").write_text(tokenizer(begins=True))
-        write_json(folder / "tokenizer_config.json", {"model_max_length": 10**30})
-        return folder
+        config = self.config() | changes
+        return write_generating(folder, self.library_name, "AutoModelForSeq2SeqLM", config, spread=self.spread)
 
 
 def _bart(**changes: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface import decoder_attention
 from export.importing.huggingface.imported_decoder import ImportedDecoder, output_map, prompt_map
@@ -172,3 +173,7 @@ def test_more_tokens_than_the_model_has_positions_are_refused(tmp_path: Path) ->
     folder = DECODERS["llama"].write(tmp_path / "llama")
     with pytest.raises(CheckpointError, match="reads at most 96 tokens, not 97"):
         read_model(folder, options=ImportOptions(max_tokens=97))
+    short = read_model(folder, options=ImportOptions(max_tokens=12))
+    assert [example["text"] for example in short.examples] == [Text("The cat")]
+    with pytest.raises(CheckpointError, match="too long for the model; give it one: --example TEXT"):
+        read_model(folder, options=ImportOptions(max_tokens=2))

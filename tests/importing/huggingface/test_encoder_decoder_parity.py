@@ -1,5 +1,6 @@
 """Imported encoder–decoders answer as transformers does: maps of the source, and scores and maps of every step."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,7 @@ from export.importing.huggingface.imported_decoder import output_map
 from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
 from export.importing.huggingface.importer import read_model
 from models.cards.card import TrainedModel
-from tests.importing.huggingface.checkpoints import change_config
+from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.decoders import VOCABULARY
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 
@@ -92,6 +93,44 @@ def test_sources_and_steps_equal_transformers(name: str, read: Read, lengths: li
                 assert not found.maps[cross_map(layer)][row, :, length:].any()
 
 
+@pytest.mark.parametrize("name", ["bart", "marian"])
+def test_tokens_are_forced_and_suppressed_as_generation_config_states(tmp_path: Path, name: str) -> None:
+    folder = ENCODER_DECODERS[name].write(tmp_path / name)
+    source = torch.arange(3, 11)[None]
+    free = _written(AutoModelForSeq2SeqLM.from_pretrained(folder), source)
+    change_config(folder, forced_bos_token_id=9)
+    rules = {"forced_bos_token_id": 7, "bad_words_ids": [[free[0]], [free[1]], [4, 5]], "begin_suppress_tokens": [11]}
+    stated = json.loads((folder / "generation_config.json").read_text())
+    write_json(folder / "generation_config.json", stated | rules)
+    expected = _written(AutoModelForSeq2SeqLM.from_pretrained(folder), source)
+    assert expected[0] == 7 and not {free[0], free[1]} & set(expected[1:])
+    trained = read_model(folder)
+    network, written = trained.model, trained.card.written
+    assert isinstance(network, ImportedEncoderDecoder) and written is not None
+    mask = torch.ones_like(source, dtype=torch.bool)
+    with torch.no_grad():
+        encoded = network.encode(token_ids=source, token_mask=mask)
+        states = {
+            each.input: torch.zeros((1, each.cache[0], STEPS, each.cache[1])) for each in written.states if each.cache
+        }
+        token, found = torch.tensor([written.begin]), list[int]()
+        for step in range(STEPS):
+            answer = network.step(token, position=torch.tensor([step]), token_mask=mask, **states, **encoded)
+            for each in written.states:
+                states[each.input][:, :, step] = answer.states[each.output][:, :, 0]
+            token = answer.scores.argmax(-1)
+            found.append(int(token))
+    assert found == expected
+
+
+def _written(library: Any, source: Tensor) -> list[int]:
+    """Write with transformers: the tokens behind the first."""
+    library.generation_config.eos_token_id = library.generation_config.forced_eos_token_id = None
+    with torch.no_grad():
+        tokens = library.eval().generate(source, do_sample=False, num_beams=1, max_new_tokens=STEPS)
+    return tokens[0, 1:].tolist()
+
+
 def test_relative_positions_that_differ_from_the_librarys_are_not_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +146,8 @@ def test_relative_positions_that_differ_from_the_librarys_are_not_imported(
 @pytest.mark.parametrize(
     ("name", "field", "value", "message"),
     [
-        ("bart", "forced_bos_token_id", 0, "states forced_bos_token_id 0, which is not computed"),
+        ("bart", "forced_bos_token_id", VOCABULARY, "states no token of the model as forced_bos_token_id"),
+        ("t5", "bad_words_ids", [[-1]], "states no token of the model as bad_words_ids"),
         ("bart", "normalize_before", True, "states normalize_before True, which is not computed"),
         ("t5", "is_decoder", True, "states is_decoder True, which is not computed"),
         ("marian", "share_encoder_decoder_embeddings", False, "which is not computed; it can be True"),

@@ -135,9 +135,15 @@ def test_maps_can_be_shown_by_words(client: limelight.Client, address: str, caps
     np.testing.assert_allclose(joined.weights[:, 2, 2], expected[:, 2:4].mean(1), atol=1e-6)
     capsys.readouterr()
     assert main(["attend", "tagger", TEXT, "--query", "0", "--words", "--target", address]) == 0
-    shown = capsys.readouterr().out.splitlines()[-1]
+    shown, _, rest = capsys.readouterr().out.splitlines()[-1].partition("  left out: ")
+    assert 0 < float(rest) < 1
     assert [word.partition("(")[0] for word in shown.split()][-7:] == ["The", "cats", "sat", "on", "a", "mat", "."]
-    assert main(["attend", "tagger", TEXT, "--words", "--json", "--target", address]) == 2
+    for option in ("--words", "--hide-special"):
+        assert main(["attend", "tagger", TEXT, option, "--json", "--target", address]) == 2
+    capsys.readouterr()
+    assert main(["attend", "tagger", TEXT, "--hide-special", "--map", "encoder.0.self", "--target", address]) == 0
+    shown = capsys.readouterr().out
+    assert "[CLS]" not in shown and "left out: 0." in shown
 
 
 def test_a_question_is_answered_by_spans_of_the_text_alone(client: limelight.Client, folders: dict[str, Path]) -> None:
@@ -146,8 +152,10 @@ def test_a_question_is_answered_by_spans_of_the_text_alone(client: limelight.Cli
     output = eager(folders["answers"], "AutoModelForQuestionAnswering", question, text)
     encoding = encode(folders["answers"], question, text)
     own = [place for place, part in enumerate(encoding.sequence_ids) if part == 1]
-    start, end = (scores[0, own].softmax(-1) for scores in (output.start_logits, output.end_logits))
-    chances = torch.triu(start[:, None] * end[None, :])
+    # The first token stands for "no answer".
+    start, end = (scores[0, [0, *own]].softmax(-1) for scores in (output.start_logits, output.end_logits))
+    assert answer.prediction.none_probability == pytest.approx(float(start[0] * end[0]), abs=1e-5)
+    chances = torch.triu(start[1:, None] * end[None, 1:])
     first, last = divmod(int(chances.argmax()), len(own))
     best = answer.prediction.spans[0]
     assert (best.start, best.end) == (encoding.offsets[own[first]][0], encoding.offsets[own[last]][1])

@@ -1,6 +1,7 @@
 """Typed results from raw outputs."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -309,3 +310,20 @@ def test_spans_of_one_text_of_a_pair_share_their_probability_among_its_tokens() 
         ("in Graz", "second", 0.1875),
         ("in", "second", 0.0625),
     ]
+    # The first token stands for "no span answers": its probability is a half at both ends.
+    description.results[0].spans.first_token_is_none = True
+    scores[0] = math.log(4)
+    one = answer({"start": scores, "end": scores}, {"words": labels}, {"input": Pair("where", "in Graz")})
+    with_none = filled(description, one).spans
+    assert with_none.none_probability == pytest.approx(0.25)
+    assert [(each.text, round(each.probability, 4)) for each in with_none.spans] == [
+        ("Graz", 0.1406),
+        ("in Graz", 0.0469),
+        ("in", 0.0156),
+    ]
+    # A text without tokens has no span.
+    empty = replace(
+        labels, size=3, texts=["[CLS]", "where", "[SEP]"], special=[True, False, True], input_indices=[0] * 3
+    )
+    one = answer({"start": scores[:3], "end": scores[:3]}, {"words": empty}, {"input": Pair("where", "")})
+    assert (list(filled(description, one).spans.spans), filled(description, one).spans.none_probability) == ([], 1)

@@ -22,6 +22,7 @@ from export.importing.huggingface.architectures import (
     roberta,
     t5,
     vit,
+    whisper,
 )
 from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ _ENCODER_DECODERS = (t5, bart, marian)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     each.model_type: each
-    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, vit)
+    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, whisper, vit)
     for each in module.ARCHITECTURES
 }
 

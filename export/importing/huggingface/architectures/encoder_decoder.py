@@ -60,20 +60,18 @@ def bart_fields(used: str = "", *, harmless: str = "", only: Mapping[str, Condit
         f"""
         vocab_size d_model encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers decoder_attention_heads
         decoder_ffn_dim activation_function max_position_embeddings scale_embedding pad_token_id tie_word_embeddings
-        num_hidden_layers {used}
+        num_hidden_layers forced_bos_token_id bad_words_ids {used}
         """,
         # Fields of how a text is searched, which callers decide.
         harmless=f"""
         dropout attention_dropout activation_dropout encoder_layerdrop decoder_layerdrop init_std classifier_dropout
         classif_dropout forced_eos_token_id max_length min_length num_beams length_penalty early_stopping
-        no_repeat_ngram_size bad_words_ids {harmless}
+        no_repeat_ngram_size {harmless}
         """,
         only={
             **PLAIN,
             "is_decoder": one_of(False),
             "is_encoder_decoder": one_of(True),
-            # The first output token would be another than the scores say.
-            "forced_bos_token_id": one_of(None),
             # Of other versions, with other layers.
             "normalize_before": one_of(False),
             "normalize_embedding": one_of(True),

@@ -39,14 +39,13 @@ ARCHITECTURES = (
             """
             vocab_size d_model d_kv d_ff num_layers num_decoder_layers num_heads relative_attention_num_buckets
             relative_attention_max_distance layer_norm_epsilon feed_forward_proj dense_act_fn is_gated_act pad_token_id
-            tie_word_embeddings scale_decoder_outputs
+            tie_word_embeddings scale_decoder_outputs forced_bos_token_id bad_words_ids
             """,
             harmless="dropout_rate classifier_dropout n_positions max_length min_length num_beams",
             only={
                 **PLAIN,
                 "is_decoder": one_of(False),
                 "is_encoder_decoder": one_of(True),
-                "forced_bos_token_id": one_of(None),
             },
         ),
         sizes=_sizes,

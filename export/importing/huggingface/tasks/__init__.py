@@ -12,6 +12,7 @@ from export.importing.huggingface.tasks.task import Task
 from export.importing.huggingface.tasks.text_generation import build_text_generation
 from export.importing.huggingface.tasks.text_to_text import build_text_to_text
 from export.importing.huggingface.tasks.token_classification import build_token_classifier
+from export.importing.huggingface.tasks.transcription import build_transcription, build_translation_of_speech
 
 CROSS_ENCODER = Task("cross-encoder", "encoder", (), build_pair_classifier)
 EMBEDDING = Task("embedding", "encoder", ("Model",), build_embedding)
@@ -30,6 +31,8 @@ TASKS = (
         build_image_classifier,
     ),
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), build_text_to_text),
+    Task("transcription", "speech", ("ForConditionalGeneration",), build_transcription),
+    Task("speech-translation", "speech", (), build_translation_of_speech),
 )
 
 

@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bundle.errors import InputError
-from bundle.values import Instance, Pair, Text
+from bundle.values import Instance, Pair
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.architecture import EncoderArchitecture
 from export.importing.huggingface.attention import run_with_maps
 from export.importing.huggingface.checkpoint import TOKENIZER, TOKENIZER_CONFIG
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.tasks.examples import choose_examples, text_instances
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import adds_special_tokens, read_tokenizer, token_limit
 from export.importing.huggingface.token_packing import packing_tokens
 from models.attention.weights import Weights
-from models.cards.card import Card, TrainedModel, TrainingData
+from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import JoinedPairInput, TextInput, Tokenizer
 from models.cards.labels import LabelSet
@@ -167,9 +167,7 @@ def encoder_model(
         citation=architecture.citation,
     )
     own = tuple(examples) or _own_examples(model_input)
-    chosen = _given_examples(source, model_input) or tuple(each for each in own if _fits(card, each))
-    if not chosen:
-        raise CheckpointError("the texts of this repository are too long for the model; give it one: --example TEXT")
+    chosen = choose_examples(card, _given_examples(source, model_input), own)
     return TrainedModel(network.eval(), card, chosen, TrainingData(), ())
 
 
@@ -177,7 +175,7 @@ def _given_examples(source: EncoderSource, model_input: TextInput | JoinedPairIn
     """Make instances of the caller's examples."""
     given = source.options.examples
     if isinstance(model_input, TextInput):
-        return tuple({model_input.name: Text(text)} for text in given)
+        return text_instances(model_input.name, given)
     pairs = [tuple(text.split("\t")) for text in given]
     if any(len(pair) != 2 for pair in pairs):
         raise CheckpointError("an example of this model is two texts, separated by a tab")
@@ -186,14 +184,5 @@ def _given_examples(source: EncoderSource, model_input: TextInput | JoinedPairIn
 
 def _own_examples(model_input: TextInput | JoinedPairInput) -> tuple[Instance, ...]:
     if isinstance(model_input, TextInput):
-        return tuple({model_input.name: Text(text)} for text in _TEXTS)
+        return text_instances(model_input.name, _TEXTS)
     return tuple({model_input.name: Pair(*pair)} for pair in _PAIRS)
-
-
-def _fits(card: Card, example: Instance) -> bool:
-    """Return whether an instance is short enough for a model."""
-    try:
-        card.preprocessor().row(example)
-    except InputError:
-        return False
-    return True

@@ -27,7 +27,7 @@ def build_question_answering(source: EncoderSource) -> TrainedModel:
         _scores,
         model_input=read,
         tokens=tokens,
-        results=[Spans(over=tokens, part="second")],
+        results=[Spans(over=tokens, part="second", first_token_is_none=True)],
         summary="Finds the answer to a question in a text.",
     )
 

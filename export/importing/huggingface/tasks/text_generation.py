@@ -6,13 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.decoder import DecoderArchitecture
 from export.importing.huggingface.attention import run_with_maps
+from export.importing.huggingface.chat_template import describe_template
 from export.importing.huggingface.checkpoint import Checkpoint
 from export.importing.huggingface.imported_decoder import ImportedDecoder, cache_states, output_map, prompt_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.output_rules import GENERATION_CONFIG
+from export.importing.huggingface.tasks.examples import choose_examples, text_instances
+from export.importing.huggingface.tasks.generation_maps import decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
@@ -20,12 +23,10 @@ from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import TextInput
-from models.cards.labels import input_steps, output_steps
-from models.cards.maps import Map
+from models.cards.labels import output_steps
 from models.cards.results import Written
 
-_GENERATION_CONFIG = "generation_config.json"
-_TEXTS = ("The cat sat on the mat and", "Attention shows which words a model looks at")
+_TEXTS = ("The cat", "The cat sat on the mat and", "Attention shows which words a model looks at")
 # Output tokens, unless half of the model's positions are fewer.
 _MOST_NEW_TOKENS = 1024
 # The largest difference of scores and weights between a decoder's steps and the library's eager attention.
@@ -75,39 +76,19 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         states=cache_states(layers, key_heads, head_size),
     )
     tokens = prompt.tokens("prompt")
-    put_in = input_steps(prompt=tokens)
     weights = Weights(heads=heads, normalised=not architecture.has_sinks)
-    maps = {
-        prompt_map(layer): Map(
-            weights=weights,
-            kind="self",
-            queries=tokens,
-            keys=tokens,
-            summary=f"What each token of the prompt attends to in layer {layer}.",
-        )
-        for layer in range(layers)
-    }
-    maps |= {
-        output_map(layer): Map(
-            weights=weights,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to in layer {layer} before each output token.",
-        )
-        for layer in range(layers)
-    }
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary("Continues a text."),
+        summary=source.summary(f"Continues a text.{describe_template(checkpoint)}"),
         inputs=[prompt],
         results=[written],
-        maps=maps,
+        maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    examples = tuple({prompt.name: Text(text)} for text in source.options.examples or _TEXTS)
+    given, own = (text_instances(prompt.name, texts) for texts in (source.options.examples, _TEXTS))
+    examples = choose_examples(card, given, own)
     for row in example_rows(card, examples):
         _check_against_library(network, row.tensors[prompt.tensor].tolist(), written)
     return TrainedModel(network, card, examples, TrainingData(), ())
@@ -115,11 +96,11 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
 
 def end_tokens(checkpoint: Checkpoint, config: Any) -> list[int]:
     """Return the tokens that end a text; generation_config.json takes precedence."""
-    stated = checkpoint.table(_GENERATION_CONFIG).get("eos_token_id", getattr(config, "eos_token_id", None))
+    stated = checkpoint.table(GENERATION_CONFIG).get("eos_token_id", getattr(config, "eos_token_id", None))
     found = stated if isinstance(stated, list) else [stated]
     if not found or not all(isinstance(each, int) and 0 <= each < int(config.vocab_size) for each in found):
         raise CheckpointError(
-            f"neither {_GENERATION_CONFIG} nor config.json states a token of the model as eos_token_id; "
+            f"neither {GENERATION_CONFIG} nor config.json states a token of the model as eos_token_id; "
             "a text would never end"
         )
     return list(dict.fromkeys(found))

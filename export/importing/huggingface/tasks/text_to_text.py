@@ -1,25 +1,27 @@
 """Text to text: an encoder–decoder writes a text for a source, such as its translation or summary."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
-from bundle.values import Text
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture
 from export.importing.huggingface.attention import run_eager
 from export.importing.huggingface.imported_decoder import cache_states, output_map
 from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
 from export.importing.huggingface.loading import load_config, load_model
+from export.importing.huggingface.output_rules import GENERATION_CONFIG, checked_token, read_output_rules
+from export.importing.huggingface.tasks.examples import choose_examples, text_instances
+from export.importing.huggingface.tasks.generation_maps import encoder_decoder_maps
 from export.importing.huggingface.tasks.task import Source
 from export.importing.huggingface.tasks.text_generation import check_equal, end_tokens
 from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
-from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
 from models.cards.inputs import TextInput
-from models.cards.labels import input_steps, output_steps
-from models.cards.maps import Map
+from models.cards.labels import output_steps
 from models.cards.results import Written
 
 _TEXTS = ("The cat sat on the mat.", "A short letter, written by a friend, arrived this morning.")
@@ -40,9 +42,8 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
     tokenizer = read_tokenizer(checkpoint, vocabulary)
     ends = end_tokens(checkpoint, config)
     begin = getattr(config, "decoder_start_token_id", None)
-    begin = checkpoint.table("generation_config.json").get("decoder_start_token_id", begin)
-    if not isinstance(begin, int) or not 0 <= begin < vocabulary:
-        raise CheckpointError("config.json states no token of the model as decoder_start_token_id")
+    begin = checkpoint.table(GENERATION_CONFIG).get("decoder_start_token_id", begin)
+    begin = checked_token(begin, "decoder_start_token_id", vocabulary)
     limit = source.tokens_within(token_limit(checkpoint, sizes.positions))
     model_input = TextInput(summary="Text to read.", tokenizer=tokenizer, max_tokens=limit, special_tokens=True)
     model = load_model(checkpoint, "AutoModelForSeq2SeqLM")
@@ -52,6 +53,7 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         begin=begin,
         padding=int(config.pad_token_id or 0),
         marked=architecture.marked,
+        allowed=read_output_rules(checkpoint, config).allowed(vocabulary),
     ).eval()
     written = Written(
         steps=output_steps(),
@@ -65,57 +67,38 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         target_tensor="",
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
-    tokens, put_in = model_input.tokens(), input_steps()
-    of_source, of_output = Weights(heads=sizes.heads), Weights(heads=sizes.decoder_heads)
-    maps = {
-        source_map(layer): Map(
-            weights=of_source,
-            kind="self",
-            queries=tokens,
-            keys=tokens,
-            summary=f"What each token of the source attends to in layer {layer}.",
-        )
-        for layer in range(sizes.layers)
-    }
-    for layer in range(sizes.decoder_layers):
-        maps[output_map(layer)] = Map(
-            weights=of_output,
-            kind="self",
-            queries=written.steps,
-            keys=put_in,
-            summary=f"What is attended to of the output so far in layer {layer}, before each token.",
-        )
-        maps[cross_map(layer)] = Map(
-            weights=of_output,
-            kind="cross",
-            queries=written.steps,
-            keys=tokens,
-            summary=f"What is attended to of the source in layer {layer}, before each token.",
-        )
     card = describe(
         name=source.name,
         title=architecture.title,
         summary=source.summary("Writes a text for a source."),
         inputs=[model_input],
         results=[written],
-        maps=maps,
+        maps=encoder_decoder_maps(
+            sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"
+        ),
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    examples = tuple({model_input.name: Text(text)} for text in source.options.examples or _TEXTS)
+    given, own = (text_instances(model_input.name, texts) for texts in (source.options.examples, _TEXTS))
+    examples = choose_examples(card, given, own)
     for row in example_rows(card, examples):
         ids = row.tensors[model_input.tensor].tolist()
-        _check_against_library(network, ids, [begin, *ids[:3]], written)
+        tokens_, mask = torch.tensor([ids]), torch.ones((1, len(ids)), dtype=torch.bool)
+        check_against_library(network, {"token_ids": tokens_, "token_mask": mask}, [begin, *ids[:3]], written)
     return TrainedModel(network, card, examples, TrainingData(), ())
 
 
-def _check_against_library(
-    network: ImportedEncoderDecoder, ids: list[int], output: list[int], written: Written
+def check_against_library(
+    network: ImportedEncoderDecoder, tensors: Mapping[str, Tensor], output: list[int], written: Written
 ) -> None:
-    """Compare the encoder and steps with transformers' eager attention over the whole texts. Raises ExportError."""
-    token, put_out = torch.tensor([ids]), torch.tensor([output])
+    """Compare the encoder and steps with transformers' eager attention over the whole output. Raises ExportError.
+
+    Args:
+        tensors: of the card's inputs, one row without padding.
+    """
+    put_out = torch.tensor([output])
     with torch.no_grad():
-        expected = run_eager(network.model, input_ids=token, decoder_input_ids=put_out, use_cache=False)
+        expected = run_eager(network.model, **network.source(tensors), decoder_input_ids=put_out, use_cache=False)
         maps = {
             "encoder": expected.encoder_attentions,
             "decoder": expected.decoder_attentions,
@@ -123,8 +106,7 @@ def _check_against_library(
         }
         if not all(maps.values()):
             raise ExportError(f"{type(network.model).__name__} returns no attention weights")
-        mask = torch.ones_like(token, dtype=torch.bool)
-        encoded = network.encode(token_ids=token, token_mask=mask)
+        encoded = network.encode(**tensors)
         states = {
             each.input: torch.zeros((1, each.cache[0], len(output), each.cache[1]))
             for each in written.states
@@ -135,10 +117,10 @@ def _check_against_library(
             pairs[source_map(layer)] = (encoded[source_map(layer)], weights)
         for place in range(len(output)):
             position = torch.tensor([place])
-            answer = network.step(put_out[:, place], position=position, token_mask=mask, **states, **encoded)
+            answer = network.step(put_out[:, place], position=position, **tensors, **states, **encoded)
             for each in written.states:
                 states[each.input][:, :, place] = answer.states[each.output][:, :, 0]
-            pairs["scores"] = (answer.scores, expected.logits[:, place])
+            pairs["scores"] = (answer.scores, network.scores(expected.logits[:, place], position))
             for layer, weights in enumerate(maps["decoder"]):
                 pairs[output_map(layer)] = (answer.maps[output_map(layer)], weights[:, :, place])
             for layer, weights in enumerate(maps["cross"]):

@@ -1,0 +1,334 @@
+"""Imported models of speech answer as transformers does, from a recording to its text, maps, and times of words."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers.models.whisper import generation_whisper
+
+import limelight
+from bundle.values import Array, Audio
+from export.errors import CheckpointError, ExportError
+from export.execution.generation import run_generation
+from export.execution.pytorch_runner import PyTorchGenerationRunner
+from export.importing.huggingface.imported_speech import ImportedSpeech
+from export.importing.huggingface.importer import import_checkpoint, read_model
+from export.importing.huggingface.tasks.task import ImportOptions
+from export.writing.samples import example_rows
+from limelight import Generation
+from limelight.speech import warp
+from models.network import StepAnswer
+from tests.bundle.recordings import RATE, tones, wav
+from tests.importing.huggingface.checkpoints import change_config, write_json
+from tests.importing.huggingface.decoders import END, VOCABULARY, tokenizer
+from tests.importing.huggingface.encoders import ENCODERS
+from tests.service.serving import serving
+
+SPECIAL = ("<|startoftranscript|>", "<|en|>", "<|fr|>", "<|transcribe|>", "<|translate|>", "<|notimestamps|>")
+START, ENGLISH, FRENCH, TRANSCRIBE, TRANSLATE, NO_TIMES = range(VOCABULARY, VOCABULARY + len(SPECIAL))
+LAYERS, HEADS, ALIGNMENT = 3, 2, [[1, 0], [2, 1]]
+BEGUN = 24  # a letter, which is not put out first
+SECONDS = 1
+STEPS, FORCED = 12, 3
+RECORDINGS = {"short": tones(6_000), "long": tones(SECONDS * RATE, seed=1), "single": tones(1)}
+
+
+def write(folder: Path, *, generation: dict[str, Any] | None = None, **changes: Any) -> Path:
+    """Write a checkpoint with random weights: two languages, two suppressed tokens, one more at the beginning."""
+    torch.manual_seed(0)
+    config = transformers.WhisperConfig(
+        vocab_size=VOCABULARY + len(SPECIAL),
+        num_mel_bins=16,
+        d_model=32,
+        encoder_layers=2,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_layers=LAYERS,
+        decoder_attention_heads=HEADS,
+        decoder_ffn_dim=40,
+        max_source_positions=SECONDS * 50,
+        max_target_positions=40,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=END,
+        decoder_start_token_id=START,
+        begin_suppress_tokens=None,
+        **changes,
+    )
+    model = transformers.WhisperForConditionalGeneration(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    made = Tokenizer.from_str(tokenizer(begins=False))
+    made.add_special_tokens(list(SPECIAL))
+    unlike_words = [number for token, number in made.get_vocab().items() if not (token.strip("Ġ") + "!").isascii()]
+    (folder / "tokenizer.json").write_text(made.to_str())
+    extractor = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=SECONDS)
+    extractor.save_pretrained(folder)
+    stated = {
+        "decoder_start_token_id": START,
+        "eos_token_id": END,
+        "pad_token_id": 0,
+        "is_multilingual": True,
+        "lang_to_id": {"<|en|>": ENGLISH, "<|fr|>": FRENCH},
+        "task_to_id": {"transcribe": TRANSCRIBE, "translate": TRANSLATE},
+        "no_timestamps_token_id": NO_TIMES,
+        "suppress_tokens": [each for each in unlike_words if each != END],
+        "begin_suppress_tokens": [BEGUN, END],
+        "alignment_heads": ALIGNMENT,
+        "max_length": 40,
+    }
+    write_json(folder / "generation_config.json", stated | (generation or {}))
+    return folder
+
+
+def features(samples: Array) -> torch.Tensor:
+    extractor = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=SECONDS)
+    return extractor(samples, sampling_rate=RATE, return_tensors="pt").input_features
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    return write(tmp_path_factory.mktemp("checkpoint") / "whisper")
+
+
+@pytest.fixture(scope="module")
+def library(folder: Path) -> Any:
+    return transformers.WhisperForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the checkpoint is served."""
+    repository = tmp_path_factory.mktemp("repository")
+    import_checkpoint(folder, repository)
+    with serving(repository) as running:
+        yield running.server.address
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Iterator[limelight.Client]:
+    with limelight.Client(address) as found:
+        yield found
+
+
+def generated(library: Any, samples: Array, **options: Any) -> list[int]:
+    """What transformers puts out behind the start token: the forced tokens, and STEPS more or up to the end token."""
+    with torch.no_grad():
+        answer = library.generate(
+            features(samples), max_new_tokens=STEPS, do_sample=False, return_dict_in_generate=True, **options
+        )
+    tokens = [each for each in answer.sequences[0].tolist() if each != START]
+    return tokens[: tokens.index(END) + 1] if END in tokens else tokens
+
+
+def attended(client: limelight.Client, samples: Array, **options: Any) -> limelight.Attended:
+    generation = Generation(max_new_tokens=STEPS + FORCED)
+    return client.attend("whisper", {"audio": limelight.Audio(samples, RATE)}, generation=generation, **options)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_texts_and_maps_equal_transformers(name: str, client: limelight.Client, library: Any) -> None:
+    samples = RECORDINGS[name]
+    answer = attended(client, samples)
+    output = list(answer.prediction.sequences[0].token_ids)
+    assert output == generated(library, samples, task="transcribe")
+    assert output[:3] in ([ENGLISH, TRANSCRIBE, NO_TIMES], [FRENCH, TRANSCRIBE, NO_TIMES])
+    with torch.no_grad():
+        whole = library(
+            input_features=features(samples),
+            decoder_input_ids=torch.tensor([[START, *output[:-1]]]),
+            output_attentions=True,
+            use_cache=False,
+        )
+    for kind, maps in (
+        ("encoder.{}.self", whole.encoder_attentions),
+        ("decoder.{}.self", whole.decoder_attentions),
+        ("decoder.{}.cross", whole.cross_attentions),
+    ):
+        for layer, weights in enumerate(maps):
+            np.testing.assert_allclose(answer[kind.format(layer)].weights, weights[0].numpy(), atol=1e-4)
+    aligned = np.stack([answer[f"decoder.{layer}.cross"].weights[head] for layer, head in ALIGNMENT])
+    np.testing.assert_array_equal(answer["alignment"].weights, aligned)
+
+
+def test_recordings_answer_alike_alone_together_and_as_files(client: limelight.Client) -> None:
+    inputs = [{"audio": limelight.Audio(each, RATE)} for each in RECORDINGS.values()]
+    inputs += [{"audio": wav(each)} for each in RECORDINGS.values()]
+    generation = Generation(max_new_tokens=STEPS)
+    together = client.attend("whisper", inputs, maps="decoder.1.cross", generation=generation)
+    for sent, answer in zip(inputs, together, strict=True):
+        alone = client.attend("whisper", sent, maps="decoder.1.cross", generation=generation)
+        assert alone.prediction.sequences[0].token_ids == answer.prediction.sequences[0].token_ids
+        np.testing.assert_allclose(alone["decoder.1.cross"].weights, answer["decoder.1.cross"].weights, atol=1e-5)
+    frames = together[0]["decoder.1.cross"].key
+    assert frames.kind == "frames" and frames.labels[18] == "0.36 s"
+    assert frames.special.tolist() == [False] * 19 + [True] * 31
+
+
+def test_a_stated_language_and_task_begin_the_output(folder: Path, library: Any) -> None:
+    trained = read_model(folder, task="speech-translation", options=ImportOptions(language="fr"))
+    for samples in RECORDINGS.values():
+        (row,) = example_rows(trained.card, [{"audio": Audio(samples, RATE)}])
+        trace = run_generation(
+            PyTorchGenerationRunner(trained.model, trained.card),
+            trained.card,
+            trained.card.collate([row]),
+            {"batch": 1},
+            lambda step, scores: (scores.argmax(-1), step + 1 == STEPS + FORCED or scores.argmax() == END),
+        )
+        output = trace.tokens[0].tolist()
+        assert output[:3] == [FRENCH, TRANSLATE, NO_TIMES]
+        assert output == generated(library, samples, task="translate", language="fr")
+        assert output[3] not in (BEGUN, END)
+
+
+@pytest.mark.parametrize("name", ["short", "long"])
+def test_times_of_words_are_those_of_the_alignment(name: str, client: limelight.Client) -> None:
+    answer = attended(client, RECORDINGS[name], maps="alignment")
+    attention = answer["alignment"]
+    assert attention.head_labels is not None
+    assert attention.head_labels.labels == ("layer 1, head 0", "layer 2, head 1")
+    words = limelight.word_times(answer)
+    assert "".join(each.text for each in words) == "".join((answer.prediction.text or "").split())
+    assert len(words) > 1
+    frames = int((~attention.key.special).sum())
+    weights = torch.tensor(attention.weights[:, FORCED:, :frames])
+    weights = weights / weights.sum(-1, keepdim=True)
+    deviations, means = torch.std_mean(weights, dim=-2, keepdim=True, unbiased=False)
+    smooth = generation_whisper._median_filter((weights - means) / deviations, 7).mean(0)
+    rows, columns = generation_whisper._dynamic_time_warping(-smooth.double().numpy())
+    reached = columns[np.flatnonzero(np.diff(rows, prepend=-1))] * 0.02
+    begins = [0] + [
+        place
+        for place in range(1, len(reached))
+        if attention.query.starts[FORCED + place] > attention.query.ends[FORCED + place - 1]
+    ]
+    assert [each.start for each in words] == pytest.approx([reached[place] for place in begins])
+    assert [each.end for each in words] == pytest.approx([*(each.start for each in words[1:]), frames * 0.02])
+
+
+def test_the_program_of_the_docs_prints_the_times_of_words(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "recordings.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "speech.wav").write_bytes(wav(RECORDINGS["long"]))
+    monkeypatch.chdir(tmp_path)
+    exec(program.replace("127.0.0.1:50051", address).replace("whisper-tiny", "whisper"), {})
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert lines and all(0 <= float(start) <= float(end) <= SECONDS and word for start, end, word in lines)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.integers(1, 12), columns=st.integers(1, 12), levels=st.integers(2, 1000), seed=st.integers(0, 2**31))
+def test_warping_finds_the_path_of_transformers(rows: int, columns: int, levels: int, seed: int) -> None:
+    costs = np.random.default_rng(seed).integers(0, levels, (rows, columns)) / levels - 0.5
+    for found, expected in zip(warp(costs), generation_whisper._dynamic_time_warping(costs), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_an_input_that_cannot_be_read_is_refused_by_name(client: limelight.Client) -> None:
+    for audio, message in (
+        (limelight.Audio(tones(100), 8000), "has 8000 samples a second; the model takes 16000"),
+        (wav(tones(100))[:-2], "is cut off: its header states 400 bytes of samples, and it has 398"),
+        (limelight.Audio(tones(SECONDS * RATE + 400), RATE), "lasts 1.02 s; at most 1 s are allowed"),
+    ):
+        with pytest.raises(limelight.InvalidArgument, match=message):
+            client.predict("whisper", {"audio": audio})
+    cut = client.predict("whisper", {"audio": limelight.Audio(tones(SECONDS * RATE + 400), RATE)}, truncate=True)
+    assert cut.truncated
+    assert client.model("whisper").max_audio_seconds == SECONDS
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"no_timestamps_token_id": None}, "states no token of the model as no_timestamps_token_id"),
+        ({"suppress_tokens": [999]}, "states no token of the model as suppress_tokens"),
+        ({"task_to_id": {}}, "states no token of the model as transcribe of task_to_id"),
+        ({"alignment_heads": [[1, 2]]}, r"states alignment_heads \[1, 2\], which the model does not have"),
+        ({"language": "de"}, "the model knows no language 'de'; it knows en, fr"),
+        ({"eos_token_id": None}, "a text would never end"),
+    ],
+)
+def test_an_output_that_is_not_stated_is_refused(folder: Path, changes: dict[str, Any], message: str) -> None:
+    stated = folder / "generation_config.json"
+    before = stated.read_text()
+    try:
+        write_json(stated, json.loads(before) | changes)
+        if "eos_token_id" in changes:
+            change_config(folder, eos_token_id=None)
+        with pytest.raises(CheckpointError, match=message):
+            read_model(folder)
+    finally:
+        stated.write_text(before)
+        change_config(folder, eos_token_id=END)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dither": 0.1}, "states dither 0.1; it can be 0"),
+        ({"chunk_length": 2}, "makes spectrograms of 16 x 200 numbers; the model takes 16 x 100"),
+        ({"top_db": 3}, "states top_db 3, which is not classified"),
+        ({"sampling_rate": 0}, "states sampling_rate 0; it is a positive number"),
+    ],
+)
+def test_a_feature_extractor_that_makes_another_spectrogram_is_refused(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    stated = folder / "preprocessor_config.json"
+    before = stated.read_text()
+    try:
+        write_json(stated, json.loads(before) | changes)
+        with pytest.raises(CheckpointError, match=message):
+            read_model(folder)
+    finally:
+        stated.write_text(before)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("use_weighted_layer_sum", True, "states use_weighted_layer_sum True, which is not computed; it can be False"),
+        ("local_attention", 5, "states local_attention 5, which is not classified for whisper"),
+    ],
+)
+def test_a_field_that_the_modules_do_not_compute_is_refused(
+    tmp_path: Path, field: str, value: Any, message: str
+) -> None:
+    made = write(tmp_path / "whisper")
+    change_config(made, **{field: value})
+    with pytest.raises(CheckpointError, match=message):
+        read_model(made)
+
+
+def test_positions_that_differ_from_the_librarys_are_not_imported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = ImportedSpeech.step
+
+    def shifted(self: ImportedSpeech, token: torch.Tensor, **tensors: torch.Tensor) -> StepAnswer:
+        return step(self, token, **(tensors | {"position": (tensors["position"] - 1).clamp(min=0)}))
+
+    monkeypatch.setattr(ImportedSpeech, "step", shifted)
+    with pytest.raises(ExportError, match="differs from transformers' eager attention by "):
+        read_model(folder)
+
+
+def test_a_language_is_for_speech_only(tmp_path: Path) -> None:
+    folder = ENCODERS["bert"].write(tmp_path / "bert")
+    with pytest.raises(CheckpointError, match="BERT reads no speech; leave out --language"):
+        read_model(folder, options=ImportOptions(language="en"))

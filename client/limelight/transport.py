@@ -118,8 +118,8 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
     )
 
 
-def service_config(attempts: int, service: str = _SERVICE) -> str:
-    """Return gRPC's service config of a service as JSON: retries of UNAVAILABLE after about 0.2, 0.4, 0.8… seconds.
+def service_config(attempts: int) -> str:
+    """Return gRPC's service config as JSON: retries of UNAVAILABLE after about 0.2, 0.4, 0.8… seconds.
 
     Retries are safe, since calls only read. RESOURCE_EXHAUSTED is not retried: the server states when to retry, and
     only the caller knows whether to wait.
@@ -131,7 +131,7 @@ def service_config(attempts: int, service: str = _SERVICE) -> str:
         "backoffMultiplier": 2,
         "retryableStatusCodes": ["UNAVAILABLE"],
     }
-    method: dict[str, object] = {"name": [{"service": service}]}
+    method: dict[str, object] = {"name": [{"service": _SERVICE}]}
     if attempts > 1:  # gRPC refuses a policy of one attempt
         method["retryPolicy"] = policy
     return json.dumps({"methodConfig": [method]})

@@ -1,8 +1,8 @@
 """A running frontend: the core over some engines, and the protocols that it is served by."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from bundle.preprocess import Bounds
 from service.admission.memory import MemoryBudget
@@ -47,28 +47,6 @@ class Frontend:
         self.server.health.set(self._is_open and self.models.is_ready)
 
 
-@contextmanager
-def running_core(
-    settings: Settings, metrics: Metrics, engines: Sequence[EngineClient], quotas: Quotas, whole: WholeServer
-) -> Iterator[Core]:
-    """Run the core over some engines, without a protocol, for the length of a block. For one event loop.
-
-    Args:
-        whole: what concerns other processes of the server too.
-    """
-    models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
-    models.on_gone = metrics.statistics.gone
-    try:
-        memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
-        core = Core(settings, models, metrics, memory, quotas, whole=whole)
-        try:
-            yield core
-        finally:
-            core.close()
-    finally:
-        models.close()
-
-
 @asynccontextmanager
 async def running_frontend(
     settings: Settings,
@@ -93,8 +71,12 @@ async def running_frontend(
         quotas = Quotas(metrics)
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
-        core = stack.enter_context(running_core(settings, metrics, engines, quotas, whole))
-        models = core.models
+        models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
+        models.on_gone = metrics.statistics.gone
+        stack.callback(models.close)
+        memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
+        core = Core(settings, models, metrics, memory, quotas, whole=whole)
+        stack.callback(core.close)
 
         def is_ready() -> bool:
             return server.health.is_serving

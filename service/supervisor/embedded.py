@@ -12,6 +12,8 @@ from typing import Any, NoReturn
 
 import grpc
 
+from bundle.preprocess import Bounds
+from service.admission.memory import MemoryBudget
 from service.checking.cache import checks_for
 from service.codecs.v1.service import AttentionService
 from service.engine.local import LocalEngine
@@ -19,7 +21,7 @@ from service.engine.running import running_engine
 from service.errors import WrongModelError
 from service.frontend.call import Call
 from service.frontend.core import Core
-from service.frontend.running import running_core
+from service.frontend.models import Models
 from service.frontend.transport.calls import serialised, told_of
 from service.frontend.transport.methods import StreamMethod, UnaryMethod
 from service.frontend.transport.status import Status, StatusError
@@ -143,8 +145,13 @@ async def embedded(settings: Settings) -> AsyncIterator[EmbeddedServer]:
         host = await stack.enter_async_context(running_engine(settings, metrics, checks))
         engine = LocalEngine(host)
         host.store.expect(await desired.find())
-        core = stack.enter_context(running_core(settings, metrics, [engine], Quotas(metrics), _Fixed(metrics)))
+        models = Models([engine], Bounds(settings.max_characters, settings.max_pixels))
+        models.on_gone = metrics.statistics.gone
+        stack.callback(models.close)
+        memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
+        core = Core(settings, models, metrics, memory, Quotas(metrics), whole=_Fixed(metrics))
+        stack.callback(core.close)
         await host.store.load_until_useful(desired.folders)
         engine.loaded()
-        await core.models.loaded()
+        await models.loaded()
         yield EmbeddedServer(core, settings.max_response_bytes)

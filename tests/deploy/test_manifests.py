@@ -2,10 +2,13 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from service.configuration import PREFIX, SettingsError, load_settings
 from service.observability.metrics import Metrics
@@ -160,6 +163,17 @@ def test_keda_scales_the_deployment_on_metrics_that_the_server_has(overlay: str)
         for name in re.findall(r"\b(?:limelight|grpc)_\w+(?=[\[{)])", metadata["query"]):
             assert name.removesuffix("_bucket") in page, name
     assert "limelight_queue_depth" in queries[0] and "histogram_quantile(0.95" in queries[1]
+
+
+def test_prometheus_can_read_the_queries(tmp_path: Path) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian package prometheus)")
+    triggers = one(build(KUBERNETES / "overlays" / "cpu"), "ScaledObject")["spec"]["triggers"]
+    rules = [{"record": f"query:{place}", "expr": each["metadata"]["query"]} for place, each in enumerate(triggers)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    result = subprocess.run(["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0 and "2 rules found" in result.stdout, result.stderr
 
 
 def test_kserve_finds_the_runtime_for_the_service() -> None:

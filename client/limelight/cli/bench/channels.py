@@ -1,6 +1,7 @@
 """gRPC connections that send serialised requests, for any protocol over gRPC."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -50,13 +51,13 @@ class Channels:
 
 @asynccontextmanager
 async def opened(
-    connection: Connection, service: str, *, count: int, attempts: int, timeout: float
+    connection: Connection, *, count: int, attempts: int, timeout: float, service: str | None = None
 ) -> AsyncIterator[Channels]:
     """Open connections for the length of a block.
 
     Args:
-        service: full name of the service whose calls have `attempts`.
         count: number of connections. A server of several processes gives each to one of them.
+        service: full name of the service whose calls have `attempts`, unless it is that of limelight.v1.
     """
     settings = transport.Settings(
         target=connection.target,
@@ -66,9 +67,9 @@ async def opened(
         options=(
             # Even with one attempt, gRPC retries calls that the server did not process, which would hide refusals.
             ("grpc.enable_retries", int(attempts > 1)),
-            ("grpc.service_config", transport.service_config(attempts, service)),
             # Channels with one pool of connections would share one connection.
             ("grpc.use_local_subchannel_pool", 1),
+            *((("grpc.service_config", _service_config(service, attempts)),) if service else ()),
         ),
     )
     channels = [aio.open_channel(settings) for _ in range(count)]
@@ -76,3 +77,10 @@ async def opened(
         yield Channels(channels, settings)
     finally:
         await asyncio.gather(*(each.close() for each in channels))
+
+
+def _service_config(service: str, attempts: int) -> str:
+    """Return the client's service config for another service."""
+    config = json.loads(transport.service_config(attempts))
+    config["methodConfig"][0]["name"] = [{"service": service}]
+    return json.dumps(config)

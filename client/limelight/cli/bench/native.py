@@ -24,7 +24,7 @@ _SERVICE = "limelight.v1.AttentionService"
 async def opened(connection: Connection, question: Question, wires: Wires) -> AsyncIterator[Calls]:
     """Connect, and make the calls from the model's description. As `protocols.Open`."""
     async with channels.opened(
-        connection, _SERVICE, count=wires.connections, attempts=wires.attempts, timeout=wires.timeout
+        connection, count=wires.connections, attempts=wires.attempts, timeout=wires.timeout
     ) as opened:
         asking = calls.model(question.model, question.version)
         answer = await opened.call(f"/{_SERVICE}/{asking.method}", asking.request.SerializeToString())

@@ -30,7 +30,7 @@ _DTYPES = {
 async def opened(connection: Connection, question: Question, wires: Wires) -> AsyncIterator[Calls]:
     """Connect, and make the calls from the model's metadata. As `protocols.Open`."""
     async with channels.opened(
-        connection, _SERVICE, count=wires.connections, attempts=wires.attempts, timeout=wires.timeout
+        connection, count=wires.connections, attempts=wires.attempts, timeout=wires.timeout, service=_SERVICE
     ) as opened:
         version = str(question.version) if question.version else ""
         asked = pb.ModelMetadataRequest(name=question.model, version=version)

@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from limelight import cli
+from limelight.cli.bench import open_inference_pb2 as pb
+from limelight.cli.bench.oip import infer_requests
+from limelight.cli.bench.protocols import Question
 from tests.service.serving import Running
 
 
@@ -35,6 +39,22 @@ def test_it_sends_an_open_loop_of_a_file(running: Running, capsys: pytest.Captur
     status, report, errors = bench(capsys, running, "tiny", "--inputs", file, "--rate", 50, "-n", 10)
     assert status == 0, errors
     assert (report["setup"]["loop"], report["setup"]["inputs"], report["outcome"]["requests"]) == ("open", 2, 10)
+
+
+@pytest.mark.parametrize(
+    ("value", "rows", "shape"), [([1, 2, 3], 1, [1, 3]), ([1, 2, 3], 2, [2, 3]), ([[4, 5], [6, 7]], 1, [2, 2])]
+)
+def test_numbers_are_sent_as_rows_or_as_the_whole_tensor(
+    tmp_path: Path, value: object, rows: int, shape: list[int]
+) -> None:
+    file = tmp_path / "inputs.jsonl"
+    file.write_text(json.dumps({"ids": value}))
+    metadata = pb.ModelMetadataResponse(name="other")
+    metadata.inputs.add(name="ids", datatype="INT64", shape=[-1, -1])
+    (request,) = infer_requests(metadata, Question(model="other", version=0, rows=rows, file=file))
+    assert [(each.name, each.datatype, list(each.shape)) for each in request.inputs] == [("ids", "INT64", shape)]
+    expected = np.broadcast_to(np.array(value), shape)
+    np.testing.assert_array_equal(np.frombuffer(request.raw_input_contents[0], "<i8").reshape(shape), expected)
 
 
 @pytest.mark.parametrize(

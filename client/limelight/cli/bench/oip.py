@@ -85,7 +85,8 @@ def _request(template: Any, metadata: Any, rows: Sequence[Mapping[str, NDArray[A
         parts = [row[each.name] for row in rows if each.name in row]
         if len(parts) < len(rows) or any(part.shape != parts[0].shape for part in parts):
             raise CommandError(f"input {each.name!r} has another shape in another row: use --rows 1", status=2)
-        array = np.stack(parts)
+        # The value of a row, or all of a tensor whose model has no axis of rows.
+        array = parts[0] if len(parts) == 1 and parts[0].ndim == len(each.shape) else np.stack(parts)
         request.inputs.add(name=each.name, datatype=each.datatype, shape=array.shape)
         request.raw_input_contents.append(_bytes(array))
     return request

@@ -22,6 +22,7 @@ _RESAMPLING: Mapping[int, Resampling] = {
     bundle_pb2.RESAMPLING_BICUBIC: Resampling.BICUBIC,
     bundle_pb2.RESAMPLING_LANCZOS: Resampling.LANCZOS,
 }
+_COVERS = (bundle_pb2.FIT_COVER, bundle_pb2.FIT_COVER_FLOOR)
 # Maximum aspect ratio of a picture that covers a size.
 _LONGEST = 64
 
@@ -109,7 +110,7 @@ class ResizeImage(Step):
         _check_positive(message.rows, message.columns)
         if message.resampling not in _RESAMPLING or message.fit not in bundle_pb2.Fit.values():
             raise BundleError("has a fit or a resampling unknown to this release")
-        exact = message.fit != bundle_pb2.FIT_COVER or (input_format.exact and _same_shape(input_format, message))
+        exact = message.fit not in _COVERS or (input_format.exact and _same_shape(input_format, message))
         output_format = replace(input_format, rows=message.rows, columns=message.columns, exact=exact)
         return cls(output_format, message.rows, message.columns, message.fit, _RESAMPLING[message.resampling])
 
@@ -121,12 +122,14 @@ class ResizeImage(Step):
     def run(self, value: Picture, options: RunOptions) -> Picture:
         """Resize a picture. Raises InputError if covering the size would need too many pixels."""
         rows, columns = value.pixels.shape[:2]
-        if self.fit not in (bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN):
+        if self.fit not in (*_COVERS, bundle_pb2.FIT_CONTAIN):
             return Picture(resize(value.pixels, self.rows, self.columns, self.resampling), value.region)
         down, across = self.rows / rows, self.columns / columns
-        if self.fit == bundle_pb2.FIT_COVER:
+        if self.fit in _COVERS:
             scale = max(down, across)
             scaled = max(self.rows, round(rows * scale)), max(self.columns, round(columns * scale))
+            if self.fit == bundle_pb2.FIT_COVER_FLOOR:
+                scaled = max(self.rows, rows * self.columns // columns), max(self.columns, columns * self.rows // rows)
             if max(scaled) > _LONGEST * max(self.rows, self.columns):
                 raise InputError(options.field, f"is {columns} x {rows} pixels, which is too narrow for the model")
             return Picture(resize(value.pixels, *scaled, self.resampling), value.region)

@@ -113,7 +113,8 @@ def warp(costs: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     padded = np.full((rows + 1, columns + 1), np.inf)
     padded[1:, 1:] = costs
     steps = np.full((rows + 1, columns + 1), _RIGHT, np.int8)
-    before, earlier = np.full(rows + 1, np.inf), np.full(rows + 1, np.inf)  # by row, of the last two antidiagonals
+    # Sums by row, of the last two antidiagonals; in float32, as Whisper compares them.
+    before, earlier = np.full(rows + 1, np.inf, np.float32), np.full(rows + 1, np.inf, np.float32)
     earlier[0] = 0
     for place in range(2, rows + columns + 1):
         row = np.arange(max(1, place - columns), min(rows, place - 1) + 1)
@@ -123,7 +124,7 @@ def warp(costs: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
             (diagonal < up) & (diagonal < left), _DIAGONAL, np.where((up < diagonal) & (up < left), _UP, _RIGHT)
         )
         steps[row, column] = step
-        earlier, before = before, np.full(rows + 1, np.inf)
+        earlier, before = before, np.full(rows + 1, np.inf, np.float32)
         before[row] = padded[row, column] + np.choose(step, (diagonal, up, left))
     path = [(rows, columns)]
     while path[-1] != (1, 1):

@@ -65,14 +65,14 @@ class Image:
 class Audio:
     """Audio: the bytes of a WAV file, its path, or samples from -1 to 1 with their rate per second."""
 
-    source: bytes | os.PathLike[str] | ArrayLike
+    source: bytes | str | os.PathLike[str] | ArrayLike
     sample_rate: int | None = None
 
     def message(self) -> values_pb2.Audio:
         """Build the protocol message."""
         if isinstance(self.source, bytes):
             return values_pb2.Audio(wav=self.source)
-        if isinstance(self.source, os.PathLike):
+        if isinstance(self.source, str | os.PathLike):
             return values_pb2.Audio(wav=Path(self.source).read_bytes())
         if self.sample_rate is None:
             raise ValueError("samples need a sample_rate")

@@ -31,12 +31,20 @@ def import_hf(
         str,
         typer.Option(
             help="Task, where it is another than the checkpoint states: classification, cross-encoder, "
-            "token-classification, question-answering, masked-words, embedding, speech-translation."
+            "token-classification, question-answering, masked-words, embedding, speech-translation, image-embedding, "
+            "text-embedding."
         ),
     ] = "",
     pooling: Annotated[
         str, typer.Option(help="How tokens' vectors become one, for an embedding without modules.json: mean, cls, max.")
     ] = "",
+    label: Annotated[
+        list[str] | None, typer.Option(help="Class of a picture, for a model that compares pictures with texts.")
+    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="File with such classes, one in a line.")] = None,
+    prompt: Annotated[
+        str, typer.Option(help="Text of a class, in which {} stands for its label.")
+    ] = "a photo of a {}.",
     language: Annotated[
         str, typer.Option(help="Language of speech, such as en; the model detects it unless given.")
     ] = "",
@@ -60,10 +68,17 @@ def import_hf(
     from export.importing.huggingface.importer import import_checkpoint
     from export.importing.huggingface.tasks.task import ImportOptions
 
-    options = ImportOptions(
-        name=name, pooling=pooling, language=language, examples=tuple(example or ()), max_tokens=max_tokens
-    )
     with _one_line_errors(folder):
+        listed = [] if labels is None else labels.read_text(encoding="utf-8").split("\n")
+        options = ImportOptions(
+            name=name,
+            pooling=pooling,
+            labels=(*(label or ()), *filter(None, map(str.strip, listed))),
+            prompt=prompt,
+            language=language,
+            examples=tuple(example or ()),
+            max_tokens=max_tokens,
+        )
         written = import_checkpoint(
             folder,
             repository,

@@ -20,6 +20,7 @@ from bundle.values import Image, TensorValue
 from limelight.v1 import attention_pb2, model_pb2, values_pb2
 
 COVER, CONTAIN, STRETCH = bundle_pb2.FIT_COVER, bundle_pb2.FIT_CONTAIN, bundle_pb2.FIT_STRETCH
+FLOOR = bundle_pb2.FIT_COVER_FLOOR
 
 
 def bundle(*steps: dict[str, dict[str, object]], rows: int = 4, columns: int = 4, most: int = 0) -> bundle_pb2.Bundle:
@@ -107,13 +108,13 @@ def test_a_grid_has_no_region_where_tensors_were_sent(counted: bool) -> None:
 
 
 @given(
-    st.integers(1, 40), st.integers(1, 40), st.sampled_from([STRETCH, COVER, CONTAIN]), st.integers(1, 9),
+    st.integers(1, 40), st.integers(1, 40), st.sampled_from([STRETCH, COVER, CONTAIN, FLOOR]), st.integers(1, 9),
     st.integers(1, 9),
 )  # fmt: skip
 def test_a_region_is_where_the_pixels_come_from(rows: int, columns: int, fit: int, high: int, wide: int) -> None:
     """Pixels that tell their own place in the image are found again at the place that the region says."""
     down = np.repeat((np.arange(rows) + 0.5)[:, None] * 240 / rows, columns, 1).astype(np.uint8)
-    steps = (resized(high, wide, fit), cropped(high, wide)) if fit == COVER else (resized(high, wide, fit),)
+    steps = (resized(high, wide, fit), cropped(high, wide)) if fit in (COVER, FLOOR) else (resized(high, wide, fit),)
     made = row(bundle(*steps, rows=high, columns=wide), down)
     left, top, right, bottom = region(made)
     seen = made.tensors["pixels"][0]

@@ -22,11 +22,14 @@ from limelight.cli.views import Figure, Shape, figures, parent_maps
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, Generation
 from limelight.saving import save_maps
+from limelight.speech import TimedWord, word_times
 from limelight.streams import StreamEvent, StreamStart
 from limelight.v1 import values_pb2
 
 # The server's default number of beams; fewer could change the best sequence.
 _BEAMS = 4
+# The map of the heads by which words are aligned with a recording.
+_ALIGNMENT = "alignment"
 
 Png = Annotated[
     Path | None, typer.Option("--png", metavar="FILE", help="Draw the maps into a PNG file; its folder is created.")
@@ -45,6 +48,11 @@ WordsAlone = Annotated[
 HideSpecial = Annotated[
     bool,
     typer.Option("--hide-special", help="Show tokens of the input alone, and the sum of what special tokens get."),
+]
+
+Times = Annotated[
+    bool,
+    typer.Option("--times", help="Show the words of a transcript with their times, in seconds, in place of maps."),
 ]
 
 
@@ -77,6 +85,7 @@ def attend(
     encoding: options.WireEncoding = options.Encoding.float32,
     words: WordsAlone = False,
     hide_special: HideSpecial = False,
+    times: Times = False,
     png: Png = None,
     out: Out = None,
     as_document: options.Json = False,
@@ -109,6 +118,12 @@ def attend(
     with connection.client() as client:
         description = client.model(model, version)
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
+        if times:
+            if _ALIGNMENT not in [each.name for each in description.maps]:
+                raise CommandError(f"--times: {model} has no map {_ALIGNMENT!r}", status=2)
+            heard = client.attend(model, instance, version=version, truncate=truncate, seed=seed, maps=_ALIGNMENT)
+            _show_times(word_times(heard, _ALIGNMENT), as_document=as_document)
+            return
         write_as_chat(description, instance, chat, system)
         texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
@@ -152,6 +167,14 @@ def attend(
     else:
         _show_prediction(answer.prediction, texts, Console())
         print(png)
+
+
+def _show_times(words: Sequence[TimedWord], *, as_document: bool) -> None:
+    if as_document:
+        as_json.write(as_json.plain(words))
+        return
+    for each in words:
+        print(f"{each.start:7.2f} {each.end:7.2f}  {each.text}")
 
 
 def _shown(answer: Attended, *, by_words: bool, chosen_queries: bool) -> Attended:

@@ -37,20 +37,22 @@ class CheckpointImageInput(ImageInput):
 
     Attributes:
         resized: rows and columns before it is cut.
+        covered: whether it keeps its aspect ratio, and covers those rows and columns.
         resampling: of the bundle format.
         scale: factor of the bytes.
     """
 
     resized: tuple[int, int]
+    covered: bool
     resampling: bundle_pb2.Resampling
     scale: float
 
     @property
     def steps(self) -> Sequence[bundle_pb2.PreprocessingStep]:
         rows, columns = self.resized
-        resize = bundle_pb2.ResizeImage(
-            rows=rows, columns=columns, fit=bundle_pb2.FIT_STRETCH, resampling=self.resampling
-        )
+        fit = bundle_pb2.FIT_COVER_FLOOR if self.covered else bundle_pb2.FIT_STRETCH
+        resize = bundle_pb2.ResizeImage(rows=rows, columns=columns, fit=fit, resampling=self.resampling)
+        is_cut = self.covered or self.resized != (self.rows, self.columns)
         crop = bundle_pb2.CropImage(rows=self.rows, columns=self.columns)
         normalise = bundle_pb2.NormaliseImage(
             scale=self.scale, mean=self.mean, deviation=self.deviation, tensor="pixels"
@@ -59,16 +61,19 @@ class CheckpointImageInput(ImageInput):
         return [
             bundle_pb2.PreprocessingStep(decode_image=decode),
             bundle_pb2.PreprocessingStep(resize_image=resize),
-            *([bundle_pb2.PreprocessingStep(crop_image=crop)] if self.resized != (self.rows, self.columns) else []),
+            *([bundle_pb2.PreprocessingStep(crop_image=crop)] if is_cut else []),
             bundle_pb2.PreprocessingStep(normalise_image=normalise),
         ]
 
 
-def image_input(checkpoint: Checkpoint, size: int, channels: int) -> CheckpointImageInput:
+def image_input(
+    checkpoint: Checkpoint, size: int, channels: int, *, default_to_square: bool = True
+) -> CheckpointImageInput:
     """Read how a picture becomes pixels.
 
     Args:
         size: rows and columns that the model takes.
+        default_to_square: whether a size that is one number is that of both sides; else it is that of the shorter one.
 
     Raises:
         CheckpointError: preprocessor_config.json is missing, states something unknown, or makes pictures of another
@@ -85,11 +90,17 @@ def image_input(checkpoint: Checkpoint, size: int, channels: int) -> CheckpointI
     for name in ("do_resize", "do_rescale", "do_normalize"):
         if stated.get(name, True) is not True:
             raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; it can be True")
-    resized = _size(stated, "size")
-    crop = _size(stated, "crop_size") if stated.get("do_center_crop") else resized
-    if crop != (size, size):
+    shortest = _shortest(stated.get("size"), default_to_square=default_to_square)
+    resized = _size(stated, "size") if shortest is None else (shortest, shortest)
+    if shortest is not None and not stated.get("do_center_crop"):
         raise CheckpointError(
-            f"{PREPROCESSOR} makes pictures of {crop[0]} x {crop[1]} pixels; the model takes {size} x {size}"
+            f"{PREPROCESSOR} states the size of the shorter side without do_center_crop; the model takes one size"
+        )
+    crop = _size(stated, "crop_size") if stated.get("do_center_crop") else resized
+    if crop != (size, size) or min(resized) < size:
+        made = min(crop[0], resized[0]), min(crop[1], resized[1])
+        raise CheckpointError(
+            f"{PREPROCESSOR} makes pictures of {made[0]} x {made[1]} pixels; the model takes {size} x {size}"
         )
     resampling = stated.get("resample", 2)
     if resampling not in _RESAMPLING:
@@ -101,13 +112,23 @@ def image_input(checkpoint: Checkpoint, size: int, channels: int) -> CheckpointI
         mean=mean,
         deviation=deviation,
         resized=resized,
+        covered=shortest is not None,
         resampling=_RESAMPLING[resampling],
         scale=float(stated.get("rescale_factor", 1 / 255)),
     )
 
 
+def _shortest(size: Any, *, default_to_square: bool) -> int | None:
+    """Return the size of the shorter side, if that is what is stated."""
+    if isinstance(size, int) and not default_to_square:
+        return size
+    if isinstance(size, Mapping) and set(size) == {"shortest_edge"} and isinstance(size["shortest_edge"], int):
+        return size["shortest_edge"]
+    return None
+
+
 def _size(stated: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Read rows and columns. Raises CheckpointError for a size that keeps the aspect ratio."""
+    """Read rows and columns. Raises CheckpointError for another form of size."""
     found = stated.get(name)
     if isinstance(found, int):
         return found, found

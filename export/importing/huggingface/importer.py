@@ -16,6 +16,7 @@ from export.execution.generation import run_generation
 from export.execution.pytorch_runner import PyTorchGenerationRunner, run_model
 from export.execution.random_inputs import batch_sizes
 from export.importing.huggingface.architectures import architecture_of
+from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import read_checkpoint
 from export.importing.huggingface.output_rules import NEVER
 from export.importing.huggingface.tasks import task_of
@@ -39,10 +40,17 @@ def read_model(folder: Path, *, task: str = "", options: ImportOptions | None = 
     checkpoint = read_checkpoint(folder)
     architecture = architecture_of(checkpoint)
     chosen = task_of(checkpoint, architecture, task)
-    if options is not None and options.language and architecture.kind != "speech":
-        raise CheckpointError(f"{architecture.title} reads no speech; leave out --language")
+    if options is not None:
+        _check_options(architecture, options)
     ignored = architecture.fields.check(checkpoint.config)
     return _with_scales(chosen.build(Source(checkpoint, architecture, options or ImportOptions(), ignored)))
+
+
+def _check_options(architecture: Architecture, options: ImportOptions) -> None:
+    if options.language and architecture.kind != "speech":
+        raise CheckpointError(f"{architecture.title} reads no speech; leave out --language")
+    if options.labels and architecture.kind != "two-tower":
+        raise CheckpointError(f"{architecture.title} compares no pictures with texts; leave out --label and --labels")
 
 
 def _with_scales(trained: TrainedModel) -> TrainedModel:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 import torch
@@ -20,17 +21,20 @@ from bundle.values import Array, Audio
 from export.errors import CheckpointError, ExportError
 from export.execution.generation import run_generation
 from export.execution.pytorch_runner import PyTorchGenerationRunner
+from export.importing.huggingface.architectures import ARCHITECTURES
 from export.importing.huggingface.imported_speech import ImportedSpeech
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from export.importing.huggingface.tasks.task import ImportOptions
 from export.writing.samples import example_rows
 from limelight import Generation
+from limelight.cli import main
 from limelight.speech import warp
 from models.network import StepAnswer
 from tests.bundle.recordings import RATE, tones, wav
 from tests.importing.huggingface.checkpoints import change_config, write_json
 from tests.importing.huggingface.decoders import END, VOCABULARY, tokenizer
 from tests.importing.huggingface.encoders import ENCODERS
+from tests.service.open_inference.calls import infer
 from tests.service.serving import serving
 
 SPECIAL = ("<|startoftranscript|>", "<|en|>", "<|fr|>", "<|transcribe|>", "<|translate|>", "<|notimestamps|>")
@@ -177,6 +181,17 @@ def test_recordings_answer_alike_alone_together_and_as_files(client: limelight.C
     assert frames.special.tolist() == [False] * 19 + [True] * 31
 
 
+def test_the_open_inference_protocol_takes_the_bytes_of_a_file(address: str, client: limelight.Client) -> None:
+    files = [wav(RECORDINGS["short"]), wav(RECORDINGS["long"])]
+    with grpc.insecure_channel(address) as channel:
+        answer = infer(channel, "whisper", {"audio": np.array(files, object)}, "text", "decoder.2.cross")
+    for place, file in enumerate(files):
+        expected = client.attend("whisper", {"audio": file}, maps="decoder.2.cross")
+        assert answer["text"][place, 0].decode() == expected.prediction.text
+        weights = expected["decoder.2.cross"].weights
+        np.testing.assert_allclose(answer["decoder.2.cross"][place, :, : weights.shape[1]], weights, atol=1e-5)
+
+
 def test_a_stated_language_and_task_begin_the_output(folder: Path, library: Any) -> None:
     trained = read_model(folder, task="speech-translation", options=ImportOptions(language="fr"))
     for samples in RECORDINGS.values():
@@ -229,6 +244,24 @@ def test_the_program_of_the_docs_prints_the_times_of_words(
     exec(program.replace("127.0.0.1:50051", address).replace("whisper-tiny", "whisper"), {})
     lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
     assert lines and all(0 <= float(start) <= float(end) <= SECONDS and word for start, end, word in lines)
+
+
+def test_the_command_prints_the_times_of_words(
+    address: str, client: limelight.Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "speech.wav"
+    file.write_bytes(wav(RECORDINGS["short"]))
+    words = limelight.word_times(client.attend("whisper", {"audio": file}, maps="alignment"))
+    command = ["attend", "whisper", str(file), "--times", "--target", address]
+    assert main(command) == 0
+    lines = [line.split(maxsplit=2) for line in capsys.readouterr().out.splitlines()]
+    assert [(float(start), float(end), word) for start, end, word in lines] == [
+        (pytest.approx(each.start), pytest.approx(each.end), each.text) for each in words
+    ]
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [
+        {"text": each.text, "start": each.start, "end": each.end} for each in words
+    ]
 
 
 @settings(max_examples=50, deadline=None)
@@ -297,6 +330,11 @@ def test_a_feature_extractor_that_makes_another_spectrogram_is_refused(
             read_model(folder)
     finally:
         stated.write_text(before)
+
+
+def test_every_field_that_transformers_writes_is_classified() -> None:
+    written = json.loads(transformers.WhisperConfig().to_json_string(use_diff=False))
+    assert "classifier_proj_size" in ARCHITECTURES["whisper"].fields.check(written)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,8 @@ def test_pixels_are_those_that_the_processor_states(kind: str, folders: dict[str
     [
         ({"do_reduce_labels": True}, "states do_reduce_labels True, which is not classified"),
         ({"do_normalize": False}, "states do_normalize False; it can be True"),
-        ({"size": {"shortest_edge": 32}}, "it is a number, or height and width"),
+        ({"size": {"shortest_edge": 32}}, "states the size of the shorter side without do_center_crop"),
+        ({"size": {"longest_edge": 32}}, "it is a number, or height and width"),
         ({"size": 64}, "makes pictures of 64 x 64 pixels; the model takes 32 x 32"),
         ({"resample": 5}, "states resample 5"),
         ({"image_mean": [0.5]}, r"states image_mean \[0.5\]; the model has 3 channels"),

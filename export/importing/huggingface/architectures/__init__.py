@@ -7,6 +7,7 @@ from export.importing.huggingface.architectures import (
     albert,
     bart,
     bert,
+    clip,
     deberta,
     distilbert,
     electra,
@@ -33,13 +34,22 @@ _ENCODER_DECODERS = (t5, bart, marian)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     each.model_type: each
-    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, whisper, vit)
+    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, whisper, vit, clip)
     for each in module.ARCHITECTURES
+}
+
+# Known architectures whose attention or results a bundle cannot hold.
+_REFUSED: Mapping[str, str] = {
+    "detr": "DETR cannot be imported: bundles have no result that holds boxes",
+    "swin": "Swin cannot be imported: it attends within windows that shift from layer to layer",
+    "swinv2": "Swin 2 cannot be imported: it attends within windows that shift from layer to layer",
 }
 
 
 def architecture_of(checkpoint: Checkpoint) -> Architecture:
     """Find the architecture of a checkpoint. Raises CheckpointError for one that cannot be imported."""
+    if checkpoint.model_type in _REFUSED:
+        raise CheckpointError(_REFUSED[checkpoint.model_type])
     if checkpoint.model_type not in ARCHITECTURES:
         stated = f"the model_type {checkpoint.model_type!r}" if checkpoint.model_type else "no model_type"
         known = ", ".join(sorted(ARCHITECTURES))

@@ -13,6 +13,11 @@ from export.importing.huggingface.tasks.text_generation import build_text_genera
 from export.importing.huggingface.tasks.text_to_text import build_text_to_text
 from export.importing.huggingface.tasks.token_classification import build_token_classifier
 from export.importing.huggingface.tasks.transcription import build_transcription, build_translation_of_speech
+from export.importing.huggingface.tasks.two_towers import (
+    build_picture_embedding,
+    build_text_embedding,
+    build_zero_shot,
+)
 
 CROSS_ENCODER = Task("cross-encoder", "encoder", (), build_pair_classifier)
 EMBEDDING = Task("embedding", "encoder", ("Model",), build_embedding)
@@ -33,6 +38,9 @@ TASKS = (
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), build_text_to_text),
     Task("transcription", "speech", ("ForConditionalGeneration",), build_transcription),
     Task("speech-translation", "speech", (), build_translation_of_speech),
+    Task("zero-shot", "two-tower", ("CLIPModel",), build_zero_shot),
+    Task("image-embedding", "two-tower", (), build_picture_embedding),
+    Task("text-embedding", "two-tower", (), build_text_embedding),
 )
 
 

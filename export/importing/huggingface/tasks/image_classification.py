@@ -1,89 +1,34 @@
 """Classes of a picture."""
 
-from collections.abc import Sequence
-from io import BytesIO
+from typing import Any
 
-import numpy as np
-from PIL import Image as Pillow
-from torch import Tensor, nn
+from torch import Tensor
 
-from bundle.values import Image
-from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.architecture import VisionArchitecture
-from export.importing.huggingface.attention import run_with_maps
-from export.importing.huggingface.images import image_input
 from export.importing.huggingface.loading import load_config, load_model
 from export.importing.huggingface.tasks.classification import labels_of
+from export.importing.huggingface.tasks.pictures import picture_model
 from export.importing.huggingface.tasks.task import Source
-from models.attention.weights import Weights
-from models.cards.card import TrainedModel, TrainingData
-from models.cards.describe import describe
-from models.cards.maps import Map
+from models.cards.card import TrainedModel
 from models.cards.results import Classes
-from models.network import Answer, Network
-
-
-class ImportedImageClassifier(Network):
-    """An image classifier of transformers as a network of this repository."""
-
-    def __init__(self, model: nn.Module, maps: Sequence[str]) -> None:
-        super().__init__()
-        self.model = model
-        self._maps = tuple(maps)
-
-    def forward(self, **tensors: Tensor) -> Answer:
-        output, maps = run_with_maps(self.model, marked=True, pixel_values=tensors["pixels"])
-        if len(maps) != len(self._maps):
-            raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
-        return Answer({"logits": output.logits}, dict(zip(self._maps, maps, strict=True)))
 
 
 def build_image_classifier(source: Source[VisionArchitecture]) -> TrainedModel:
     """Build a model that classifies a picture.
 
     Raises:
-        CheckpointError: it takes pictures or patches that are not square, or cannot be loaded.
+        CheckpointError: as of `picture_model`, or the model cannot be loaded.
     """
-    architecture = source.architecture
     config = load_config(source.checkpoint)
-    size, patch = config.image_size, config.patch_size
-    if not (isinstance(size, int) and isinstance(patch, int)) or size % patch:
-        raise CheckpointError(f"config.json states pictures of {size} in patches of {patch}; both are square")
-    picture = image_input(source.checkpoint, size, int(config.num_channels))
-    patches = picture.patches(patch, leading=architecture.leading)
-    weights = Weights(heads=int(config.num_attention_heads))
-    maps = {
-        f"encoder.{layer}.self": Map(
-            weights=weights,
-            kind="self",
-            queries=patches,
-            keys=patches,
-            summary=f"What each patch attends to in layer {layer}.",
-        )
-        for layer in range(int(config.num_hidden_layers))
-    }
-    model = load_model(source.checkpoint, "AutoModelForImageClassification")
-    card = describe(
-        name=source.name,
-        title=architecture.title,
-        summary=source.summary("Classifies a picture."),
-        inputs=[picture],
-        results=[Classes(labels=labels_of(config))],
-        maps=maps,
-        taxonomy=architecture.taxonomy,
-        citation=architecture.citation,
+    return picture_model(
+        source,
+        config,
+        lambda: load_model(source.checkpoint, "AutoModelForImageClassification"),
+        _logits,
+        result=Classes(labels=labels_of(config)),
+        summary="Classifies a picture.",
     )
-    if source.options.examples:
-        raise CheckpointError("examples of this model would be pictures; they are drawn")
-    examples = tuple({picture.name: Image(_drawn(number))} for number in range(2))
-    return TrainedModel(ImportedImageClassifier(model, list(maps)).eval(), card, examples, TrainingData(), ())
 
 
-def _drawn(number: int) -> bytes:
-    """Draw a picture of coloured waves, as a PNG file."""
-    rows, columns = np.mgrid[0:96, 0:128] / 32
-    waves = [np.sin((channel + 1) * rows + number) * np.cos((3 - channel) * columns) for channel in range(3)]
-    pixels = np.stack([127.5 + 127.5 * each for each in waves], axis=-1).astype(np.uint8)
-    file = BytesIO()
-    Pillow.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
+def _logits(output: Any) -> dict[str, Tensor]:
+    return {"logits": output.logits}

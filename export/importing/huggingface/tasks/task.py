@@ -21,6 +21,8 @@ class ImportOptions:
         pooling: how an embedding is made of the tokens' vectors, for a checkpoint that does not state it.
         examples: texts for the server's self-test; empty for texts of this repository. The two texts of a pair are
             separated by a tab.
+        labels: classes of a picture, for a model that compares pictures with texts.
+        prompt: text of a class, in which `{}` stands for its label.
         language: of the speech that a model writes, such as `en`; empty where the model itself detects it.
         max_tokens: most tokens of an input, where it is less than the model's own limit; 0 for that.
     """
@@ -28,6 +30,8 @@ class ImportOptions:
     name: str = ""
     pooling: str = ""
     examples: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    prompt: str = "a photo of a {}."
     language: str = ""
     max_tokens: int = 0
 

@@ -16,7 +16,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/serve.stamp: $(SOURCES) | $(VENV)/bin/python
-	$(PIP) --editable '.[serve]'
+	$(PIP) --editable '.[serve,http]'
 	@touch $@
 
 $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python

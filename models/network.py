@@ -32,8 +32,9 @@ class Answer:
 class StepAnswer:
     """What one step of a generating model returns.
 
-    scores: [batch, token], before softmax. states: by the `output` names of the card's generation.
-    maps: [batch, head, key(, feature)], without query axis. Of a state that grows, the new entry alone.
+    scores: [batch, token], before softmax; `models.cards.results.NEVER` for a token that may not follow. states: by the
+    `output` names of the card's generation; of one that grows, the new entry alone. maps: [batch, head, key(,
+    feature)], without query axis.
     """
 
     scores: Tensor

@@ -15,6 +15,7 @@ from bundle.errors import LimelightError
 from limelight.cli import CommandError
 from limelight.cli.streams import say
 from service.configuration import SettingsError, ignored_variables, load_settings
+from service.platform.addresses import address_of
 from service.settings import Settings, public_settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def serve(**flags: Any) -> None:
-    """Serve the models of a repository over gRPC.
+    """Serve the models of a repository over gRPC, and with --http-port over HTTP.
 
     Each flag can also be an environment variable (--metrics-port is LIMELIGHT_METRICS_PORT) or a line of the file given
     with --config (metrics_port = 9464); a flag counts before a variable, a variable before the file.
@@ -47,8 +48,9 @@ def serve(**flags: Any) -> None:
 
 def print_address(server: "Served") -> None:
     """Say in one line where calls are answered."""
+    http = f", HTTP on {server.http_url}" if server.http_url else ""
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
-    say(f"limelight: serving on {server.address}{metrics}")
+    say(f"limelight: serving on {server.address}{http}{metrics}")
 
 
 def run(settings: Settings, announce: Callable[[Any], None] = print_address) -> None:
@@ -102,6 +104,10 @@ def remedy(error: LimelightError, settings: Settings) -> str:
         return ""
     if settings.metrics_port and f":{settings.metrics_port}:" in error.message:
         return "; give --metrics-port another port (LIMELIGHT_METRICS_PORT), or 0 for no metrics"
+    if settings.http_port and error.message.startswith(
+        f"cannot listen on {address_of(settings.host, settings.http_port)}:"
+    ):
+        return "; give --http-port another port (LIMELIGHT_HTTP_PORT), or 0 for no HTTP"
     return "; give --port another port (LIMELIGHT_PORT), or 0 for any free one"
 
 

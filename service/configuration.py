@@ -17,6 +17,7 @@ PREFIX = "LIMELIGHT_"
 # Kubernetes describes each Service to every container beside it, and Docker each linked container: that of a Service
 # named `limelight` is LIMELIGHT_PORT=tcp://10.96.0.7:50051, which is somebody's address and no setting.
 _ADDRESS = re.compile(r"(tcp|udp|sctp)://", re.IGNORECASE)
+_ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -68,6 +69,9 @@ def load_settings(
         raise SettingsError("tls_cert and tls_key are needed together: a certificate and its key")
     if settings.tls_client_ca and not settings.tls_cert:
         raise SettingsError("tls_client_ca is of no use without tls_cert and tls_key")
+    for origin in settings.origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise SettingsError(f"http_origins has {origin!r}; an origin is scheme and host, as https://app.example")
     problem = exposed(settings)
     if problem is not None:
         raise SettingsError(problem)

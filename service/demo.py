@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 DEMO = Path(__file__).resolve().parent.parent / "deploy" / "demo"
 _WIDTH = 100
+_HTTP_PORT = 8080
+_OF_HTTP = ("starlette", "uvicorn", "orjson")  # packages of the extra `http`
 
 
 def demo(
@@ -38,19 +41,25 @@ def demo(
         Optional[int],  # noqa: UP045
         typer.Option(help="Port for metrics; 0 for none. [default: 9464, or a free one]", show_default=False),
     ] = None,
+    http_port: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(help="Port for HTTP; 0 for none. [default: 8080, or a free one]", show_default=False),
+    ] = None,
 ) -> None:
     """Serve small trained models and print what to try."""
     if not repository.is_dir():
         raise CommandError(
             "the demo models are not here: run it in a checkout of the project, or give --repository DIR"
         )
-    flags = {"repository": str(repository), "port": port, "metrics_port": metrics_port}
-    flags |= {"workers": 1, "log_level": "warning"}
+    chosen = {"port": port, "metrics_port": metrics_port, "http_port": http_port}
     try:
-        settings = replace(load_settings(flags), frontends=0)
+        settings = load_settings({"repository": str(repository), "workers": 1, "log_level": "warning", **chosen})
     except SettingsError as error:
         raise CommandError(error.message, status=2) from error
-    settings, taken = on_free_ports(settings, chosen={"port": port, "metrics_port": metrics_port})
+    settings = replace(settings, frontends=0)
+    if http_port is None and not settings.http_port and all(map(find_spec, _OF_HTTP)):
+        settings = replace(settings, http_port=_HTTP_PORT)
+    settings, taken = on_free_ports(settings, chosen=chosen)
     run(settings, lambda server: print_commands(server, taken))
 
 
@@ -62,7 +71,9 @@ def print_commands(server: "InProcessServer", taken: Sequence[int] = ()) -> None
 def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
     target = "" if server.address == server_of(os.environ) else f" --target {server.address}"
     yield from (f"Port {each} is taken by another program: a free one is used instead." for each in taken)
-    yield f"Serving on {server.address}" + (f", metrics on {server.metrics_url}" if server.metrics_url else "")
+    http = f", HTTP on {server.http_url}" if server.http_url else ""
+    metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
+    yield f"Serving on {server.address}{http}{metrics}"
     yield "Try, in another terminal (Ctrl-C here to stop):\n"
     program = _program()
     yield f"  {program} models{target}"
@@ -77,11 +88,11 @@ def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
 
 def on_free_ports(settings: Settings, chosen: Mapping[str, int | None]) -> tuple[Settings, list[int]]:
     """Move each port that is taken, and that nobody chose by its flag, to a free one; the ports that were taken."""
-    hosts = {"port": settings.host, "metrics_port": settings.metrics_host}
+    hosts = {"port": settings.host, "metrics_port": settings.metrics_host, "http_port": settings.host}
     taken = [
         name
         for name, host in hosts.items()
-        if chosen[name] is None and (wanted := getattr(settings, name)) and _free_port(host, wanted) is None
+        if chosen.get(name) is None and (wanted := getattr(settings, name)) and _free_port(host, wanted) is None
     ]
     moved: dict[str, Any] = {name: _free_port(hosts[name], 0) or 0 for name in taken}
     return replace(settings, **moved), [getattr(settings, name) for name in taken]

@@ -84,6 +84,18 @@ class Settings:
     metrics_port: int = _setting(
         Group.NETWORK, 9464, "Port that metrics are served on; 0 for none.", minimum=0, maximum=65535
     )
+    http_port: int = _setting(
+        Group.NETWORK,
+        0,
+        "Port that HTTP and JSON are served on, on the same host; 0 for none.",
+        minimum=0,
+        maximum=65535,
+    )
+    http_origins: str = _setting(
+        Group.NETWORK,
+        "",
+        "Origins whose pages may call over HTTP (CORS), as https://a.example,https://b.example; * for every one.",
+    )
     reflection: bool = _setting(
         Group.NETWORK, True, "Describe the protocol to programs that ask for it (gRPC reflection)."
     )
@@ -292,6 +304,16 @@ class Settings:
     def devices(self) -> tuple[int, ...]:
         """Numbers of the devices: an engine serves each."""
         return tuple(int(each) for each in self.gpu_devices.split(","))
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Origins whose pages may call over HTTP."""
+        return tuple(each.strip() for each in self.http_origins.split(",") if each.strip())
+
+    @property
+    def ports(self) -> int:
+        """How many ports have callers' connections, `max_connections` each."""
+        return 2 if self.http_port else 1
 
     @property
     def core_count(self) -> int:

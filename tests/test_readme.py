@@ -1,5 +1,5 @@
-"""Every fenced command and code block of the README works, as pasted, in the order in which it stands; and what the
-demo prints.
+"""Every fenced command and code block of the README works, as pasted, in the order in which it stands; so do those of
+the page about HTTP, and what the demo prints.
 """
 
 import os
@@ -22,6 +22,7 @@ from service.demo import commands, own_command
 from tests.export import onnx_files
 from tests.importing.huggingface.checkpoints import stated_pooling
 from tests.importing.huggingface.encoders import ENCODERS
+from tests.service.serving import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,11 +46,17 @@ class Block:
         return self.text.strip().splitlines()[0][:60]
 
 
-BLOCKS = [Block(*match) for match in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))]
+def blocks(page: str) -> list[Block]:
+    """The blocks of a page."""
+    return [Block(*match) for match in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
+
+
+BLOCKS, HTTP_BLOCKS = blocks("README.md"), blocks("docs/http.md")
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
 ONLY_PLANNED = ("make test", "make demo-models", "make demo", "make dev")
 # Where the README's commands find the demo. Here it gets a free port: another server may have this one.
 DEMO = "127.0.0.1:50051"
+HTTP = "127.0.0.1:8080"
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +102,16 @@ def serving(process: subprocess.Popen[str], pattern: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def demo(checkout: Path) -> Iterator[str]:
+def http() -> str:
+    """Where the demo serves HTTP."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def demo(checkout: Path, http: str) -> Iterator[str]:
     """The demo, as `make demo` runs it, on a free port: its address."""
     command = [sys.executable, "-m", "limelight.cli", "demo", "--port", "0", "--metrics-port", "0"]
+    command += ["--http-port", http.rpartition(":")[2]]
     with started(command, checkout) as process:
         address = serving(process, "Serving")
         assert process.stdout is not None
@@ -119,7 +133,7 @@ def run(command: list[str], checkout: Path, demo: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) -> None:
+def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, http: str) -> None:
     if block.language == "text":
         return  # a picture
     if block.language == "python":
@@ -139,11 +153,21 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
             run([sys.executable, "-m", *arguments], checkout, demo)
         elif command.startswith("npm"):
             installed(checkout)
+        elif command.startswith("curl"):
+            curl(command, checkout, demo, http)
         elif " serve " in command:
             started_and_stopped(command, checkout, lines[place + 1 :])
             return
         else:
             run(["bash", "-c", command], checkout, demo)
+
+
+@pytest.mark.parametrize("block", HTTP_BLOCKS, ids=lambda block: block.name)
+def test_a_block_about_http_works(block: Block, checkout: Path, demo: str, http: str) -> None:
+    if block.language == "python":
+        run([sys.executable, "-c", block.text.replace(HTTP, http)], checkout, demo)
+    for command in block.text.strip().splitlines() if block.language == "console" else ():
+        curl(command, checkout, demo, http)
 
 
 def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
@@ -155,6 +179,14 @@ def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
         assert found
         for each in (*found, *filter(None, [own_command(description)])):
             run([sys.executable, "-m", "limelight.cli", *shlex.split(each)], checkout, demo)
+
+
+def curl(command: str, checkout: Path, demo: str, http: str) -> None:
+    """Run a command of curl, which fails where the answer is an error."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    assert command.startswith("curl ") and HTTP in command
+    run(["bash", "-c", command.replace("curl", "curl --fail-with-body", 1).replace(HTTP, http)], checkout, demo)
 
 
 def triton_python() -> str:

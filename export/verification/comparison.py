@@ -11,6 +11,13 @@ from export.errors import ExportError
 from export.execution.row_answers import RowAnswer
 from export.interface import map_keys
 from models.cards.card import Card
+from models.cards.results import NEVER
+
+
+def possible_values(array: Array) -> Array:
+    """Return the values of an array without the scores of tokens that are never put out."""
+    values: Array = array[array != NEVER]
+    return values
 
 
 @dataclass
@@ -82,7 +89,7 @@ class Comparison:
         if expected.size:
             exact = expected.astype(np.float64)
             seen.difference = max(seen.difference, float(np.abs(actual.astype(np.float64) - exact).max()))
-            seen.magnitude = max(seen.magnitude, float(np.abs(exact).max()))
+            seen.magnitude = max(seen.magnitude, float(np.abs(possible_values(exact)).max(initial=0.0)))
 
     def parity(self) -> list[bundle_pb2.Parity]:
         """Return the largest differences."""

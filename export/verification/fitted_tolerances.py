@@ -10,7 +10,7 @@ from bundle.values import Array
 from export.conversion.precision import Precision
 from export.errors import ExportError
 from export.interface import map_keys
-from export.verification.comparison import Comparison
+from export.verification.comparison import Comparison, possible_values
 from models.cards.card import Card
 
 _MARGIN = 2.0
@@ -62,7 +62,9 @@ class FittingComparison(Comparison):
             allowed = self._default(name)
             apart = np.maximum(apart - allowed.absolute, 0) / np.maximum(row_magnitude(expected), 1e-30)
         spread.difference = max(spread.difference, float(apart.max()))
-        spread.least, spread.most = min(spread.least, float(expected.min())), max(spread.most, float(expected.max()))
+        possible = possible_values(expected)
+        spread.least = min(spread.least, float(possible.min(initial=np.inf)))
+        spread.most = max(spread.most, float(possible.max(initial=-np.inf)))
 
     def fit_tolerances(self) -> None:
         """Set the tolerances to the largest differences, with a margin.

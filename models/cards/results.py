@@ -11,6 +11,9 @@ from limelight.v1 import model_pb2, values_pb2
 from models.cards.inputs import TextInput, Tokenizer
 from models.cards.labels import LabelSet
 
+# Score of a token that is never put out: far below those of models, and within the range of float16.
+NEVER = -1e4
+
 
 class Result(ABC):
     """One result, by its name in an answer. Each kind is a frozen dataclass."""

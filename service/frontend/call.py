@@ -12,7 +12,8 @@ class Call:
     """A call and what is learned of it for its log line.
 
     deadline: on the clock of `time.monotonic`; None without one. at_end: closed once the protocol has no more to do
-    with the call. durations: milliseconds by stage.
+    with the call. limit: bytes of the largest answer that the protocol can send; 0 for no limit of its own. durations:
+    milliseconds by stage.
     """
 
     identity: str
@@ -22,6 +23,7 @@ class Call:
     model: str = ""
     version: int = 0
     rows: int = 0
+    limit: int = 0
     durations: dict[str, float] = field(default_factory=dict)
 
     def when_sent(self, act: Callable[[], object]) -> None:

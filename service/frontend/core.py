@@ -483,7 +483,7 @@ class Core:
             raise WrongModelError(f"{schema.name} does not generate, so generation options do not apply to it")
         plan = None if request.attention is None else schema.plan(request.attention)
         validation.check_max_classes(request.max_classes)
-        limit = self._settings.max_response_bytes
+        limit = min(self._settings.max_response_bytes, call.limit or sys.maxsize)
         wanted = Wanted(
             outputs=validation.output_names(request.outputs, schema.outputs),
             generation=generation,

@@ -1,9 +1,11 @@
 """A running frontend: the core over some engines, and the protocols that it is served by."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
+from bundle.errors import LimelightError
 from bundle.preprocess import Bounds
 from service.admission.memory import MemoryBudget
 from service.codecs.oip.service import SERVICE as INFERENCE_SERVICE
@@ -22,15 +24,19 @@ from service.security.access import Access
 from service.security.quotas import Quotas
 from service.settings import Settings
 
+if TYPE_CHECKING:
+    from service.frontend.http.server import HttpServer
+
 
 class Frontend:
-    """A frontend that listens. port: the real one."""
+    """A frontend that listens. port, http_port: the real ones; 0 for none."""
 
-    def __init__(self, models: Models, server: FrontendServer, access: Access, port: int) -> None:
+    def __init__(self, models: Models, server: FrontendServer, access: Access, port: int, http_port: int) -> None:
         self.models = models
         self.access = access
         self.server = server
         self.port = port
+        self.http_port = http_port
         self._is_open = False
         models.on_change(self._report)
 
@@ -91,5 +97,26 @@ async def running_frontend(
         server.health.why = models.catalogue.why_not_ready
         giving_back = give_back_when_quiet(lambda: core.calls + server.large_requests, lambda: None)
         stack.callback(asyncio.create_task(giving_back).cancel)
+        http_port = 0
+        if settings.http_port:
+            http = _http_server()(settings, metrics, access, core, server, is_ready)
+            http_port = await stack.enter_async_context(http.listening(shared=shared))
         port = await server.listen(stack, shared=shared)
-        yield Frontend(models, server, access, port)
+        yield Frontend(models, server, access, port, http_port)
+
+
+def _http_server() -> "Callable[..., HttpServer]":
+    """Give what makes the HTTP server, which other servers do not import.
+
+    Raises: LimelightError where its packages are not installed.
+    """
+    try:
+        from service.codecs.json.server import http_server
+    except ModuleNotFoundError as error:
+        from limelight.cli import installing
+
+        name = str(error.name).partition(".")[0]
+        raise LimelightError(
+            f"HTTP needs the package {name}, which is not installed: {installing.extra('http')}"
+        ) from error
+    return http_server

@@ -36,7 +36,8 @@ _ARRIVING = 5.0  # seconds that the last answers get at most on their way to slo
 class FrontendServer:
     """Serves methods over gRPC. For one event loop.
 
-    services: methods by the name of their service. health: tells whether they are answered.
+    services: methods by the name of their service. health: tells whether they are answered. drain, requests: the gate
+    and the memory of requests in flight, which HTTP shares.
     large_requests: so many so far that took memory worth giving back.
     """
 
@@ -51,17 +52,17 @@ class FrontendServer:
         self._settings = settings
         self._access = access
         self._names = tuple(services)
-        self._drain = DrainGate()
+        self.drain = DrainGate()
         self._parsing = Parsing(settings.max_request_fields)
         slots = UploadSlots.within(settings.arriving_bytes, settings.max_request_bytes)
         uploads = UploadLimiter(slots, settings.arrival_seconds, metrics)
         # A stream of requests is quiet as long as a connection may be: so often it is looked at, and no more.
         streams = UploadLimiter(slots, settings.idle_seconds, metrics, _STREAM_MOMENT)
-        held = MemoryBudget(settings.arriving_bytes, "requests", metrics)
-        reading = Reading(uploads, streams, held, self._parsing.message)
+        self.requests = MemoryBudget(settings.arriving_bytes, "requests", metrics)
+        reading = Reading(uploads, streams, self.requests, self._parsing.message)
         sender = ResponseSender(settings.answer_seconds)
         connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
-        self._calls = Calls(metrics, connections, reading, sender, self._drain)
+        self._calls = Calls(metrics, connections, reading, sender, self.drain)
         aside = UploadLimiter(SLOTS, settings.arrival_seconds, metrics, MOMENT)
         self._handlers = {name: self._calls.handlers(name, methods) for name, methods in services.items()}
         self._handlers[HEALTH_SERVICE] = health_service(self.health, aside, sender)
@@ -93,7 +94,7 @@ class FrontendServer:
             shared=shared,
             refused=self._calls.turned_away,
         )
-        stack.push_async_callback(self._drain.finish, self._settings.grace_seconds)
+        stack.push_async_callback(self.drain.finish, self._settings.grace_seconds)
         stack.callback(self.health.stop)
         return port
 
@@ -106,5 +107,5 @@ class FrontendServer:
         self.health.stop()
         await asyncio.sleep(self._settings.drain_seconds)
         end = time.monotonic() + self._settings.grace_seconds
-        await self._drain.finish(self._settings.grace_seconds)
+        await self.drain.finish(self._settings.grace_seconds)
         await all_sent(min(_ARRIVING, end - time.monotonic()))

@@ -13,26 +13,27 @@ _SCRAPERS = 128
 _OTHERS = 512
 
 
-def room_for(connections: int) -> int:
-    """Raise this process's limit on open files as far as so many connections need it; gives how many fit.
+def room_for(connections: int, ports: int = 1) -> int:
+    """Raise this process's limit on open files as far as so many connections of each port need it; gives how many fit.
 
     Past its limit a process accepts nothing any more, and whatever else it opens fails: what it has open now is left
     to it, what metrics may take, and some.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + _OTHERS
+    wanted = ports * connections + _OTHERS
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    fitting = max(1, min(connections, wanted - min(_OTHERS, _open() + _SPARE + room_for_scrapers())))
+    left = wanted - min(_OTHERS, _open() + _SPARE + room_for_scrapers())
+    fitting = max(1, min(connections, left // ports))
     if fitting < connections:
         logger.warning(
             "only %d connections fit into the limit of %d open files, not %d: raise it to %d (ulimit -n, LimitNOFILE)",
             fitting,
             hard,
             connections,
-            connections + _OTHERS,
+            ports * connections + _OTHERS,
         )
     return fitting
 

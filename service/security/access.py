@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+import ssl
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import grpc
 
 from bundle.errors import LimelightError
 from service.observability.metrics import Metrics
-from service.security.certificates import Certificates, read_certificates, server_credentials
+from service.security.caller import ANYBODY, Caller
+from service.security.certificates import Certificates, read_certificates, server_credentials, tls_context
 from service.security.exposure import open_to_all
-from service.security.gate import Gate
+from service.security.gate import Gate, caller_of
 from service.security.tokens import Tokens, read_tokens
 from service.security.watching import Watched, keep_fresh
 from service.settings import Settings
@@ -78,6 +80,19 @@ class Access:
         if tokens is None:
             return ()
         return (Gate(lambda: tokens.value, services, refuse, self._metrics),)
+
+    def caller(self, presented: Sequence[str]) -> Caller:
+        """Find who calls over HTTP by its `authorization`; anybody where no tokens are asked for.
+
+        Raises: UnauthenticatedError.
+        """
+        tokens = self._tokens
+        return ANYBODY if tokens is None else caller_of(tokens.value, presented, self._metrics)
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Make what encrypts HTTP, by the certificates of the moment; None where there is no certificate."""
+        certificates = self._certificates
+        return None if certificates is None else tls_context(lambda: certificates.value)
 
     def add_port(self, server: grpc.aio.Server, address: str) -> int:
         """Have a server listen, encrypted where there is a certificate; gives the port.

@@ -67,6 +67,36 @@ def server_credentials(current: Callable[[], Certificates]) -> grpc.ServerCreden
     )
 
 
+def tls_context(current: Callable[[], Certificates]) -> ssl.SSLContext:
+    """Make a server's context that uses the certificates of the moment, for TLS 1.2 and 1.3.
+
+    OpenSSL asks for another context in each handshake, whether or not the other side names the server it wants.
+    """
+    used = current()
+    outer = inner = _context(used)
+
+    def choose(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        nonlocal used, inner
+        found = current()
+        if found is not used:
+            used, inner = found, _context(found)
+        connection.context = inner
+
+    outer.sni_callback = choose
+    return outer
+
+
+def _context(certificates: Certificates) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with _readable(certificates.chain) as chain, _readable(certificates.key) as key:
+        context.load_cert_chain(chain, key, password=lambda: "")
+    if certificates.client_ca is not None:
+        context.load_verify_locations(cadata=certificates.client_ca.decode("ascii"))
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
 @contextmanager
 def _readable(data: bytes) -> Iterator[str]:
     """Give data as a path that can be read once: `ssl` takes nothing else, and a key is written to no disk."""

@@ -1,7 +1,7 @@
 """The gate: whoever calls says who they are before a byte of what they send is taken."""
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import grpc
@@ -53,20 +53,28 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 
     def _caller(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
         """Find the caller. Raises: UnauthenticatedError."""
-        try:
-            return self._tokens().caller(_presented(metadata), time.time())
-        except UnauthenticatedError as error:
-            self._metrics.unauthenticated(error.reason)
-            raise
+        presented = [value for key, value in metadata if key == "authorization"]
+        return caller_of(self._tokens(), presented, self._metrics)
 
 
-def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    found = [value for key, value in metadata if key == "authorization"]
-    if not found:
+def caller_of(tokens: Tokens, presented: Sequence[str | bytes], metrics: Metrics) -> Caller:
+    """Find the caller by what it has in `authorization`, and count one that cannot be found.
+
+    Raises: UnauthenticatedError.
+    """
+    try:
+        return tokens.caller(_token(presented), time.time())
+    except UnauthenticatedError as error:
+        metrics.unauthenticated(error.reason)
+        raise
+
+
+def _token(presented: Sequence[str | bytes]) -> str:
+    if not presented:
         raise UnauthenticatedError(
-            "this server wants a token, in the metadata: authorization: Bearer TOKEN", reason="missing"
+            "this server wants a token, in the metadata or header: authorization: Bearer TOKEN", reason="missing"
         )
-    scheme, _, token = found[0].partition(" ") if isinstance(found[0], str) else ("", "", "")
-    if len(found) > 1 or scheme.lower() != _SCHEME or not token:
-        raise UnauthenticatedError("the metadata is to have one authorization: Bearer TOKEN", reason="malformed")
+    scheme, _, token = presented[0].partition(" ") if isinstance(presented[0], str) else ("", "", "")
+    if len(presented) > 1 or scheme.lower() != _SCHEME or not token:
+        raise UnauthenticatedError("a call is to have one authorization: Bearer TOKEN", reason="malformed")
     return token

@@ -72,7 +72,7 @@ class InProcessServer(Served):
         metrics_port: int,
         control: ModelControl,
     ) -> None:
-        super().__init__(settings, frontend.port, metrics_port)
+        super().__init__(settings, frontend.port, frontend.http_port, metrics_port)
         self.frontend = frontend
         self.store = store
         self._checks = checks

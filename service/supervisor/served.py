@@ -7,17 +7,26 @@ from service.settings import Settings
 
 
 class Served(ABC):
-    """A running server. port, metrics_port: the real ones; 0 for none."""
+    """A running server. port, http_port, metrics_port: the real ones; 0 for none."""
 
-    def __init__(self, settings: Settings, port: int, metrics_port: int) -> None:
+    def __init__(self, settings: Settings, port: int, http_port: int, metrics_port: int) -> None:
         self.settings = settings
         self.port = port
+        self.http_port = http_port
         self.metrics_port = metrics_port
 
     @property
     def address(self) -> str:
         """The address that it listens on, as clients take it."""
         return address_of(self.settings.host, self.port)
+
+    @property
+    def http_url(self) -> str:
+        """The address of HTTP; empty where it is not served."""
+        if not self.http_port:
+            return ""
+        scheme = "https" if self.settings.tls_cert else "http"
+        return f"{scheme}://{address_of(self.settings.host, self.http_port)}"
 
     @property
     def metrics_url(self) -> str:

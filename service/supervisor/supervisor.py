@@ -67,8 +67,8 @@ class Supervisor(Served):
     settings: of the whole server; each process gets its share of cores and memory.
     """
 
-    def __init__(self, settings: Settings, port: int) -> None:
-        super().__init__(settings, port, 0)
+    def __init__(self, settings: Settings, port: int, http_port: int = 0) -> None:
+        super().__init__(settings, port, http_port, 0)
         self._frontends, self._engines = settings.frontends, len(settings.devices)
         self._metrics = Metrics()
         self._desired = DesiredState(Path(settings.repository))
@@ -236,6 +236,7 @@ class Supervisor(Served):
         share = replace(
             settings,
             port=self.port,
+            http_port=self.http_port,
             max_held_bytes=settings.held_bytes // self._frontends,
             max_arriving_bytes=settings.arriving_bytes // self._frontends,
             preprocess_threads=max(1, settings.preprocess_count // self._frontends),
@@ -387,7 +388,8 @@ async def supervised(settings: Settings, made: "list[Supervisor] | None" = None)
     """
     async with AsyncExitStack() as stack:
         port = stack.enter_context(reserved(settings.host, settings.port))
-        supervisor = Supervisor(settings, port)
+        http_port = stack.enter_context(reserved(settings.host, settings.http_port)) if settings.http_port else 0
+        supervisor = Supervisor(settings, port, http_port)
         if made is not None:
             made.append(supervisor)
         supervisor.expose(stack)

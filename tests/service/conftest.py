@@ -1,5 +1,7 @@
 """One repository of small models, and a server for the tests of a module."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,9 @@ from service.observability.observer import NullObserver
 from service.settings import Settings
 from tests.service import bundles
 from tests.service.serving import Running, serving
+
+ROOT = Path(__file__).parents[2]
+REQUIREMENT = "tritonclient[grpc,http]==2.73.0"  # as .ci/run has it
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +53,20 @@ def hosted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, HostedModel]:
 def models(hosted: dict[str, HostedModel]) -> dict[str, Model]:
     """The same models as a frontend knows them."""
     return {name: Model(each.served, Bounds()) for name, each in hosted.items()}
+
+
+@pytest.fixture(scope="session")
+def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with Triton's client, whose protobuf does not get on with ours in one process: the environment
+    that `.ci/run` made, or one for this run.
+    """
+    made = ROOT / "build" / "triton" / "bin" / "python"
+    if made.exists():
+        return made
+    folder = tmp_path_factory.mktemp("triton")
+    python = folder / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
+    if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
+        pytest.skip(f"{REQUIREMENT} cannot be installed here")
+    return python

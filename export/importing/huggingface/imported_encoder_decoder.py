@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from export.importing.huggingface.attention import run_with_maps
 from export.importing.huggingface.decoder_attention import DecoderPass, PositionsOfPass, run_decoder
 from export.importing.huggingface.imported_decoder import cached, kept_states, output_map
-from export.importing.huggingface.output_rules import NEVER
+from models.cards.results import NEVER
 from models.network import Answer, GeneratingNetwork, StepAnswer
 
 _MEMORY = "memory_"

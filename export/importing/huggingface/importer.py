@@ -18,9 +18,9 @@ from export.execution.random_inputs import batch_sizes
 from export.importing.huggingface.architectures import architecture_of
 from export.importing.huggingface.architectures.architecture import Architecture
 from export.importing.huggingface.checkpoint import read_checkpoint
-from export.importing.huggingface.output_rules import NEVER
 from export.importing.huggingface.tasks import task_of
 from export.importing.huggingface.tasks.task import ImportOptions, Source
+from export.verification.comparison import possible_values
 from export.writing.samples import example_rows
 from models.cards.card import TrainedModel
 
@@ -60,8 +60,8 @@ def _with_scales(trained: TrainedModel) -> TrainedModel:
     scales: dict[str, float] = {}
     for row in example_rows(trained.card, trained.examples):
         for name, array in _computed(trained, row).items():
-            possible = np.abs(array[array > NEVER])
-            scales[name] = max(scales.get(name, 0.0), float(possible.max(initial=0.0)))
+            largest = float(np.abs(possible_values(array)).max(initial=0.0))
+            scales[name] = max(scales.get(name, 0.0), largest)
     return replace(trained, card=replace(trained.card, scales=scales))
 
 

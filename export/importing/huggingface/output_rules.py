@@ -11,8 +11,6 @@ from export.errors import CheckpointError
 from export.importing.huggingface.checkpoint import CONFIG, Checkpoint
 
 GENERATION_CONFIG = "generation_config.json"
-# Score of a token that is never put out: far below those of models, and within the range of float16.
-NEVER = -1e4
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ class Calls:
             counted.begin()
             self._metrics.rejected(Rejection.OVERLOAD, 1)
             name = path.rpartition("/")[2]
-            _record(self._metrics, counted, name, Call(identity, None, ExitStack()), status.code, 0.0)
+            record(self._metrics, counted, name, Call(identity, None, ExitStack()), status.code, 0.0)
         return replace(status, trailing=((REQUEST_ID_KEY, identity), *status.trailing))
 
     def _counters(self, kind: str, service: str, name: str) -> MethodMetrics:
@@ -230,7 +230,7 @@ def _identity(context: Any) -> str:
     )
 
 
-def _record(
+def record(
     metrics: Metrics, counted: MethodMetrics, method: str, call: Call, code: grpc.StatusCode, seconds: float
 ) -> None:
     """Count a call that is over, and write its line."""
@@ -326,7 +326,7 @@ class _Running:
         """Count the call and write its line."""
         self._over = True
         seconds = time.monotonic() - self._started
-        _record(self._metrics, self._counted, self._method, self.call, code, seconds)
+        record(self._metrics, self._counted, self._method, self.call, code, seconds)
 
     def _is_late(self) -> bool:
         return self.call.deadline is not None and self.call.deadline <= time.monotonic()

@@ -61,7 +61,7 @@ async def listen(
             # Two servers on one port would each get a part of the calls, and neither would notice.
             ("grpc.so_reuseport", int(shared)),
             ("grpc.max_receive_message_length", settings.max_request_bytes),
-            ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections)),
+            ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections, settings.ports)),
             ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
             ("grpc.server.max_pending_requests", unseen),
             ("grpc.server.max_pending_requests_hard_limit", unseen * 3 // 2),

@@ -18,6 +18,7 @@ from transformers.models.whisper import generation_whisper
 
 import limelight
 from bundle.values import Array, Audio
+from export.conversion.precision import Precision
 from export.errors import CheckpointError, ExportError
 from export.execution.generation import run_generation
 from export.execution.pytorch_runner import PyTorchGenerationRunner
@@ -25,10 +26,13 @@ from export.importing.huggingface.architectures import ARCHITECTURES
 from export.importing.huggingface.imported_speech import ImportedSpeech
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from export.importing.huggingface.tasks.task import ImportOptions
+from export.verification.comparison import Comparison
+from export.verification.fitted_tolerances import FittingComparison
 from export.writing.samples import example_rows
 from limelight import Generation
 from limelight.cli import main
 from limelight.speech import warp
+from models.cards.results import NEVER
 from models.network import StepAnswer
 from tests.bundle.recordings import RATE, tones, wav
 from tests.importing.huggingface.checkpoints import change_config, write_json
@@ -209,6 +213,30 @@ def test_a_stated_language_and_task_begin_the_output(folder: Path, library: Any)
         assert output[3] not in (BEGUN, END)
 
 
+def test_a_model_of_one_language_begins_without_language_and_task(tmp_path: Path) -> None:
+    made = write(tmp_path / "english", generation={"is_multilingual": False})
+    stated = json.loads((made / "generation_config.json").read_text())
+    for name in ("lang_to_id", "task_to_id", "alignment_heads"):
+        del stated[name]
+    write_json(made / "generation_config.json", stated)
+    trained = read_model(made)
+    assert "alignment" not in [each.name for each in trained.card.description.maps]
+    (row,) = example_rows(trained.card, [{"audio": Audio(RECORDINGS["short"], RATE)}])
+    runner = PyTorchGenerationRunner(trained.model, trained.card)
+    trace = run_generation(
+        runner,
+        trained.card,
+        trained.card.collate([row]),
+        {"batch": 1},
+        lambda step, scores: (scores.argmax(-1), step == 3),
+    )
+    library = transformers.WhisperForConditionalGeneration.from_pretrained(made, attn_implementation="eager").eval()
+    assert trace.tokens[0].tolist() == generated(library, RECORDINGS["short"])[:4]
+    assert trace.tokens[0, 0] == NO_TIMES
+    with pytest.raises(CheckpointError, match="the model transcribes one language only"):
+        read_model(made, task="speech-translation")
+
+
 @pytest.mark.parametrize("name", ["short", "long"])
 def test_times_of_words_are_those_of_the_alignment(name: str, client: limelight.Client) -> None:
     answer = attended(client, RECORDINGS[name], maps="alignment")
@@ -364,6 +392,19 @@ def test_positions_that_differ_from_the_librarys_are_not_imported(
     monkeypatch.setattr(ImportedSpeech, "step", shifted)
     with pytest.raises(ExportError, match="differs from transformers' eager attention by "):
         read_model(folder)
+
+
+def test_scores_of_tokens_that_are_never_put_out_do_not_loosen_tolerances(folder: Path) -> None:
+    card = read_model(folder).card
+    assert card.scales["scores"] < 1000
+    expected = np.array([[1.0, NEVER, -3.0, NEVER]], np.float32)
+    exact = Comparison(card)
+    exact.record("scores", expected + np.float32(1e-6), expected)
+    assert exact.parity()[0].relative == pytest.approx(exact.parity()[0].absolute / 3)
+    fitted = FittingComparison(card, Precision.FLOAT16)
+    fitted.compare_arrays("scores", expected + 1, expected, "a case")
+    with pytest.raises(ExportError, match="scores differs by up to 1 from PyTorch's, of 4, the range of its answers"):
+        fitted.fit_tolerances()
 
 
 def test_a_language_is_for_speech_only(tmp_path: Path) -> None:

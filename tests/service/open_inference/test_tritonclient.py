@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,6 @@ from tests.service.serving import Running, attend, generate, predict, text
 
 ROOT = Path(__file__).parents[3]
 NODE_PACKAGES = ROOT / "build" / "node" / "node_modules"
-REQUIREMENT = "tritonclient[grpc]==2.73.0"  # as .ci/run and the README have it
-
-
-@pytest.fixture(scope="session")
-def triton_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An interpreter with Triton's client, whose protobuf does not get on with ours in one process: the environment
-    that `.ci/run` made, or one for this run.
-    """
-    made = ROOT / "build" / "triton" / "bin" / "python"
-    if made.exists():
-        return made
-    folder = tmp_path_factory.mktemp("triton")
-    python = folder / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT]
-    if subprocess.run(install, capture_output=True, timeout=240, check=False).returncode:
-        pytest.skip(f"{REQUIREMENT} cannot be installed here")
-    return python
 
 
 @pytest.fixture(scope="module")

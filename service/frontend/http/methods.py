@@ -1,0 +1,68 @@
+"""The methods of a service over HTTP, as plain functions of a request and a call."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bundle.values import Array
+from service.frontend.call import Call
+from service.frontend.http.failures import Failure
+
+JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request that has arrived. names: parts of its path. headers: by their names in lower case."""
+
+    names: Mapping[str, Any]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def wants_bytes(self) -> bool:
+        """True where the caller takes arrays as bytes."""
+        return BYTES in self.headers.get("accept", "")
+
+
+@dataclass(frozen=True)
+class HttpResponse:
+    """An answer. parts: of its body, one after the other; arrays as their bytes."""
+
+    parts: Sequence[bytes | Array]
+    media_type: str = JSON
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What of HTTP a method answers to, and as which method of its service it is counted, logged and allowed.
+
+    path: with the names of its parts in braces. failed: makes the JSON of an error. media_types: of requests.
+    """
+
+    verb: str
+    path: str
+    service: str
+    name: str
+    failed: Callable[[Failure], Any]
+    media_types: Sequence[str] = (JSON,)
+
+
+@dataclass(frozen=True)
+class UnaryHttp(Served):
+    """A method that answers once."""
+
+    handle: Callable[[HttpRequest, Call], Awaitable[HttpResponse]] = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class EventsHttp(Served):
+    """A method that answers with server-sent events."""
+
+    handle: Callable[[HttpRequest, Call], AsyncGenerator[bytes, None]] = field(kw_only=True)
+    failed_event: Callable[[Failure], bytes] = field(kw_only=True)
+
+
+HttpMethod = UnaryHttp | EventsHttp

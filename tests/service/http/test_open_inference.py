@@ -1,0 +1,177 @@
+"""The Open Inference Protocol's REST form: what curl and Triton's client send, and what is refused."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bundle.wire import to_array
+from limelight.v1 import attention_pb2
+from tests.service.http.calls import call
+from tests.service.serving import Running, attend, predict, text
+
+INFER = "/v2/models/tiny/infer"
+
+
+def words(*texts: str, **fields: Any) -> dict[str, Any]:
+    tensor = {"name": "text", "shape": [len(texts), 1], "datatype": "BYTES", "data": list(texts)}
+    return {"inputs": [tensor], **fields}
+
+
+def outputs(answer: Any) -> dict[str, Any]:
+    return {each["name"]: np.array(each["data"]).reshape(each["shape"]) for each in answer["outputs"]}
+
+
+def test_servers_and_models_are_described(running: Running) -> None:
+    server = call(running, "/v2").json
+    assert server["name"] == "limelight" and {"binary_tensor_data", "limelight_attention"} <= set(server["extensions"])
+    assert call(running, "/v2/health/live").json == {"live": True}
+    assert call(running, "/v2/health/ready").json == {"ready": True}
+    for path in ("/v2/models/tiny", "/v2/models/tiny/versions/1"):
+        model = call(running, path).json
+        assert model["name"] == "tiny" and model["versions"] == ["1"]
+        assert model["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}]
+        assert call(running, f"{path}/ready").json == {"name": "tiny", "ready": True}
+    answer = call(running, "/v2/models/nothing/ready")
+    assert answer.status == 503 and answer.json == {"name": "nothing", "ready": False}
+
+
+def test_rows_are_answered_as_over_grpc(running: Running) -> None:
+    answer = call(running, INFER, words("the cat", "a dog", id="mine"))
+    assert answer.status == 200 and answer.headers["content-type"] == "application/json"
+    assert (answer.json["model_name"], answer.json["model_version"], answer.json["id"]) == ("tiny", "1", "mine")
+    expected = running.stub.Predict(predict("tiny", text("the cat"), text("a dog"))).predictions
+    logits = [to_array(each.outputs["logits"], "logits") for each in expected]
+    np.testing.assert_allclose(outputs(answer.json)["logits"], logits, rtol=1e-3, atol=1e-5)
+    moods = [each.results[0].classification.classes[0].label for each in expected]
+    assert outputs(answer.json)["mood"][:, 0].tolist() == moods
+
+
+def test_a_row_of_a_map_is_an_output(running: Running) -> None:
+    wanted = [{"name": "encoder.0.self", "parameters": {"limelight_heads": 1, "limelight_queries": "0"}}]
+    request = words("the cat sat", outputs=[*wanted, {"name": "tokens.labels"}])
+    selection = attention_pb2.MapSelection(names=["encoder.0.self"], heads=[1], queries=[0])
+    expected = running.stub.Attend(attend("tiny", text("the cat sat"), selections=[selection])).results[0].maps[0]
+    found = outputs(call(running, INFER, request).json)
+    np.testing.assert_allclose(found["encoder.0.self"][0], to_array(expected.weights, "w"), rtol=1e-3, atol=1e-5)
+    assert found["tokens.labels"].tolist() == [["the", "cat", "sat"]]
+
+
+def test_tensors_go_behind_the_json_both_ways(running: Running) -> None:
+    ids = np.array([[4, 5], [5, 4]], np.int64)
+    size = {"binary_data_size": ids.nbytes}
+    tensor = {"name": "ids", "shape": [2, 2], "datatype": "INT64", "parameters": size}
+    named = [{"name": "logits", "parameters": {"binary_data": True}}, {"name": "mood"}]
+    head = json.dumps({"inputs": [tensor], "outputs": named}).encode()
+    lengths = {"inference-header-content-length": str(len(head)), "content-type": "application/octet-stream"}
+    answer = call(running, INFER, head + ids.tobytes(), headers=lengths)
+    length = int(answer.headers["inference-header-content-length"])
+    told = json.loads(answer.body[:length])
+    logits, mood = told["outputs"]
+    assert logits["parameters"]["binary_data_size"] == len(answer.body) - length
+    found = np.frombuffer(answer.body[length:], "<f4").reshape(logits["shape"])
+    plain = words("unused")
+    plain["inputs"] = [{"name": "ids", "shape": [2, 2], "datatype": "INT64", "data": ids.tolist()}]
+    expected = outputs(call(running, INFER, plain).json)
+    np.testing.assert_allclose(found, expected["logits"], rtol=1e-3, atol=1e-5)
+    assert np.array(mood["data"]).tolist() == expected["mood"].reshape(-1).tolist()
+
+
+def one(**fields: Any) -> dict[str, Any]:
+    return {"inputs": [{"name": "ids", "shape": [1, 2], "datatype": "INT64", "data": [4, 5], **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "the request is not JSON"),
+        ([], "is a list; it takes an object of id, parameters, inputs, outputs"),
+        ({"instances": []}, "instances is no field here; there are id, parameters, inputs, outputs"),
+        ({}, "inputs is empty"),
+        ({"inputs": {}}, "inputs is an object; it takes a list"),
+        (one(data=None), "inputs[0].data has null as element 0; it takes whole numbers"),
+        (one(data=[4, "5"]), 'inputs[0].data has "5" as element 1; it takes whole numbers'),
+        (one(data=[4]), "inputs[0].data has 1 elements; shape [1, 2] needs 2"),
+        (one(data=[[4], [5]]), "inputs[0].data has the shape [2, 1], stated is [1, 2]"),
+        (one(datatype="INT3"), "inputs[0].datatype is 'INT3'; it may be BOOL"),
+        (one(datatype="BYTES"), "inputs[0].data has 4 as element 0; BYTES take texts"),
+        (one(shape=["1"]), 'inputs[0].shape has "1"; it takes whole numbers'),
+        (one(shape=[]), "inputs[0].data has 2 elements; shape [] needs 1"),
+        (one(name=3), "inputs[0].name is 3; it takes a text"),
+        (one(extra=3), "inputs[0].extra is no field here"),
+        (one(parameters=[]), "inputs[0].parameters is a list; it takes an object"),
+        (one(parameters={"a": []}), 'inputs[0].parameters["a"] is a list; it takes a number, a text'),
+        (one(parameters={"binary_data_size": 3}), "is stated beside data; send one of the two"),
+        (words("a", parameters={"limelight_nothing": 1}), 'parameters["limelight_nothing"] is no parameter here'),
+        (words("a", parameters={"binary_data_output": 1}), 'parameters["binary_data_output"] is 1; it takes true'),
+        (words("a", outputs=[{"name": "nothing"}]), "outputs[0].name is 'nothing', which the model lacks"),
+        (words("a", outputs=[{"name": "mood", "parameters": {"limelight_heads": 1}}]), "is for attention maps"),
+    ],
+)
+def test_what_cannot_be_read_is_told_where_and_why(running: Running, body: Any, message: str) -> None:
+    answer = call(running, INFER, body if isinstance(body, bytes) else json.dumps(body).encode())
+    assert answer.status == 400 and message in answer.json["error"]
+    assert (answer.json["code"], answer.json["status"]) == (400, "INVALID_ARGUMENT")
+    assert call(running, INFER, words("the cat")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("size", "header", "behind", "message"),
+    [
+        (16, "x", b"", "inference-header-content-length is 'x'"),
+        (16, "9999", b"", "inference-header-content-length is '9999'"),
+        (16, "", b"\0" * 8, 'inputs[0].parameters["binary_data_size"] is 16; 8 bytes are left behind the JSON'),
+        (8, "", b"\0" * 8, "inputs[0] has 8 bytes; INT64 of shape [1, 2] needs 16"),
+        (16, "", b"\0" * 24, "8 bytes behind the JSON belong to no input"),
+        (-1, "", b"", 'inputs[0].parameters["binary_data_size"] is -1; it takes a number of bytes'),
+    ],
+)
+def test_bytes_behind_the_json_are_those_that_it_states(
+    running: Running, size: int, header: str, behind: bytes, message: str
+) -> None:
+    tensor = {"name": "ids", "shape": [1, 2], "datatype": "INT64", "parameters": {"binary_data_size": size}}
+    head = json.dumps({"inputs": [tensor]}).encode()
+    length = {"inference-header-content-length": header or str(len(head))}
+    answer = call(running, INFER, head + behind, headers=length)
+    assert answer.status == 400 and message in answer.json["error"]
+
+
+@pytest.fixture(scope="module")
+def found(running: Running, triton_python: Path) -> Any:
+    """What the script beside this file found with Triton's client."""
+    has_http = [str(triton_python), "-c", "import tritonclient.http.aio"]
+    if subprocess.run(has_http, capture_output=True, check=False).returncode:
+        pytest.skip("Triton's client is installed without HTTP")
+    script = Path(__file__).with_name("with_tritonclient.py")
+    command = [str(triton_python), str(script), running.server.http_url.removeprefix("http://")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert not result.returncode, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_tritons_client_gets_what_a_client_of_grpc_gets(running: Running, found: Any) -> None:
+    assert found["live"] and found["ready"] and found["model_ready"] and not found["no_model_ready"]
+    assert found["server"]["name"] == "limelight" and found["metadata"]["name"] == "tiny" and found["id"] == "mine"
+    answer = running.stub.Predict(predict("tiny", text("the cat"), text("a dog"))).predictions
+    logits = [to_array(each.outputs["logits"], "logits") for each in answer]
+    for given in (found["logits_True"], found["logits_False"], found["aio"]):
+        np.testing.assert_allclose(given, logits, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(found["of_ids"], logits[:1], rtol=1e-3, atol=1e-5)
+    assert [row[0] for row in found["mood"]] == [each.results[0].classification.classes[0].label for each in answer]
+
+
+def test_tritons_client_gets_a_row_of_a_map(running: Running, found: Any) -> None:
+    selection = attention_pb2.MapSelection(names=["encoder.0.self"], heads=[1], queries=[0])
+    expected = running.stub.Attend(attend("tiny", text("the cat sat"), selections=[selection])).results[0].maps[0]
+    for form in (True, False):
+        weights = to_array(expected.weights, "weights")
+        np.testing.assert_allclose(found[f"row_{form}"][0], weights, rtol=2e-3, atol=1e-4)
+        assert found[f"tokens_{form}"] == [["the", "cat", "sat"]]
+
+
+def test_tritons_client_is_told_what_is_wrong(found: Any) -> None:
+    status, message = found["error"]
+    assert status == "400" and "the model takes 'text' (text)" in message

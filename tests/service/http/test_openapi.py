@@ -1,0 +1,85 @@
+"""The document at /openapi.json is valid, and requests and answers are as it says."""
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import validate
+
+from tests.service.http.calls import call, events, texts
+from tests.service.serving import Running
+
+MAPS = {"selections": [{"names": ["encoder.0.self"]}], "encoding": "ENCODING_UINT8", "topK": 2}
+
+
+@pytest.fixture(scope="module")
+def document(running: Running) -> Any:
+    return call(running, "/openapi.json").json
+
+
+def check(document: Any, schema: str, value: Any) -> None:
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": document["components"]}
+    Draft202012Validator(whole).validate(value)
+
+
+@cache
+def validated(document: str) -> None:
+    """Validate a document once: it is the same in both topologies, and that takes seconds."""
+    validate(json.loads(document))
+
+
+def test_it_is_valid(document: Any) -> None:
+    validated(json.dumps(document))
+    assert document["openapi"] == "3.1.0" and "securitySchemes" not in document["components"]
+
+
+def test_every_path_of_it_is_one_of_the_server(running: Running, document: Any) -> None:
+    for path, verbs in document["paths"].items():
+        real = path.replace("{name}", "tiny").replace("{version}", "1")
+        for verb in verbs:
+            answer = call(running, real, b"{}" if verb == "post" else None)
+            assert answer.status in (200, 400), (path, answer.body)
+        assert call(running, real, verb="DELETE").status == 405
+    operations = [
+        each["operationId"] for verbs in document["paths"].values() for each in verbs.values() if "tags" in each
+    ]
+    assert len(operations) == len(set(operations)) == 2 * 8 + 4
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "body"),
+    [
+        ("/v1/models", "ListModels", None),
+        *((f"/v1/models/{model}", "GetModel", None) for model in ("tiny", "echo", "web", "picture", "paper")),
+        ("/v1/models/tiny:predict", "Predict", texts("the cat")),
+        ("/v1/models/echo:predict", "Predict", texts("the cat", generation={"strategy": "STRATEGY_BEAM"})),
+        ("/v1/models/tiny:attend", "Attend", texts("the cat", "a dog", attention=MAPS)),
+        ("/v1/models/tiny:attend", "Attend", texts("the cat", attention={})),
+    ],
+)
+def test_requests_and_answers_are_as_it_says(running: Running, document: Any, path: str, name: str, body: Any) -> None:
+    answer = call(running, path, body)
+    assert answer.status == 200
+    check(document, f"{name}Response", answer.json)
+    if body is not None:
+        check(document, f"{name}Request", body)
+
+
+def test_events_and_errors_are_as_it_says(running: Running, document: Any) -> None:
+    request = {"instance": texts("the cat")["instances"][0], "attention": {}}
+    for _, event in events(call(running, "/v1/models/echo:generate", request)):
+        check(document, "GenerateResponse", event)
+    for _, event in events(call(running, "/v1/models/tiny:attendStream", texts("the cat", attention={}))):
+        check(document, "AttendStreamResponse", event)
+    check(document, "Error", call(running, "/v1/models/tiny:predict", {}).json)
+    infer = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["the cat"]}]}
+    check(document, "InferRequest", infer)
+    check(document, "InferResponse", call(running, "/v2/models/tiny/infer", infer).json)
+    check(document, "InferError", call(running, "/v2/models/tiny/infer", {}).json)
+
+
+def test_it_names_nothing_of_the_inside(document: Any) -> None:
+    assert not re.search(r"service\.|_upb|(Inputs|Outputs)Entry", json.dumps(document))

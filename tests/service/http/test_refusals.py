@@ -1,0 +1,258 @@
+"""Whatever is wrong with an HTTP request gets one precise error, and the next request is answered."""
+
+import json
+import socket
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from service.codecs.json.reading import MOST_VALUES
+from tests.service.http.calls import call, connected, texts, told
+from tests.service.serving import Running, text
+from tests.service.serving import predict as predict_request
+
+PREDICT = "/v1/models/tiny:predict"
+GOOD = texts("the cat")
+
+
+def check_answers(running: Running) -> None:
+    assert call(running, PREDICT, GOOD).status == 200
+
+
+def tensor(**fields: Any) -> dict[str, Any]:
+    return {"instances": [{"inputs": {"ids": {"tensor": fields}}}]}
+
+
+INFER = "v2/models/tiny/infer"
+NAMES = st.sampled_from(
+    "instances instance inputs text ids tensor data dataType shape attention selections names heads queries topK "
+    "generation strategy stop seed outputs name datatype parameters id limelight_heads pool size".split()
+)
+IDS = 'instances[0].inputs["ids"].tensor'
+INT64, FLOAT32 = "DATA_TYPE_INT64", "DATA_TYPE_FLOAT32"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        (b"", "", "the request is not JSON: Input is a zero-length, empty document"),
+        (b'{"instances": [', "", "the request is not JSON: unexpected end of data: line 1 column 16"),
+        (b'{"truncate": NaN}', "", "the request is not JSON: "),
+        (b'{"outputs": ["\xff"]}', "", "the request is not JSON: "),
+        (b'{"outputs": ["\\ud800"]}', "", "the request is not JSON: "),
+        (b'{"max_classes": 1e999}', "", "the request is not JSON: number is infinity"),
+        (b"[" * 5000 + b"]" * 5000, "", "the request is not JSON: depth limit exceeded"),
+        (b'{"instances":' * 500 + b"1" + b"}" * 500, "instances", "is an object; it takes a list"),
+        (b"[]", "", "is a list; it takes an object of model, instances"),
+        (b"null", "", "is null; it takes an object of model, instances"),
+        ({"instance": []}, "instance", "is no field here; there are model, instances, truncate, outputs"),
+        ({"model": {"name": "tiny"}, **GOOD}, "model", "is stated by the path; leave it out of the request"),
+        ({"instances": {}}, "instances", "is an object; it takes a list"),
+        ({"instances": []}, "instances", "is empty; send at least one"),
+        ({"instances": [None]}, "instances[0]", "is null; it takes an object of inputs, seed, interventions"),
+        ({"instances": [{"inputs": []}]}, "instances[0].inputs", "is a list; it takes an object"),
+        (
+            {"instances": [{"inputs": {"text": "the cat"}}]},
+            'instances[0].inputs["text"]',
+            'is "the cat"; it takes an object of text, document, pair',
+        ),
+        (texts("a") | {"truncate": "yes"}, "truncate", 'is "yes"; it takes true or false'),
+        (texts(5), 'instances[0].inputs["text"].text', "is 5; it takes a text"),  # type: ignore[arg-type]
+        (
+            {"instances": [{"inputs": {"text": {"text": "a", "image": "YQ=="}}}]},
+            'instances[0].inputs["text"]',
+            "has text and image; set one",
+        ),
+        (GOOD | {"maxClasses": 1, "max_classes": 1}, "", "has max_classes twice; set one"),
+        (GOOD | {"max_classes": 1.5}, "max_classes", "is 1.5; it takes a whole number"),
+        (GOOD | {"max_classes": 2**40}, "max_classes", "is 1099511627776; it takes -2147483648 to 2147483647"),
+        (GOOD | {"max_classes": 10**400}, "", "number is infinity"),
+        (GOOD | {"max_classes": True}, "max_classes", "is true; it takes a whole number"),
+        ({"instances": [{"seed": -1}]}, "instances[0].seed", "is -1; it takes 0 to 18446744073709551615"),
+        (GOOD | {"generation": {"strategy": "FAST"}}, "generation.strategy", 'is "FAST"; it takes one of STRATEGY_'),
+        (GOOD | {"generation": {"strategy": 99}}, "generation.strategy", "is 99; it takes one of STRATEGY_"),
+        (GOOD | {"generation": {"temperature": 1e300}}, "generation.temperature", "which is beyond single precision"),
+        (GOOD | {"generation": {"temperature": "hot"}}, "generation.temperature", 'is "hot"; it takes a number'),
+        ({"instances": [{"inputs": {"text": {"image": "?!"}}}]}, 'instances[0].inputs["text"].image', "is not base64"),
+        (tensor(data=[1]), f"{IDS}.data_type", "is null; it takes one of DATA_TYPE_"),
+        (tensor(dataType=INT64, data=[1, "a"]), f"{IDS}.data", 'has "a" as element 1; it takes whole numbers'),
+        (tensor(dataType=INT64, data=[1, 2.5]), f"{IDS}.data", "has 2.5 as element 1; it takes whole numbers"),
+        (tensor(dataType=INT64, data=[2**70]), f"{IDS}.data", "as element 0; it takes -9223372036854775808 to"),
+        (tensor(dataType="DATA_TYPE_UINT8", data=[256]), f"{IDS}.data", "has 256 as element 0; it takes 0 to 255"),
+        (tensor(dataType="DATA_TYPE_BOOL", data=[1]), f"{IDS}.data", "has 1 as element 0; it takes true and false"),
+        (tensor(dataType=FLOAT32, data=[1e39]), f"{IDS}.data", "has 1e+39 as element 0, which is beyond float32"),
+        (tensor(dataType=FLOAT32, data=["inf"]), f"{IDS}.data", 'has "inf" as element 0; it takes numbers, "NaN"'),
+        (tensor(dataType=INT64, data=[[1, 2], [3]]), f"{IDS}.data[1]", "has 1 elements; the first of its axis has 2"),
+        (tensor(dataType=INT64, data=[[[1], 2]]), f"{IDS}.data[0][1]", "is 2; the first of its axis has 1"),
+        (tensor(dataType=INT64, data=[[1]], shape=[2]), f"{IDS}.shape", "is [2]; data has [1, 1]"),
+        (tensor(dataType=INT64, data=[1, 2], shape=[3]), f"{IDS}.data", "has 16 bytes; INT64 of shape [3] needs 24"),
+        (
+            {"instances": [{"inputs": {"nothing": {"text": "a"}}}]},
+            'instances[0].inputs["nothing"]',
+            "is not an input of the model; the model takes 'text' (text)",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_read_is_told_where_and_why(
+    running: Running, body: Any, field: str, message: str
+) -> None:
+    answer = call(running, PREDICT, json.dumps(body).encode() if not isinstance(body, bytes) else body)
+    assert (answer.status, answer.error["code"], answer.error["status"]) == (400, 400, "INVALID_ARGUMENT")
+    assert answer.field == field and message in answer.error["message"]
+    check_answers(running)
+
+
+_ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    method=st.sampled_from(["v1/models/tiny:predict", "v1/models/tiny:attend", "v1/models/echo:generate", INFER]),
+    body=st.dictionaries(NAMES, _ANY, max_size=4),
+)
+def test_any_json_gets_an_answer_or_a_reason(running: Running, method: str, body: Any) -> None:
+    answer = call(running, f"/{method}", body)
+    assert answer.status in (200, 400, 404, 413), answer.body
+    assert answer.status == 200 or answer.json["error"]
+
+
+def test_errors_are_those_of_grpc(running: Running) -> None:
+    answer = call(running, "/v1/models/nothing:predict", GOOD)
+    assert (answer.status, answer.error["status"]) == (404, "NOT_FOUND")
+    assert "there is no model 'nothing'" in answer.error["message"]
+    (info,) = answer.error["details"]
+    assert info["reason"] == "MODEL_NOT_FOUND" and info["metadata"]["request_id"] == answer.headers["x-request-id"]
+    answer = call(running, "/v1/models/tiny:generate", {"instance": GOOD["instances"][0]})
+    assert (answer.status, answer.error["status"]) == (400, "FAILED_PRECONDITION")
+    assert answer.headers["content-type"] == "application/json"
+    assert call(running, "/v1/models/tiny/versions/7:predict", GOOD).status == 404
+    for version in ("0", "01", "-1", "x", "99999999999"):
+        answer = call(running, f"/v1/models/tiny/versions/{version}:predict", GOOD)
+        assert answer.status == 400 and answer.field == "version"
+
+
+def test_what_is_no_path_method_or_media_type_is_said(running: Running) -> None:
+    answer = call(running, "/v2x")
+    assert (answer.status, answer.error["status"]) == (404, "NOT_FOUND") and "/openapi.json" in answer.error["message"]
+    assert call(running, "/v1/models/").status == call(running, "//v1/models").status == 404
+    answer = call(running, PREDICT)
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")
+    assert answer.error["message"] == "the path takes POST"
+    assert call(running, "/v1/models", b"{}").status == 405
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"):
+        answer = call(running, PREDICT, GOOD, headers={"content-type": media_type})
+        assert answer.status == 415 and answer.field == "content-type"
+    answer = call(running, PREDICT, GOOD, headers={"content-encoding": "gzip"})
+    assert answer.status == 415 and answer.field == "content-encoding"
+    assert call(running, PREDICT, GOOD, headers={"content-type": "Application/JSON; charset=utf-8"}).status == 200
+
+
+def test_what_is_too_large_is_refused_whether_its_size_is_stated_or_not(running: Running) -> None:
+    most = running.server.settings.max_request_bytes
+    answer = call(running, PREDICT, b" " * (most + 1))
+    assert (answer.status, answer.error["status"]) == (413, "RESOURCE_EXHAUSTED")
+    assert answer.error["message"] == f"the request has {most + 1} bytes or more; at most {most} are allowed"
+    with connected(running) as connection:
+        head = f"POST {PREDICT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n"
+        connection.sendall(f"{head}\r\n".encode())
+        for _ in range(most // 2**16 + 1):
+            connection.sendall(b"10000\r\n" + b" " * 2**16 + b"\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+    with connected(running) as connection:  # nothing of a body that waits to be asked for is sent
+        connection.sendall(f"{head.replace('transfer-encoding: chunked', f'content-length: {most + 1}')}".encode())
+        connection.sendall(b"expect: 100-continue\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 413 ")
+    answer = call(running, PREDICT, b"[" + b"1," * MOST_VALUES + b"1]")
+    assert answer.status == 413 and f"at most {MOST_VALUES} are allowed in JSON" in answer.error["message"]
+    check_answers(running)
+
+
+def test_an_answer_of_too_many_numbers_is_refused_before_it_is_computed(running: Running) -> None:
+    answer = call(running, "/v1/models/tiny:attend", texts("the cat", attention={"maxResponseBytes": 10}))
+    assert answer.status == 413 and "at most 10 are allowed" in answer.error["message"]
+
+
+def test_a_slow_request_is_ended(running: Running) -> None:
+    with connected(running) as connection:
+        started = time.monotonic()
+        connection.sendall(_head(100) + b"{")
+        assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+        assert 0.8 < time.monotonic() - started < 10
+    check_answers(running)
+
+
+def test_a_deadline_ends_a_call(running: Running) -> None:
+    answer = call(running, PREDICT, GOOD, headers={"x-request-timeout": "0.000001"})
+    assert (answer.status, answer.error["status"]) == (504, "DEADLINE_EXCEEDED")
+    for wrong in ("soon", "0", "-1", "nan", "1e9", ""):
+        answer = call(running, PREDICT, GOOD, headers={"x-request-timeout": wrong})
+        assert answer.status == 400 and answer.field == "x-request-timeout"
+    assert call(running, PREDICT, GOOD, headers={"x-request-timeout": "30"}).status == 200
+
+
+def test_a_stream_that_fails_says_so_in_its_last_event(running: Running) -> None:
+    """What is wrong before the first event has a status of its own; what goes wrong later has an event."""
+    body = texts("the cat", attention={"selections": [{"names": ["encoder.0.self"], "heads": [9]}]})
+    answer = call(running, "/v1/models/tiny:attendStream", body)
+    assert answer.status == 400 and answer.headers["content-type"] == "application/json"
+    with connected(running) as connection:
+        body = texts(*["the cat"] * 60, attention={})
+        data = json.dumps(body).encode()
+        path = "/v1/models/tiny:attendStream"
+        connection.sendall(_head(len(data), path, "x-request-timeout: 0.05\r\nconnection: close\r\n") + data)
+        whole = told(connection).decode()
+    if "event: start" in whole:  # on a slow machine nothing is there in time
+        assert 'event: error\ndata: {"error":{"code":504,"status":"DEADLINE_EXCEEDED"' in whole or (
+            whole.count("event: end") == 60
+        )
+    else:
+        assert whole.startswith("HTTP/1.1 504 ")
+
+
+@pytest.mark.parametrize("sent", ["head", "body", "all"])
+def test_a_caller_who_leaves_ends_the_call(running: Running, sent: str) -> None:
+    data = json.dumps({"instance": GOOD["instances"][0]}).encode()
+    whole = _head(len(data), "/v1/models/echo:generate") + data
+    for _ in range(5):
+        with connected(running) as connection:
+            connection.sendall(whole[: {"head": 20, "body": -5, "all": len(whole)}[sent]])
+            if sent == "all":
+                connection.recv(1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    check_answers(running)
+    running.stub.Predict(predict_request("tiny", text("the cat")))
+
+
+def test_what_is_no_http_is_refused(running: Running) -> None:
+    for sent in (b"\x16\x03\x01\x02\x00\x01", b"GET /", b"GET / HTTP/1.1\r\na", b"GET /\xff HTTP/1.1\r\nhost: x"):
+        with connected(running) as connection:
+            connection.sendall(sent + b"\r\n\r\n")
+            assert told(connection).startswith(b"HTTP/1.1 400 ")
+    with connected(running) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + b"a: b\r\n" * 8_000)  # and no end
+        assert told(connection).startswith(b"HTTP/1.1 400 ")
+    check_answers(running)
+
+
+def test_a_connection_serves_one_request_after_the_other(running: Running) -> None:
+    """Also after one that was refused before its body was read."""
+    data = json.dumps(GOOD).encode()
+    refused = _head(len(data)).replace(b"application/json", b"text/plain") + data
+    with connected(running) as connection:
+        connection.sendall(refused + _head(len(data)) + data)
+        connection.sendall(_head(len(data), PREDICT, "connection: close\r\n") + data)
+        whole = told(connection)
+    statuses = [part[:3] for part in whole.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [b"415", b"200", b"200"]
+
+
+def _head(length: int, path: str = PREDICT, more: str = "") -> bytes:
+    lines = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n"
+    return f"{lines}{more}\r\n".encode()

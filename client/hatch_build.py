@@ -1,8 +1,8 @@
 """Build hook: generates the protocol code from the .proto files.
 
-The public protocol (proto/limelight/v1) becomes `limelight.v1`, the only generated code of the client's distribution.
-The application's distribution also has the bundle format (proto/limelight/bundle/v1) as `bundle.v1` and the Open
-Inference Protocol (proto/inference) in `service.codecs.oip`, which are not public API.
+The public protocol (proto/limelight/v1) becomes `limelight.v1`. The Open Inference Protocol (proto/inference) becomes a
+module of `limelight bench` and, in the application's distribution, of `service.codecs.oip`; the bundle format
+(proto/limelight/bundle/v1) becomes `bundle.v1` there. These are not public API.
 
 `build-system.requires` pins the oldest grpcio-tools that works; the generated code runs under protobuf 6.31 to 7.
 """
@@ -23,12 +23,11 @@ class ProtocolBuildHook(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
-        targets = {PUBLIC: CLIENT / PUBLIC}
+        targets = [(PUBLIC, CLIENT / PUBLIC), (OPEN_INFERENCE, CLIENT / "limelight" / "cli" / "bench")]
         if root != CLIENT:
-            targets[ON_DISK] = root / "bundle" / "v1"
-            targets[OPEN_INFERENCE] = root / "service" / "codecs" / "oip"
+            targets += [(ON_DISK, root / "bundle" / "v1"), (OPEN_INFERENCE, root / "service" / "codecs" / "oip")]
         source = CLIENT.parent / "proto"
-        for package, target in targets.items():
+        for package, target in targets:
             if source.is_dir():
                 generate(source, package, target)
             elif not list(target.glob("*_pb2.py")):  # an sdist carries the generated code

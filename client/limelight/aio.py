@@ -183,15 +183,18 @@ class AsyncClient:
         if loop not in self._connections:
             transport.check_fork()
             self._connections = {each: made for each, made in self._connections.items() if not each.is_closed()}
-            options = transport.channel_options(self._settings)
-            credentials = self._settings.channel_credentials
-            if credentials is None:
-                channel = grpc.aio.insecure_channel(self._settings.address, options)
-            else:
-                channel = grpc.aio.secure_channel(self._settings.address, credentials, options)
+            channel = open_channel(self._settings)
             transport.register_channel(channel)
             self._connections[loop] = channel, transport.service_methods(channel)
         return self._connections[loop]
 
     def _timeout(self, timeout: float | None) -> float | None:
         return self._settings.timeout if timeout is None else transport.check_timeout(timeout)
+
+
+def open_channel(settings: transport.Settings) -> Any:
+    """Open an asynchronous channel, which belongs to the running event loop."""
+    options, credentials = transport.channel_options(settings), settings.channel_credentials
+    if credentials is None:
+        return grpc.aio.insecure_channel(settings.address, options)
+    return grpc.aio.secure_channel(settings.address, credentials, options)

@@ -37,7 +37,7 @@ KNOWN = {
     "predict": Command("Show a model's prediction.", "limelight.cli.predict:predict"),
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
-    "bench": Command("Measure throughput and latency.", "limelight.cli.bench:bench"),
+    "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),
     "mechanisms": Command("List the attention mechanisms of the models.", extra="train"),
 }
 

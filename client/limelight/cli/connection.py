@@ -109,14 +109,14 @@ def _end_process_soon() -> None:
     end.start()
 
 
-def with_connection_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the connection options in place of its parameter `connection`."""
+def with_connection_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command the connection options in place of its parameter `connection`; it may return an exit status."""
     own, ours = inspect.signature(command).parameters, inspect.signature(_connection).parameters
 
     @wraps(command)
-    def run(**given: object) -> None:
+    def run(**given: object) -> int | None:
         options = {name: given.pop(name) for name in ours}
-        command(connection=_connection(**options), **given)  # type: ignore[arg-type]
+        return command(connection=_connection(**options), **given)  # type: ignore[arg-type]
 
     parameters = [*(each for name, each in own.items() if name != "connection"), *ours.values()]
     keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]

@@ -43,7 +43,7 @@ def read_instance(
         if example >= len(model.examples):
             raise CommandError(f"model {model.name!r} has {len(model.examples)} examples, from 0", status=2)
         instance.CopyFrom(model.examples[example])
-    given = {name: _named(model, name, value) for name, value in map(_split, named)}
+    given = {name: named_value(model, name, value) for name, value in map(_split, named)}
     if image is not None:
         images = [each.name for each in model.inputs if each.kind == "image"]
         if not images:
@@ -82,7 +82,8 @@ def _split(argument: str) -> tuple[str, str]:
     return name, value
 
 
-def _named(model: Model, name: str, value: str) -> Input:
+def named_value(model: Model, name: str, value: str) -> Input:
+    """Return the value of an argument for an input, or for a tensor of one. Raises CommandError."""
     for each in model.inputs:
         if each.name == name:
             return _value(each.kind, each, value)

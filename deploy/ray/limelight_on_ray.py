@@ -1,0 +1,108 @@
+"""Limelight on Ray Serve: each replica runs an engine and its preprocessing, behind Ray's own gRPC proxy.
+
+`serve run serve.yaml` in this folder starts it; docs/scaling.md says what is shared and what is not. Replicas answer
+`limelight.v1.AttentionService` and the `Check` of `grpc.health.v1.Health`.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import ray
+from grpc_health.v1 import health_pb2
+from ray import serve
+from ray.serve.grpc_util import RayServegRPCContext
+
+from service.configuration import load_settings
+from service.frontend.transport.status import REQUEST_ID_KEY, StatusError
+from service.supervisor.embedded import embedded
+from service.supervisor.serving import settle_interpreter
+
+
+class _Serialised:
+    """A response that is serialised already, as Ray takes it."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._data = data
+
+    def SerializeToString(self) -> bytes:
+        return self._data
+
+
+@serve.deployment(name="limelight")
+class Limelight:
+    """A replica.
+
+    Args:
+        settings: settings of `limelight serve` by name, such as `repository`. `cores` is the number of CPUs that Ray
+            gives the replica, unless it is given here.
+    """
+
+    async def __init__(self, settings: dict[str, Any]) -> None:
+        self._stack = AsyncExitStack()
+        cores = int(ray.get_runtime_context().get_assigned_resources().get("CPU", 0))
+        loaded = load_settings({"cores": cores, **settings}, environment={})
+        self._server = await self._stack.enter_async_context(embedded(loaded))
+        settle_interpreter()
+
+    async def __del__(self) -> None:
+        await self._stack.aclose()
+
+    def check_health(self) -> None:
+        """Have Ray replace a replica whose models cannot answer."""
+        if not self._server.is_ready:
+            raise RuntimeError("no model of this replica can answer")
+
+    async def Check(self, request: Any) -> Any:
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+    async def Predict(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
+        return await self._answer("Predict", request, grpc_context)
+
+    async def Attend(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
+        return await self._answer("Attend", request, grpc_context)
+
+    async def ListModels(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
+        return await self._answer("ListModels", request, grpc_context)
+
+    async def GetModel(self, request: Any, grpc_context: RayServegRPCContext) -> _Serialised:
+        return await self._answer("GetModel", request, grpc_context)
+
+    async def AttendStream(self, request: Any, grpc_context: RayServegRPCContext) -> AsyncGenerator[_Serialised, None]:
+        async for each in self._stream("AttendStream", request, grpc_context):
+            yield each
+
+    async def Generate(self, request: Any, grpc_context: RayServegRPCContext) -> AsyncGenerator[_Serialised, None]:
+        async for each in self._stream("Generate", request, grpc_context):
+            yield each
+
+    async def _answer(self, method: str, request: Any, context: RayServegRPCContext) -> _Serialised:
+        try:
+            return _Serialised(await self._server.answer(method, request, _request_id(context)))
+        except StatusError as error:
+            # Ray passes trailing metadata, and so the error's details, only with a response, which gRPC then drops.
+            context.set_code(error.status.code)
+            context.set_details(error.status.message)
+            context.set_trailing_metadata(list(error.status.trailing))
+            return _Serialised()
+
+    async def _stream(
+        self, method: str, request: Any, context: RayServegRPCContext
+    ) -> AsyncGenerator[_Serialised, None]:
+        try:
+            async for data in self._server.stream(method, request, _request_id(context)):
+                yield _Serialised(data)
+        except StatusError as error:
+            # A response would reach the caller here: code and message must do.
+            context.set_code(error.status.code)
+            context.set_details(error.status.message)
+            raise RuntimeError(error.status.message) from None  # which Ray can pickle
+
+
+def _request_id(context: RayServegRPCContext) -> str | None:
+    return next((value for key, value in context.invocation_metadata() if key == REQUEST_ID_KEY), None)
+
+
+def build(settings: dict[str, Any]) -> serve.Application:
+    """Build the application; `args` of the configuration file are the settings."""
+    return Limelight.bind(settings)

@@ -628,9 +628,7 @@ def _is_light(checked: CheckedCall, instances: InstanceSource) -> bool:
         return False
     if instances.size > _INLINE_TENSORS:
         return False
-    return instances.has_tensors_only or (
-        instances.size <= _INLINE_REQUEST and not instances.has_files(checked.schema)
-    )
+    return instances.has_tensors_only or (instances.size <= _INLINE_REQUEST and not instances.has_files(checked.schema))
 
 
 def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call: Call) -> InferenceRequest:

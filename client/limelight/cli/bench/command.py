@@ -12,7 +12,7 @@ import grpc
 import typer
 
 from limelight.cli import CommandError, as_json, options
-from limelight.cli.bench import compare, native, oip, page, progress
+from limelight.cli.bench import compare, http, native, oip, page, progress
 from limelight.cli.bench.lengths import read_lengths
 from limelight.cli.bench.load import OK, Load, Recorder, Send, run
 from limelight.cli.bench.protocols import Calls, Open, Protocol, Question, Wires
@@ -22,7 +22,11 @@ from limelight.cli.connection import Connection, with_connection_options
 from limelight.errors import Unavailable
 from limelight.version import version as client_version
 
-_PROTOCOLS: Mapping[Protocol, Open] = {Protocol.limelight: native.opened, Protocol.oip: oip.opened}
+_PROTOCOLS: Mapping[Protocol, Open] = {
+    Protocol.limelight: native.opened,
+    Protocol.oip: oip.opened,
+    Protocol.http: http.opened,
+}
 _STANDARD_OUTPUT = Path("-")
 _SECONDS = 5.0
 # A call of a ramp that takes this many times the bound is as good as lost.
@@ -34,7 +38,12 @@ ModelOrCompare = Annotated[
     typer.Argument(metavar="MODEL", help="Name of the model; or: compare A.json B.json sets two reports side by side."),
 ]
 ProtocolName = Annotated[
-    Protocol, typer.Option("--protocol", help="limelight.v1, or the Open Inference Protocol of other servers.")
+    Protocol,
+    typer.Option(
+        "--protocol",
+        help="limelight.v1 over gRPC; http for its JSON, with the HTTP port as --target; or oip, the Open Inference "
+        "Protocol of other servers.",
+    ),
 ]
 InputFile = Annotated[
     Path | None,

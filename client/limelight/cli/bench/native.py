@@ -29,13 +29,13 @@ async def opened(connection: Connection, question: Question, wires: Wires) -> As
         asking = calls.model(question.model, question.version)
         answer = await opened.call(f"/{_SERVICE}/{asking.method}", asking.request.SerializeToString())
         model = calls.read(asking, service_pb2.GetModelResponse.FromString(answer))
-        instances = _instances(model, question)
-        method, messages = _requests(question, instances)
+        instances = read_instances(model, question)
+        method, messages = make_requests(question, instances)
         serialised = [each.SerializeToString() for each in messages]
         yield Calls(opened.sender(f"/{_SERVICE}/{method}", serialised), method, len(serialised))
 
 
-def _requests(question: Question, instances: Sequence[values_pb2.Instance]) -> tuple[str, Sequence[Any]]:
+def make_requests(question: Question, instances: Sequence[values_pb2.Instance]) -> tuple[str, Sequence[Any]]:
     source = cycle(instances)
     count = -(-len(instances) // question.rows)
     batches = [list(islice(source, question.rows)) for _ in range(count)]
@@ -59,7 +59,7 @@ def _requests(question: Question, instances: Sequence[values_pb2.Instance]) -> t
     ]
 
 
-def _instances(model: Model, question: Question) -> list[values_pb2.Instance]:
+def read_instances(model: Model, question: Question) -> list[values_pb2.Instance]:
     if question.file is not None:
         instances = [_instance(model, place, line) for place, line in read_lines(question.file)]
     else:

@@ -16,6 +16,7 @@ class Protocol(StrEnum):
 
     limelight = "limelight"
     oip = "oip"
+    http = "http"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25,
 MODEL_READY = "limelight_model_ready"
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+UNAUTHENTICATED = ("missing", "malformed", "unknown", "expired")  # why a token is not good
 
 # Names of gRPC's status codes, which public dashboards know; engines count without grpc.
 CODES = (
@@ -171,8 +172,9 @@ class Metrics:
         self._ready.child(name, str(version)).set(int(ready))
         if ready:
             self._info.child(name, str(version), digest, provider).set(1)
-            self._queue.child(name)
-            self._in_flight.child(name)
+            # A counter that first appears at one is no increase to Prometheus.
+            for family in (self._queue, self._in_flight, self._bytes, self._overruns, self._not_finite):
+                family.child(name)
 
     def gone(self, name: str, version: int, *, last: bool) -> None:
         """A version of a model is no longer there; last: nor is any other of its name."""
@@ -198,6 +200,11 @@ class Metrics:
     def token_gone(self, token: str) -> None:
         """A token is no longer there."""
         self._registry.remove(token=token)
+
+    def tokens_needed(self) -> None:
+        """Calls without a good token are refused from now on."""
+        for reason in UNAUTHENTICATED:
+            self._unauthenticated.child(reason)
 
     def unauthenticated(self, reason: str) -> None:
         """A call came without a good token; reason: one of a few."""

@@ -23,6 +23,7 @@ class Group(StrEnum):
     LIMITS = "Limits"
     STOPPING = "Stopping"
     FILES = "Cache and log"
+    WATCHING = "Traces"
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,21 @@ class Settings:
         minimum=0.05,
         maximum=86400.0,
     )
+    max_connection_age_seconds: float = _setting(
+        Group.LIMITS,
+        0.0,
+        "Time after which a connection is closed once its calls have ended, so that clients find new servers; 0 for no "
+        "limit.",
+        minimum=0.0,
+        maximum=10**6,
+    )
+    max_connection_age_grace_seconds: float = _setting(
+        Group.LIMITS,
+        0.0,
+        "Time that calls get on a connection that is too old, streams included; then they are cut. 0 for no limit.",
+        minimum=0.0,
+        maximum=10**6,
+    )
     drain_seconds: float = _setting(
         Group.STOPPING, 0.0, "Time between reporting not ready and beginning to stop.", minimum=0.0, maximum=3600.0
     )
@@ -158,6 +174,11 @@ class Settings:
     )
     log_level: str = _setting(
         Group.FILES, "info", "Least severe line logged.", choices=("debug", "info", "warning", "error")
+    )
+    tracing: bool = _setting(
+        Group.WATCHING,
+        False,
+        "Send traces of calls over OTLP, as the OTEL_* variables say (extra `tracing`).",
     )
 
     poll_seconds: float = _limit(

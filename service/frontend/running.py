@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from bundle.errors import LimelightError
 from bundle.preprocess import Bounds
 from service.admission.memory import MemoryBudget
 from service.codecs.oip.service import SERVICE as INFERENCE_SERVICE
@@ -16,11 +17,15 @@ from service.frontend.server import FrontendServer
 from service.ipc.client import EngineClient
 from service.observability.logs import count_dropped
 from service.observability.metrics import Metrics
+from service.observability.traces import Tracer
 from service.platform.collector import collected_between_turns
 from service.platform.memory import give_back_when_quiet
+from service.platform.threads import background
 from service.security.access import Access
 from service.security.quotas import Quotas
 from service.settings import Settings
+
+_SENDING = 2.0  # seconds that the last traces get on their way to a collector
 
 
 class Frontend:
@@ -63,7 +68,7 @@ async def running_frontend(
         whole: what concerns other processes of the server too.
 
     Raises:
-        LimelightError: the port is taken, or a file of tokens or certificates cannot be used.
+        LimelightError: the port is taken, a file of tokens or certificates cannot be used, or traces cannot be sent.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(collected_between_turns())
@@ -87,9 +92,29 @@ async def running_frontend(
         }
         if settings.model_control == "explicit":
             services[ADMIN_SERVICE] = AdminService(core).methods()
-        server = FrontendServer(settings, metrics, access, services)
+        tracer = await stack.enter_async_context(_tracing()) if settings.tracing else None
+        server = FrontendServer(settings, metrics, access, services, tracer)
         server.health.why = models.catalogue.why_not_ready
         giving_back = give_back_when_quiet(lambda: core.calls + server.large_requests, lambda: None)
         stack.callback(asyncio.create_task(giving_back).cancel)
         port = await server.listen(stack, shared=shared)
         yield Frontend(models, server, access, port)
+
+
+@asynccontextmanager
+async def _tracing() -> AsyncIterator[Tracer]:
+    """Trace calls for the length of a block.
+
+    Raises: LimelightError where the extra is not installed, or its variables cannot be used.
+    """
+    try:
+        from service.observability.otlp import OtlpTracer
+    except ModuleNotFoundError as error:
+        raise LimelightError(f"tracing needs {error.name}: pip install 'limelight[tracing]'") from error
+    tracer = OtlpTracer()
+    try:
+        yield tracer
+    finally:
+        closing = background(tracer.close, "traces")
+        closing.start()
+        await asyncio.to_thread(closing.join, _SENDING)

@@ -25,6 +25,7 @@ from service.frontend.transport.parsing import Parsing
 from service.frontend.transport.reading import Reading
 from service.frontend.transport.response_sender import ResponseSender
 from service.observability.metrics import Metrics
+from service.observability.traces import Tracer
 from service.platform.unsent import all_sent
 from service.security.access import Access
 from service.settings import Settings
@@ -46,6 +47,7 @@ class FrontendServer:
         metrics: Metrics,
         access: Access,
         services: Mapping[str, Sequence[Method]],
+        tracer: Tracer | None = None,
     ) -> None:
         self.health = Health(tuple(services))
         self._settings = settings
@@ -61,7 +63,7 @@ class FrontendServer:
         reading = Reading(uploads, streams, held, self._parsing.message)
         sender = ResponseSender(settings.answer_seconds)
         connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
-        self._calls = Calls(metrics, connections, reading, sender, self._drain)
+        self._calls = Calls(metrics, connections, reading, sender, self._drain, tracer)
         aside = UploadLimiter(SLOTS, settings.arrival_seconds, metrics, MOMENT)
         self._handlers = {name: self._calls.handlers(name, methods) for name, methods in services.items()}
         self._handlers[HEALTH_SERVICE] = health_service(self.health, aside, sender)

@@ -12,7 +12,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 UNAUTHENTICATED = ("missing", "malformed", "unknown", "expired")  # why a token is not good
 
-# Names of gRPC's status codes, which public dashboards know; engines count without grpc.
+# Names of gRPC's status codes by their numbers, which public dashboards know; engines count without grpc.
 CODES = (
     "OK",
     "CANCELLED",
@@ -22,15 +22,15 @@ CODES = (
     "NOT_FOUND",
     "ALREADY_EXISTS",
     "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
     "RESOURCE_EXHAUSTED",
     "FAILED_PRECONDITION",
     "ABORTED",
+    "OUT_OF_RANGE",
     "UNIMPLEMENTED",
     "INTERNAL",
     "UNAVAILABLE",
     "DATA_LOSS",
-    "OUT_OF_RANGE",
+    "UNAUTHENTICATED",
 )
 
 
@@ -47,10 +47,10 @@ class MethodMetrics:
         """Count a call that arrived."""
         self._started.add()
 
-    def end(self, code: str, seconds: float) -> None:
-        """Count a call that was answered. code: its name."""
+    def end(self, code: str, seconds: float, trace: str = "") -> None:
+        """Count a call that was answered. code: its name. trace: number of its trace; empty without one."""
         self._handled[code].add()
-        self._seconds.observe(seconds)
+        self._seconds.observe(seconds, trace)
 
 
 class Metrics:

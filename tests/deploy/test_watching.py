@@ -71,8 +71,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "tls_cert": str(folder / "cert.pem"),
         "tls_key": str(folder / "key.pem"),
         "tokens": str(folder / "tokens.toml"),
+        "tracing": True,
     }
     with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")  # nobody listens
         running = stack.enter_context(serving(folder / "models", **settings))
         page = f"127.0.0.1:{running.server.metrics_port}"
         address = f"127.0.0.1:{free_port()}"
@@ -141,6 +144,15 @@ def test_an_expression_has_an_answer(expression: Expression, watched: Watched) -
     found = watched.ask(filled(expression))
     if not FOREIGN.search(expression.text):
         assert numbers(found), f"{expression.place} is empty: {filled(expression)}"
+
+
+def test_latencies_have_traces_as_exemplars(watched: Watched) -> None:
+    now = time.time()
+    query = {"query": "grpc_server_handling_seconds_bucket", "start": now - 300, "end": now}
+    url = f"http://{watched.address}/api/v1/query_exemplars?{urllib.parse.urlencode(query)}"
+    with urllib.request.urlopen(url, timeout=5) as response:
+        found = [exemplar for series in json.load(response)["data"] for exemplar in series["exemplars"]]
+    assert found and all(re.fullmatch("[0-9a-f]{32}", each["labels"]["trace_id"]) for each in found)
 
 
 def test_no_alert_fires_for_a_server_that_answers(watched: Watched) -> None:

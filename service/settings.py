@@ -23,7 +23,7 @@ class Group(StrEnum):
     LIMITS = "Limits"
     STOPPING = "Stopping"
     FILES = "Cache and log"
-    WATCHING = "Traces"
+    WATCHING = "Traces and attention"
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,13 @@ class Settings:
         Group.WATCHING,
         False,
         "Send traces of calls over OTLP, as the OTEL_* variables say (extra `tracing`).",
+    )
+    attention_signals: float = _setting(
+        Group.WATCHING,
+        0.0,
+        "Share of calls, from 0 to 1, of which one row is run again to count how its attention looks; 0 for none.",
+        minimum=0.0,
+        maximum=1.0,
     )
 
     poll_seconds: float = _limit(

@@ -4,6 +4,7 @@ Protocols translate to these dataclasses and back (`service.codecs`); engines co
 """
 
 import asyncio
+import random
 import sys
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from service.frontend.models import Model, Models
 from service.frontend.preprocessing import PreprocessingPool
 from service.frontend.results import Answered, TypedResult
 from service.frontend.schema import ModelSchema
+from service.frontend.signals import AttentionSignals
 from service.frontend.sizes import Measured, Wanted, check_computed
 from service.ipc.boundary import (
     ChunkResult,
@@ -237,6 +239,7 @@ class Core:
         quotas: Quotas,
         *,
         whole: WholeServer,
+        signals: AttentionSignals | None = None,
     ) -> None:
         """Put it together.
 
@@ -244,7 +247,9 @@ class Core:
             memory: of what engines compute for calls, and of answers until they are sent.
             quotas: of callers' rows.
             whole: what concerns other processes of the server too.
+            signals: looks at the attention of some calls; None for none.
         """
+        self._signals = signals
         self._settings = settings
         self.models = models
         self._metrics = metrics
@@ -295,6 +300,10 @@ class Core:
         _trace_engine(results, call)
         if checked.plan is not None:
             self._count_weights(call, *(each for result in results for each in _maps(result)))
+        if self._signals is not None:
+            place = random.randrange(len(prepared))
+            one, seed = prepared[place], results[place].seed
+            self._signals.offer(checked.model, one.row, seed, checked.wanted.generation, call.trace)
         return Inference(checked, predictions, held, preprocess, started)
 
     async def encoded(self, inference: Inference, encode: Callable[[Inference], bytes], call: Call) -> bytes:

@@ -14,6 +14,7 @@ from service.codecs.v1.service import SERVICE, AttentionService
 from service.frontend.core import Core, WholeServer
 from service.frontend.models import Models
 from service.frontend.server import FrontendServer
+from service.frontend.signals import AttentionSignals
 from service.ipc.client import EngineClient
 from service.observability.logs import count_dropped
 from service.observability.metrics import Metrics
@@ -77,10 +78,19 @@ async def running_frontend(
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
         models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
-        models.on_gone = metrics.statistics.gone
+        signals = AttentionSignals(settings.attention_signals, models, metrics) if settings.attention_signals else None
+        if signals is not None:
+            stack.callback(signals.close)
+
+        def gone(name: str, version: int) -> None:
+            metrics.statistics.gone(name, version)
+            if signals is not None:
+                signals.gone(name, version)
+
+        models.on_gone = gone
         stack.callback(models.close)
         memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
-        core = Core(settings, models, metrics, memory, quotas, whole=whole)
+        core = Core(settings, models, metrics, memory, quotas, whole=whole, signals=signals)
         stack.callback(core.close)
 
         def is_ready() -> bool:

@@ -102,6 +102,13 @@ class Distribution:
             if trace:
                 self.exemplars[bucket] = (trace, value, time())
 
+    def add(self, counts: Sequence[float], total: float) -> None:
+        """Add many observations. counts: of each bucket with a bound, by itself. total: their sum."""
+        with self._lock:
+            for bucket, count in enumerate(counts):
+                self._counts[bucket] += count
+            self._sum += total
+
     def values(self) -> list[float]:
         """Read the count of each bucket by itself, then the sum."""
         with self._lock:

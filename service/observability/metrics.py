@@ -81,6 +81,18 @@ class Metrics:
         self._in_flight = own.gauge("limelight_inflight_requests", "Calls in the engine.", ("model",))
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
+        self._signals = own.histogram(
+            "limelight_attention_signal",
+            "Numbers of sampled maps, from 0 to 1, for each head and query: entropy, special, largest, distance.",
+            ("model", "map", "signal"),
+            [each / 10 for each in range(1, 11)],
+        )
+        self._drift = own.gauge(
+            "limelight_attention_drift",
+            "Largest population stability index of a map's signals against the bundle's reference.",
+            ("model", "map"),
+            Join.MAX,
+        )
         self._overruns = own.counter("limelight_runs_ended_total", "Runs ended for taking too long.", ("model",))
         self._not_finite = own.counter(
             "limelight_rows_not_finite_total",
@@ -158,6 +170,19 @@ class Metrics:
     def attention_bytes(self, model: str, count: int) -> None:
         """So many bytes of weights were sent."""
         self._bytes.child(model).add(count)
+
+    def attention_signal(self, model: str, name: str, signal: str, counts: list[float], total: float) -> None:
+        """A signal of a map was computed. counts: of values in ten bins from 0 to 1. total: their sum."""
+        self._signals.child(model, name, signal).add(counts, total)
+
+    def attention_drift(self, model: str, name: str, index: float) -> None:
+        """A map's signals differ so much from those of the bundle's reference inputs."""
+        self._drift.child(model, name).set(index)
+
+    def attention_gone(self, model: str) -> None:
+        """No version of a model is watched any more."""
+        for family in (self._signals, self._drift):
+            family.remove(model=model)
 
     def overran(self, model: str) -> None:
         """A run was ended."""

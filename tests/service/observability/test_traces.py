@@ -200,3 +200,19 @@ def test_a_collector_that_is_not_there_stops_neither_calls_nor_the_end(repositor
             running.stub.Predict(predict("tiny", text("the cat")))
             stopping = time.monotonic()
         assert time.monotonic() - stopping < 10
+
+
+def test_a_traced_call_that_is_looked_at_has_the_signals_as_attributes(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = Collector()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+    with serving(repository, tracing=True, attention_signals=1.0) as running:
+        running.stub.Predict(predict("tiny", text("the cat")))
+        assert eventually(lambda: any(each.name == "attention" for each in collector.spans))
+    call = collector.call("Predict")
+    (looked,) = (each for each in collector.stages(call) if each.name == "attention")
+    told = attributes(looked)
+    assert 0 < told["limelight.attention.encoder.0.self.entropy"] <= 1
+    assert {name.rsplit(".", 1)[1] for name in told} == {"entropy", "largest", "distance"}

@@ -22,6 +22,7 @@ from service.demo import commands, own_command
 from tests.export import onnx_files
 from tests.importing.huggingface.checkpoints import stated_pooling
 from tests.importing.huggingface.encoders import ENCODERS
+from tests.service.serving import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,7 +50,7 @@ BLOCKS = [Block(*match) for match in BLOCK.findall((ROOT / "README.md").read_tex
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
 ONLY_PLANNED = ("make test", "make demo-models", "make demo", "make dev")
 # Where the README's commands find the demo. Here it gets a free port: another server may have this one.
-DEMO = "127.0.0.1:50051"
+DEMO, METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +96,15 @@ def serving(process: subprocess.Popen[str], pattern: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def demo(checkout: Path) -> Iterator[str]:
+def metrics() -> str:
+    """Where the demo's metrics are."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def demo(checkout: Path, metrics: str) -> Iterator[str]:
     """The demo, as `make demo` runs it, on a free port: its address."""
-    command = [sys.executable, "-m", "limelight.cli", "demo", "--port", "0", "--metrics-port", "0"]
+    command = [sys.executable, "-m", "limelight.cli", "demo", "--port", "0", "--metrics-port", metrics.split(":")[1]]
     with started(command, checkout) as process:
         address = serving(process, "Serving")
         assert process.stdout is not None
@@ -119,7 +126,7 @@ def run(command: list[str], checkout: Path, demo: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) -> None:
+def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, metrics: str) -> None:
     if block.language == "text":
         return  # a picture
     if block.language == "python":
@@ -137,13 +144,15 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str) ->
         elif command.startswith("pip install"):
             arguments = [*command.split()[:2], "--dry-run", "--no-deps", *command.split()[2:]]
             run([sys.executable, "-m", *arguments], checkout, demo)
+        elif command.startswith("curl") and shutil.which("curl") is None:
+            pytest.skip("curl is not installed")
         elif command.startswith("npm"):
             installed(checkout)
         elif " serve " in command:
             started_and_stopped(command, checkout, lines[place + 1 :])
             return
         else:
-            run(["bash", "-c", command], checkout, demo)
+            run(["bash", "-c", command.replace(METRICS, metrics)], checkout, demo)
 
 
 def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:

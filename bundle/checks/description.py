@@ -49,7 +49,7 @@ def _check_references(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"{subject} is of a map that is not described")
         if each.signal not in SIGNALS:
             raise BundleError(f"{subject} is of none of the signals {', '.join(SIGNALS)}")
-        if len(each.bins) != BINS or min(each.bins) < 0 or not any(each.bins):
+        if len(each.bins) != BINS or not any(each.bins):
             raise BundleError(f"{subject} does not have {BINS} counts, some of them above 0")
 
 

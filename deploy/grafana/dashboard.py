@@ -46,20 +46,6 @@ class Panel:
     width: int = WIDTH
 
 
-def quantiles(histogram: str, labels: str, *, by: str = "", exemplars: bool = False) -> list[Query]:
-    """Ask for p50, p95 and p99 of a histogram."""
-    groups = ", ".join(filter(None, ("le", by)))
-    legend = f"{{{{{by}}}}} " if by else ""
-    return [
-        Query(
-            f"histogram_quantile({quantile}, sum by ({groups}) (rate({histogram}_bucket{{{labels}}}{RATE})))",
-            f"{legend}p{100 * quantile:g}",
-            exemplars and quantile == 0.99,
-        )
-        for quantile in (0.5, 0.95, 0.99)
-    ]
-
-
 def rate(counter: str, by: str, labels: str = "") -> Query:
     """Ask for a rate, summed by a label."""
     chosen = f"{{{labels}}}" if labels else ""
@@ -91,7 +77,15 @@ CALLS = (
         "Latency",
         "From the arrival of a call until its answer is handed to gRPC, streams included. Dots are traced calls.",
         "s",
-        quantiles("grpc_server_handling_seconds", SERVICES, exemplars=True),
+        [
+            Query(
+                f"histogram_quantile({quantile}, sum by (le) "
+                f"(rate(grpc_server_handling_seconds_bucket{{{SERVICES}}}{RATE})))",
+                f"p{100 * quantile:g}",
+                exemplars=quantile == 0.99,
+            )
+            for quantile in (0.5, 0.95, 0.99)
+        ],
     ),
     Panel("p99 by method", "Over five minutes.", "s", [Query("limelight:latency_seconds:p99_5m", "{{grpc_method}}")]),
     Panel(
@@ -135,9 +129,15 @@ STAGES = (
     ),
     Panel(
         "Rows in a batch",
-        "Of a generating model: rows of a decode step.",
+        "Mean by model; of a generating model, rows of a decode step.",
         "short",
-        quantiles("limelight_batch_rows", MODEL),
+        [
+            Query(
+                f"sum by (model) (rate(limelight_batch_rows_sum{{{MODEL}}}{RATE})) / "
+                f"sum by (model) (rate(limelight_batch_rows_count{{{MODEL}}}{RATE}))",
+                "{{model}}",
+            )
+        ],
     ),
     Panel(
         "Share of padding",
@@ -208,6 +208,41 @@ ATTENTION = (
         "Bytes of weights in answers, by model.",
         "Bps",
         [rate("limelight_attention_bytes_total", "model", MODEL)],
+    ),
+    Panel(
+        "Attention signals, mean",
+        "Of sampled maps (--attention-signals), all maps of the models together. entropy: 0 looks at one key, 1 at all "
+        "alike. special: weight on special tokens. largest: the largest weight. distance: 0 at the query itself, 1 at "
+        "the other end.",
+        "percentunit",
+        [
+            Query(
+                f"sum by (signal) (rate(limelight_attention_signal_sum{{{MODEL}}}{RATE})) / "
+                f"sum by (signal) (rate(limelight_attention_signal_count{{{MODEL}}}{RATE}))",
+                "{{signal}}",
+            )
+        ],
+        most=1,
+    ),
+    Panel(
+        "Entropy by map, median",
+        "Of sampled maps.",
+        "percentunit",
+        [
+            Query(
+                "histogram_quantile(0.5, sum by (le, model, map) "
+                f'(rate(limelight_attention_signal_bucket{{{MODEL}, signal="entropy"}}{RATE})))',
+                "{{model}} {{map}}",
+            )
+        ],
+        most=1,
+    ),
+    Panel(
+        "Attention drift",
+        "Largest population stability index of a map's signals against the reference in its bundle. Above 0.25 is a "
+        "reason to look at the inputs; it proves nothing.",
+        "short",
+        [Query(f"max by (model, map) (limelight_attention_drift{{{MODEL}}})", "{{model}} {{map}}")],
     ),
 )
 SECURITY = (

@@ -2,29 +2,23 @@
 a place.
 """
 
-import json
-import math
 import re
 import shutil
-import subprocess
 import time
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 import trustme
-import yaml
 
 import limelight
 from service.observability.metrics import Metrics
 from service.security.tokens import entry, new_token
-from tests.deploy.expressions import PROMETHEUS, Expression, everything, panels, rules
+from tests.deploy.expressions import Expression, everything, panels, rules
+from tests.deploy.prometheus import Prometheus, filled, numbers, prometheus
 from tests.service.bundles import tiny
+from tests.service.bundles.parts import add_references
 from tests.service.serving import free_port, serving
 
 FILES = ("rules.yml", "alerts.yml")
@@ -35,30 +29,13 @@ FOREIGN = re.compile(r"\bDCGM_")
 NOT_DRAWN: dict[str, str] = {}
 
 
-@dataclass(frozen=True)
-class Watched:
-    """A Prometheus, and the page of metrics that it scrapes."""
-
-    address: str
-    page: str
-
-    def ask(self, expression: str) -> list[dict[str, Any]]:
-        """Evaluate an expression now; gives its series."""
-        query = urllib.parse.urlencode({"query": expression})
-        with urllib.request.urlopen(f"http://{self.address}/api/v1/query?{query}", timeout=5) as response:
-            answer = json.load(response)
-        assert answer["status"] == "success"
-        found: list[dict[str, Any]] = answer["data"]["result"]
-        return found
-
-
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A server of several processes with TLS and tokens, under load, and the Prometheus that scrapes it."""
     if shutil.which("prometheus") is None:
         pytest.skip("Prometheus is not installed")
     folder = tmp_path_factory.mktemp("watched")
-    tiny(folder / "models")
+    add_references(tiny(folder / "models"))
     authority, token = trustme.CA(), new_token()
     certificate = authority.issue_cert("127.0.0.1")
     certificate.private_key_pem.write_to_path(folder / "key.pem")
@@ -72,27 +49,13 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "tls_key": str(folder / "key.pem"),
         "tokens": str(folder / "tokens.toml"),
         "tracing": True,
+        "attention_signals": 1.0,
     }
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")  # nobody listens
         running = stack.enter_context(serving(folder / "models", **settings))
-        page = f"127.0.0.1:{running.server.metrics_port}"
-        address = f"127.0.0.1:{free_port()}"
-        process = subprocess.Popen(
-            [
-                "prometheus",
-                f"--config.file={configuration(folder, page)}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address={address}",
-                "--enable-feature=exemplar-storage",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        stack.callback(process.wait)
-        stack.callback(process.terminate)
-        watched = Watched(address, f"http://{page}/metrics")
+        watched = stack.enter_context(prometheus(folder, running.server.metrics_port))
         client = stack.enter_context(
             limelight.Client(running.server.address, ca=folder / "ca.pem", token=token, attempts=1)
         )
@@ -101,19 +64,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         yield watched
 
 
-def configuration(folder: Path, page: str) -> Path:
-    """Write the configuration of deploy/ for this machine, and for a test's patience."""
-    content = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
-    content["global"] = {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"}
-    content["rule_files"] = [str(PROMETHEUS / each) for each in content["rule_files"]]
-    content["scrape_configs"][0]["static_configs"] = [{"targets": [page]}]
-    file = folder / "prometheus.yml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return file
-
-
-def load(client: limelight.Client, stranger: limelight.Client, watched: Watched) -> None:
-    """Call well and badly until the last rule has a value from rates."""
+def load(client: limelight.Client, stranger: limelight.Client, watched: Prometheus) -> None:
+    """Call well and badly until the last rule has a value from rates, and enough rows were looked at."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         for length in range(1, 9):
@@ -122,45 +74,33 @@ def load(client: limelight.Client, stranger: limelight.Client, watched: Watched)
             with pytest.raises(limelight.Error):
                 caller.predict(name, {"text": "the cat"})
         with suppress(OSError):
-            if all(numbers(watched.ask(rule["record"])) for rule in rules("rules.yml")):
+            told = [*(rule["record"] for rule in rules("rules.yml")), "limelight_attention_drift"]
+            if all(numbers(watched.ask(each)) for each in told):
                 return
         time.sleep(0.3)
-    raise AssertionError("the rules have no values")
-
-
-def numbers(series: list[dict[str, Any]]) -> list[float]:
-    """Give the values of series that are numbers."""
-    found = (float(each["value"][1]) for each in series)
-    return [each for each in found if not math.isnan(each)]
-
-
-def filled(expression: Expression) -> str:
-    """Give an expression with the values of the dashboard's variables."""
-    return expression.text.replace("$__rate_interval", "30s").replace("$model", ".*")
+    raise AssertionError("the rules, or the drift, have no values")
 
 
 @pytest.mark.parametrize("expression", everything(), ids=lambda each: f"{each.place}: {each.text[:40]}")
-def test_an_expression_has_an_answer(expression: Expression, watched: Watched) -> None:
+def test_an_expression_has_an_answer(expression: Expression, watched: Prometheus) -> None:
     found = watched.ask(filled(expression))
     if not FOREIGN.search(expression.text):
         assert numbers(found), f"{expression.place} is empty: {filled(expression)}"
 
 
-def test_latencies_have_traces_as_exemplars(watched: Watched) -> None:
+def test_latencies_have_traces_as_exemplars(watched: Prometheus) -> None:
     now = time.time()
-    query = {"query": "grpc_server_handling_seconds_bucket", "start": now - 300, "end": now}
-    url = f"http://{watched.address}/api/v1/query_exemplars?{urllib.parse.urlencode(query)}"
-    with urllib.request.urlopen(url, timeout=5) as response:
-        found = [exemplar for series in json.load(response)["data"] for exemplar in series["exemplars"]]
+    series = watched.get("query_exemplars", query="grpc_server_handling_seconds_bucket", start=now - 300, end=now)
+    found = [exemplar for each in series for exemplar in each["exemplars"]]
     assert found and all(re.fullmatch("[0-9a-f]{32}", each["labels"]["trace_id"]) for each in found)
 
 
-def test_no_alert_fires_for_a_server_that_answers(watched: Watched) -> None:
+def test_no_alert_fires_for_a_server_that_answers(watched: Prometheus) -> None:
     firing = watched.ask('ALERTS{alertstate="firing"}')
     assert [each["metric"]["alertname"] for each in firing] == []
 
 
-def test_every_metric_is_drawn_or_alerted_or_left_out_for_a_reason(watched: Watched) -> None:
+def test_every_metric_is_drawn_or_alerted_or_left_out_for_a_reason(watched: Prometheus) -> None:
     with urllib.request.urlopen(watched.page, timeout=5) as response:
         exported = set(re.findall(r"^# TYPE (\w+) ", response.read().decode(), re.MULTILINE))
     assert exported == set(Metrics().snapshot())

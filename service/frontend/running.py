@@ -78,8 +78,10 @@ async def running_frontend(
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
         models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
-        signals = AttentionSignals(settings.attention_signals, models, metrics) if settings.attention_signals else None
-        if signals is not None:
+        memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
+        signals: AttentionSignals | None = None
+        if settings.attention_signals:
+            signals = AttentionSignals(settings.attention_signals, models, metrics, memory)
             stack.callback(signals.close)
 
         def gone(name: str, version: int) -> None:
@@ -89,7 +91,6 @@ async def running_frontend(
 
         models.on_gone = gone
         stack.callback(models.close)
-        memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
         core = Core(settings, models, metrics, memory, quotas, whole=whole, signals=signals)
         stack.callback(core.close)
 

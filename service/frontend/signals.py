@@ -20,6 +20,7 @@ from bundle.maps import MapWeights
 from bundle.rows import Row
 from bundle.values import Array
 from limelight.v1 import model_pb2
+from service.admission.memory import MemoryBudget
 from service.attention.options import Options, Selection
 from service.frontend.models import Model, Models
 from service.ipc.boundary import GenerationSettings, InferenceRequest, MapResult, RowResult
@@ -63,11 +64,15 @@ class Watched:
 
 
 class AttentionSignals:
-    """Looks at the attention of a share of calls. For one event loop. share: from 0 to 1."""
+    """Looks at the attention of a share of calls. For one event loop.
 
-    def __init__(self, share: float, models: Models, metrics: Metrics) -> None:
+    share: from 0 to 1. memory: of what calls hold; where little is left, calls come first.
+    """
+
+    def __init__(self, share: float, models: Models, metrics: Metrics, memory: MemoryBudget) -> None:
         self._share = share
         self._models = models
+        self._memory = memory
         self._metrics = metrics
         self._watched: dict[_Key, Watched] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -90,14 +95,15 @@ class AttentionSignals:
             maps = {each.name: each for each in schema.maps if is_observable(each)}
             self._watched[key] = Watched(maps, schema.references)
         watched = self._watched[key]
-        attention = _options(model, row, generation, tuple(watched.maps))
-        if attention is None:
+        attention, size = _options(model, row, generation, tuple(watched.maps))
+        if attention is None or self._memory.held + size > self._memory.limit:
             return
         held = ExitStack()
         try:
             held.enter_context(self._models.use(*key))  # an unload waits for this
         except LimelightError:
             return
+        held.callback(self._memory.take(size).release)
         request = InferenceRequest(
             model=schema.name,
             version=schema.version,
@@ -153,13 +159,19 @@ class AttentionSignals:
         return means
 
 
-def _options(model: Model, row: Row, generation: GenerationSettings, names: tuple[str, ...]) -> Options | None:
-    """Select all of these maps, or one of them by chance where all are too large; None where that is too large too."""
+def _options(
+    model: Model, row: Row, generation: GenerationSettings, names: tuple[str, ...]
+) -> tuple[Options | None, int]:
+    """Select all of these maps, or one of them by chance where all are too large; None where that is too large too.
+
+    Gives the bytes that they take as well: as they are computed, and as they are sent.
+    """
     for chosen in (names, (random.choice(names),)) if names else ():
         options = Options(selections=(Selection(names=chosen),))
-        if model.sizes.attention(row, generation, model.schema.plan(options)) <= _MOST_BYTES:
-            return options
-    return None
+        size = model.sizes.attention(row, generation, model.schema.plan(options))
+        if size <= _MOST_BYTES:
+            return options, 2 * size
+    return None, 0
 
 
 def _weights(result: MapResult) -> MapWeights:

@@ -121,7 +121,9 @@ async def _tracing() -> AsyncIterator[Tracer]:
     try:
         from service.observability.otlp import OtlpTracer
     except ModuleNotFoundError as error:
-        raise LimelightError(f"tracing needs {error.name}: pip install 'limelight[tracing]'") from error
+        from limelight.cli.installing import extra
+
+        raise LimelightError(f"tracing needs {error.name}, which is not installed: {extra('tracing')}") from error
     tracer = OtlpTracer()
     try:
         yield tracer

@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from bundle.errors import LimelightError
+from limelight.cli.installing import extra
 from tests.service import bundles
 from tests.service.processes import scrape_page
 from tests.service.serving import attend, eventually, free_port, generate, predict, serving, text
@@ -183,7 +184,7 @@ def test_a_missing_package_is_named_with_its_extra(repository: Path) -> None:
         f"with serving(Path({str(repository)!r})): print('serves without')"
     )
     found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert "tracing needs opentelemetry: pip install 'limelight[tracing]'" in found.stdout, found.stderr
+    assert f"tracing needs opentelemetry, which is not installed: {extra('tracing')}" in found.stdout, found.stderr
     assert "serves without" in found.stdout
 
 

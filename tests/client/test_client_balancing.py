@@ -51,23 +51,33 @@ def test_calls_take_turns_over_the_addresses_of_a_name() -> None:
 @contextmanager
 def name_server(*addresses: str) -> Iterator[str]:
     """Run a name server that gives every name these addresses (RFC 1035); gives its own address."""
+    stop = threading.Event()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.bind(("127.0.0.1", 0))
+        listening.settimeout(0.05)
 
         def serve() -> None:
-            with suppress(OSError):  # it was closed
-                while True:
+            while not stop.is_set():
+                with suppress(TimeoutError):
                     query, caller = listening.recvfrom(512)
-                    end = query.index(b"\0", 12) + 5  # the question: a name, its type and its class
-                    asked = query[12:end]
-                    found = [socket.inet_aton(each) for each in addresses] if asked[-4:-2] == b"\0\1" else []
-                    records = b"".join(b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + each for each in found)
-                    head = query[:2] + b"\x81\x80" + struct.pack(">4H", 1, len(found), 0, 0)
-                    listening.sendto(head + asked + records, caller)
+                    listening.sendto(reply(query, addresses), caller)
 
-        thread = threading.Thread(target=serve, daemon=True)
+        thread = threading.Thread(target=serve)
         thread.start()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            stop.set()
+            thread.join()
+
+
+def reply(query: bytes, addresses: tuple[str, ...]) -> bytes:
+    """Answer a query for addresses of IPv4; any other type has none."""
+    end = query.index(b"\0", 12) + 5  # the question: a name, its type and its class
+    asked = query[12:end]
+    found = [socket.inet_aton(each) for each in addresses] if asked[-4:-2] == b"\0\1" else []
+    records = b"".join(b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + each for each in found)
+    return query[:2] + b"\x81\x80" + struct.pack(">4H", 1, len(found), 0, 0) + asked + records
 
 
 def test_calls_of_the_asynchronous_client_take_turns(two: tuple[Server, Server]) -> None:

@@ -151,6 +151,8 @@ def _metavar(name: str, kind: type) -> str | None:
         return "DIR"
     if name in ("tokens", "tls_cert", "tls_key", "tls_client_ca"):
         return "FILE"
+    if name == "attention_signals":
+        return "SHARE"
     rule = next(each for each in fields(Settings) if each.name == name).metadata["rule"]
     return "|".join(rule.choices) or {int: "N", float: "SECONDS", str: "TEXT", bool: None}[kind]
 

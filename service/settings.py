@@ -23,6 +23,7 @@ class Group(StrEnum):
     LIMITS = "Limits"
     STOPPING = "Stopping"
     FILES = "Cache and log"
+    WATCHING = "Traces and attention"
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,21 @@ class Settings:
         minimum=0.05,
         maximum=86400.0,
     )
+    max_connection_age_seconds: float = _setting(
+        Group.LIMITS,
+        0.0,
+        "Time after which a connection is closed once its calls have ended, so that clients find new servers; 0 for no "
+        "limit.",
+        minimum=0.0,
+        maximum=10**6,
+    )
+    max_connection_age_grace_seconds: float = _setting(
+        Group.LIMITS,
+        0.0,
+        "Time that calls get on a connection that is too old, streams included; then they are cut. 0 for no limit.",
+        minimum=0.0,
+        maximum=10**6,
+    )
     drain_seconds: float = _setting(
         Group.STOPPING, 0.0, "Time between reporting not ready and beginning to stop.", minimum=0.0, maximum=3600.0
     )
@@ -170,6 +186,18 @@ class Settings:
     )
     log_level: str = _setting(
         Group.FILES, "info", "Least severe line logged.", choices=("debug", "info", "warning", "error")
+    )
+    tracing: bool = _setting(
+        Group.WATCHING,
+        False,
+        "Send traces of calls over OTLP, as the OTEL_* variables say (extra `tracing`).",
+    )
+    attention_signals: float = _setting(
+        Group.WATCHING,
+        0.0,
+        "Share of calls, from 0 to 1, of which one row is run again to count how its attention looks; 0 for none.",
+        minimum=0.0,
+        maximum=1.0,
     )
 
     poll_seconds: float = _limit(

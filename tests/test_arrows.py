@@ -122,7 +122,7 @@ def test_no_module_of_the_repository_imports_itself_in_a_circle() -> None:
         ("limelight", "typer rich PIL torch onnx onnxruntime tokenizers"),
         ("limelight.cli", "torch onnx onnxruntime tokenizers"),
         ("service.command", "numpy onnxruntime tokenizers"),  # it says first how many threads they may use
-        ("service.supervisor.in_process", "torch onnx onnxscript"),
+        ("service.supervisor.in_process", "torch onnx onnxscript opentelemetry"),
         ("service.supervisor.supervisor", "grpc onnxruntime tokenizers PIL service.engine.scheduling service.codecs"),
         ("service.supervisor.frontend_process", "onnxruntime service.engine"),
         (

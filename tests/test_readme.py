@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +55,7 @@ BLOCKS, HTTP_BLOCKS = blocks("README.md"), blocks("docs/http.md")
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
 ONLY_PLANNED = ("make test", "make demo-models", "make demo", "make dev")
 # Where the README's commands find the demo. Here it gets a free port: another server may have this one.
-DEMO = "127.0.0.1:50051"
+DEMO, METRICS = "127.0.0.1:50051", "127.0.0.1:9464"
 HTTP = "127.0.0.1:8080"
 
 
@@ -108,10 +108,16 @@ def http() -> str:
 
 
 @pytest.fixture(scope="module")
-def demo(checkout: Path, http: str) -> Iterator[str]:
+def metrics() -> str:
+    """Where the demo's metrics are."""
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="module")
+def demo(checkout: Path, http: str, metrics: str) -> Iterator[str]:
     """The demo, as `make demo` runs it, on a free port: its address."""
-    command = [sys.executable, "-m", "limelight.cli", "demo", "--port", "0", "--metrics-port", "0"]
-    command += ["--http-port", http.rpartition(":")[2]]
+    command = [sys.executable, "-m", "limelight.cli", "demo", "--port", "0"]
+    command += ["--metrics-port", metrics.rpartition(":")[2], "--http-port", http.rpartition(":")[2]]
     with started(command, checkout) as process:
         address = serving(process, "Serving")
         assert process.stdout is not None
@@ -133,7 +139,7 @@ def run(command: list[str], checkout: Path, demo: str) -> None:
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
-def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, http: str) -> None:
+def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, http: str, metrics: str) -> None:
     if block.language == "text":
         return  # a picture
     if block.language == "python":
@@ -154,7 +160,7 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
         elif command.startswith("npm"):
             installed(checkout)
         elif command.startswith("curl"):
-            curl(command, checkout, demo, http)
+            curl(command, checkout, demo, {HTTP: http, METRICS: metrics})
         elif " serve " in command:
             started_and_stopped(command, checkout, lines[place + 1 :])
             return
@@ -167,7 +173,7 @@ def test_a_block_about_http_works(block: Block, checkout: Path, demo: str, http:
     if block.language == "python":
         run([sys.executable, "-c", block.text.replace(HTTP, http)], checkout, demo)
     for command in block.text.strip().splitlines() if block.language == "console" else ():
-        curl(command, checkout, demo, http)
+        curl(command, checkout, demo, {HTTP: http})
 
 
 def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
@@ -181,12 +187,14 @@ def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:
             run([sys.executable, "-m", "limelight.cli", *shlex.split(each)], checkout, demo)
 
 
-def curl(command: str, checkout: Path, demo: str, http: str) -> None:
-    """Run a command of curl, which fails where the answer is an error."""
+def curl(command: str, checkout: Path, demo: str, ports: Mapping[str, str]) -> None:
+    """Run a command of curl, which fails where the answer is an error. ports: of the demo here, by those it names."""
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
-    assert command.startswith("curl ") and HTTP in command
-    run(["bash", "-c", command.replace("curl", "curl --fail-with-body", 1).replace(HTTP, http)], checkout, demo)
+    assert command.startswith("curl ") and any(each in command for each in ports)
+    for named, here in ports.items():
+        command = command.replace(named, here)
+    run(["bash", "-c", command.replace("curl", "curl --fail-with-body", 1)], checkout, demo)
 
 
 def triton_python() -> str:

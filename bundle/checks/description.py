@@ -5,6 +5,7 @@ The self-test on examples checks the graphs themselves.
 
 from collections.abc import Iterable, Iterator
 
+from bundle.attention_signals import BINS, SIGNALS
 from bundle.errors import BundleError
 from bundle.maps import WEIGHTS
 from bundle.v1 import bundle_pb2
@@ -37,6 +38,20 @@ def check_description(bundle: bundle_pb2.Bundle) -> None:
         _check_map(model, description)
     for result in model.results:
         _check_result(bundle, result)
+    _check_references(bundle)
+
+
+def _check_references(bundle: bundle_pb2.Bundle) -> None:
+    maps = {each.name for each in bundle.description.maps}
+    check_distinct("reference", [f"{each.map}:{each.signal}" for each in bundle.attention_references])
+    for each in bundle.attention_references:
+        subject = f"the reference of {each.signal!r} of the map {each.map!r}"
+        if each.map not in maps:
+            raise BundleError(f"{subject} is of a map that is not described")
+        if each.signal not in SIGNALS:
+            raise BundleError(f"{subject} is of none of the signals {', '.join(SIGNALS)}")
+        if len(each.bins) != BINS or not any(each.bins):
+            raise BundleError(f"{subject} does not have {BINS} counts, some of them above 0")
 
 
 def check_distinct(subject: str, names: Iterable[str]) -> None:

@@ -25,7 +25,8 @@ class Client:
     """A connection to a Limelight server. Several threads may share it. Close it, or use it in a `with` block.
 
     Args:
-        target: `host:port`, or any address that gRPC accepts.
+        target: `host:port`, or any address that gRPC accepts. Calls take turns over the servers of `dns:///name:port`
+            and of `ipv4:a:port,b:port`.
         timeout: default time limit of a call in seconds, retries included; None for no limit.
         max_response_bytes: largest attention of an answer (gRPC's default of 4 MiB is less than many answers have); the
             whole message may have 1 MiB more.

@@ -53,6 +53,15 @@ def is_direct(target: str, environment: Mapping[str, str] = os.environ) -> bool:
     )
 
 
+def has_several_addresses(target: str) -> bool:
+    """Return whether a target names several servers: a list of addresses, or a DNS name written with `dns:`.
+
+    A plain `host:port` means one server, whatever it resolves to: its one connection may go idle.
+    """
+    scheme, _, rest = target.lower().partition(":")
+    return scheme == "dns" or (scheme in ("ipv4", "ipv6") and "," in rest)
+
+
 def _places(target: str) -> Iterator[tuple[str, str]]:
     """Return host and port of each address of a target; an absent port is empty."""
     rest = _SCHEME.sub("", target)

@@ -16,7 +16,7 @@ import grpc
 from limelight.errors import InputError
 from limelight.security import Security
 from limelight.strings import check_string, invalid_string
-from limelight.targets import is_direct, resolvable
+from limelight.targets import has_several_addresses, is_direct, resolvable
 from limelight.v1 import admin_pb2_grpc, service_pb2_grpc
 
 DEFAULT_TARGET = "127.0.0.1:50051"
@@ -112,17 +112,20 @@ def channel_options(settings: Settings) -> Sequence[tuple[str, int | str]]:
         # Reconnect to a restarted server within the time of the attempts.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 5000),
-        ("grpc.service_config", service_config(settings.attempts)),
+        ("grpc.service_config", service_config(settings.attempts, balanced=has_several_addresses(settings.target))),
         *settings.security.options(encrypted=settings.channel_credentials is not None),
         *settings.options,
     )
 
 
-def service_config(attempts: int) -> str:
+def service_config(attempts: int, *, balanced: bool = False) -> str:
     """Return gRPC's service config as JSON: retries of UNAVAILABLE after about 0.2, 0.4, 0.8… seconds.
 
     Retries are safe, since calls only read. RESOURCE_EXHAUSTED is not retried: the server states when to retry, and
     only the caller knows whether to wait.
+
+    Args:
+        balanced: calls take turns over the addresses of the target, and not the first that answers.
     """
     policy = {
         "maxAttempts": attempts,
@@ -134,7 +137,10 @@ def service_config(attempts: int) -> str:
     method: dict[str, object] = {"name": [{"service": _SERVICE}]}
     if attempts > 1:  # gRPC refuses a policy of one attempt
         method["retryPolicy"] = policy
-    return json.dumps({"methodConfig": [method]})
+    config: dict[str, object] = {"methodConfig": [method]}
+    if balanced:
+        config["loadBalancingConfig"] = [{"round_robin": {}}]
+    return json.dumps(config)
 
 
 NOT_COPIED = "a client is a connection, which is neither copied nor pickled: make one where it is used"

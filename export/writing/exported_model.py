@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bundle.attention_signals import references
 from bundle.maps import map_key, map_quantities
 from bundle.names import SAMPLES_FILE
 from bundle.reader import BundleFolder
@@ -17,6 +18,7 @@ from export.interface import map_binding
 from export.verification.comparison import Comparison
 from export.writing.external_weights import graph_files
 from export.writing.library_versions import library_versions
+from export.writing.samples import example_rows
 from limelight.v1 import attention_pb2, model_pb2
 from models.cards.card import Card
 
@@ -70,6 +72,9 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     bundle.tolerances.extend(exported.comparison.tolerances)
     bundle.parity.extend(exported.comparison.parity())
     bundle.library_versions.update(library_versions())
+    rows = example_rows(card, exported.examples)
+    observed = [(sample.maps, row.labels) for sample, row in zip(exported.samples, rows, strict=True)]
+    bundle.attention_references.extend(references(description.maps, observed))
     return bundle
 
 

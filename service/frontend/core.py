@@ -4,6 +4,7 @@ Protocols translate to these dataclasses and back (`service.codecs`); engines co
 """
 
 import asyncio
+import random
 import sys
 import time
 from collections import Counter
@@ -25,6 +26,7 @@ from service.frontend.models import Model, Models
 from service.frontend.preprocessing import PreprocessingPool
 from service.frontend.results import Answered, TypedResult
 from service.frontend.schema import ModelSchema
+from service.frontend.signals import AttentionSignals
 from service.frontend.sizes import Measured, Wanted, check_computed
 from service.ipc.boundary import (
     ChunkResult,
@@ -41,6 +43,7 @@ from service.observability.counters import Snapshot
 from service.observability.metrics import Metrics
 from service.observability.observer import Rejection, Stage
 from service.observability.statistics import CallTimes, VersionStatistics, by_version
+from service.observability.traces import Attribute
 from service.repository.catalogue import VersionStatus, no_version_in_repository
 from service.security.quotas import Quotas
 from service.settings import Settings
@@ -236,6 +239,7 @@ class Core:
         quotas: Quotas,
         *,
         whole: WholeServer,
+        signals: AttentionSignals | None = None,
     ) -> None:
         """Put it together.
 
@@ -243,7 +247,9 @@ class Core:
             memory: of what engines compute for calls, and of answers until they are sent.
             quotas: of callers' rows.
             whole: what concerns other processes of the server too.
+            signals: looks at the attention of some calls; None for none.
         """
+        self._signals = signals
         self._settings = settings
         self.models = models
         self._metrics = metrics
@@ -291,8 +297,13 @@ class Core:
                 raise
         call.took("queue", max(each.timing.queue for each in results))
         call.took("compute", max(each.timing.compute for each in results))
+        _trace_engine(results, call)
         if checked.plan is not None:
             self._count_weights(call, *(each for result in results for each in _maps(result)))
+        if self._signals is not None:
+            place = random.randrange(len(prepared))
+            one, seed = prepared[place], results[place].seed
+            self._signals.offer(checked.model, one.row, seed, checked.wanted.generation, call.trace)
         return Inference(checked, predictions, held, preprocess, started)
 
     async def encoded(self, inference: Inference, encode: Callable[[Inference], bytes], call: Call) -> bytes:
@@ -308,7 +319,9 @@ class Core:
         held.keep_only(2 * len(data))  # this, and the transport's copy
         call.when_sent(held.release)
         results = [each.result for each in inference.predictions]
-        encoding = sum(each.reduce_nanoseconds for each in results) + time.perf_counter_ns() - began
+        encoding = time.perf_counter_ns() - began
+        call.traced("encode", encoding)
+        encoding += sum(each.reduce_nanoseconds for each in results)
         self.stage(Stage.ENCODE, encoding, call)
         self._count_answered(inference.checked, results, inference.preprocess, encoding, inference.started)
         return data
@@ -334,6 +347,7 @@ class Core:
                 async with aclosing(engine.stream(_inference(checked, [one], call), chunk_bytes)) as events:
                     async for event in events:
                         if isinstance(event, StreamBegun):
+                            _trace_engine([event.result], call)
                             yield checked, place, self.predicted(checked, one, event.result), event
                         else:
                             self._count_weights(call, event.map)
@@ -360,6 +374,7 @@ class Core:
                         yield event
                     else:
                         self._count_weights(call, *event.maps)
+                        _trace_engine([event], call)
                         self._count_answered(checked, [event], one.nanoseconds, event.reduce_nanoseconds, started)
                         yield self.predicted(checked, one, event)
 
@@ -526,7 +541,9 @@ class Core:
         if checked.plan is not None:
             largest = max(each.computing for each in prepared)
             check_computed(largest, self._memory.limit, streamed=checked.stream_limit is not None)
-        self.stage(Stage.PREPROCESS, time.perf_counter_ns() - started, call)
+        took = time.perf_counter_ns() - started
+        self.stage(Stage.PREPROCESS, took, call)
+        call.traced("preprocess", took)
         return prepared, size
 
     async def _prepared_on_threads(
@@ -643,6 +660,23 @@ def _inference(checked: CheckedCall, prepared: Sequence[PreparedInstance], call:
         generation=wanted.generation,
         deadline=call.deadline,
     )
+
+
+def _trace_engine(results: Sequence[RowResult], call: Call) -> None:
+    """Add the engine's spans to a trace, of the row that was answered last.
+
+    A generation waits and computes in turns; its spans are the sums of both.
+    """
+    if call.trace is None:
+        return
+    last = max(results, key=lambda each: each.timing.admitted + each.timing.queue + each.timing.compute)
+    timing = last.timing
+    computed = timing.admitted + timing.queue
+    call.traced("queue", timing.queue, began=timing.admitted)
+    made: dict[str, Attribute] = {"limelight.graph": last.graph, "limelight.batch_rows": last.batch_rows}
+    call.traced("compute", timing.compute, began=computed, attributes=made)
+    if last.maps:
+        call.traced("reduce", last.reduce_nanoseconds, began=computed + timing.compute)
 
 
 def _maps(result: RowResult) -> list[MapResult]:

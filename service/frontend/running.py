@@ -15,14 +15,19 @@ from service.codecs.v1.service import SERVICE, AttentionService
 from service.frontend.core import Core, WholeServer
 from service.frontend.models import Models
 from service.frontend.server import FrontendServer
+from service.frontend.signals import AttentionSignals
 from service.ipc.client import EngineClient
 from service.observability.logs import count_dropped
 from service.observability.metrics import Metrics
+from service.observability.traces import Tracer
 from service.platform.collector import collected_between_turns
 from service.platform.memory import give_back_when_quiet
+from service.platform.threads import background
 from service.security.access import Access
 from service.security.quotas import Quotas
 from service.settings import Settings
+
+_SENDING = 2.0  # seconds that the last traces get on their way to a collector
 
 if TYPE_CHECKING:
     from service.frontend.http.server import HttpServer
@@ -69,7 +74,7 @@ async def running_frontend(
         whole: what concerns other processes of the server too.
 
     Raises:
-        LimelightError: the port is taken, or a file of tokens or certificates cannot be used.
+        LimelightError: the port is taken, a file of tokens or certificates cannot be used, or traces cannot be sent.
     """
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(collected_between_turns())
@@ -78,10 +83,20 @@ async def running_frontend(
         access = await asyncio.to_thread(Access, settings, metrics, quotas.keep)
         await stack.enter_async_context(access.kept_fresh())
         models = Models(engines, Bounds(settings.max_characters, settings.max_pixels))
-        models.on_gone = metrics.statistics.gone
-        stack.callback(models.close)
         memory = MemoryBudget(settings.held_bytes, "maps and answers", metrics, workers=settings.core_count)
-        core = Core(settings, models, metrics, memory, quotas, whole=whole)
+        signals: AttentionSignals | None = None
+        if settings.attention_signals:
+            signals = AttentionSignals(settings.attention_signals, models, metrics, memory)
+            stack.callback(signals.close)
+
+        def gone(name: str, version: int) -> None:
+            metrics.statistics.gone(name, version)
+            if signals is not None:
+                signals.gone(name, version)
+
+        models.on_gone = gone
+        stack.callback(models.close)
+        core = Core(settings, models, metrics, memory, quotas, whole=whole, signals=signals)
         stack.callback(core.close)
 
         def is_ready() -> bool:
@@ -93,7 +108,8 @@ async def running_frontend(
         }
         if settings.model_control == "explicit":
             services[ADMIN_SERVICE] = AdminService(core).methods()
-        server = FrontendServer(settings, metrics, access, services)
+        tracer = await stack.enter_async_context(_tracing()) if settings.tracing else None
+        server = FrontendServer(settings, metrics, access, services, tracer)
         server.health.why = models.catalogue.why_not_ready
         giving_back = give_back_when_quiet(lambda: core.calls + server.large_requests, lambda: None)
         stack.callback(asyncio.create_task(giving_back).cancel)
@@ -120,3 +136,24 @@ def _http_server() -> "Callable[..., HttpServer]":
             f"HTTP needs the package {name}, which is not installed: {installing.extra('http')}"
         ) from error
     return http_server
+
+
+@asynccontextmanager
+async def _tracing() -> AsyncIterator[Tracer]:
+    """Trace calls for the length of a block.
+
+    Raises: LimelightError where the extra is not installed, or its variables cannot be used.
+    """
+    try:
+        from service.observability.otlp import OtlpTracer
+    except ModuleNotFoundError as error:
+        from limelight.cli.installing import extra
+
+        raise LimelightError(f"tracing needs {error.name}, which is not installed: {extra('tracing')}") from error
+    tracer = OtlpTracer()
+    try:
+        yield tracer
+    finally:
+        closing = background(tracer.close, "traces")
+        closing.start()
+        await asyncio.to_thread(closing.join, _SENDING)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
 from google.protobuf.message import Message
 
 from bundle.maps import ProjectedSize, edge_dimensions
@@ -25,7 +26,8 @@ class ModelSchema:
     served: as its engine announced it. steps_label: the label set of output steps; empty where the model does not
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
-    projected: sizes of the projections that maps can be computed from.
+    projected: sizes of the projections that maps can be computed from. references: counts of attention signals over the
+    bundle's reference inputs, by map and signal.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -55,6 +57,7 @@ class ModelSchema:
         self.probed = frozenset(each.map for each in bundle.maps if each.HasField("probe"))
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
         self.results = tuple(description.results)
+        self.references = {(each.map, each.signal): np.array(each.bins) for each in bundle.attention_references}
         self._parents = {each.name: each.parent for each in description.label_sets}
         self._result_labels = self._with_parents(map(_label_set, self.results))
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)

@@ -25,6 +25,7 @@ from service.frontend.transport.parsing import Parsing
 from service.frontend.transport.reading import Reading
 from service.frontend.transport.response_sender import ResponseSender
 from service.observability.metrics import Metrics
+from service.observability.traces import Tracer
 from service.platform.unsent import all_sent
 from service.security.access import Access
 from service.settings import Settings
@@ -36,8 +37,8 @@ _ARRIVING = 5.0  # seconds that the last answers get at most on their way to slo
 class FrontendServer:
     """Serves methods over gRPC. For one event loop.
 
-    services: methods by the name of their service. health: tells whether they are answered. drain, requests: the gate
-    and the memory of requests in flight, which HTTP shares.
+    services: methods by the name of their service. health: tells whether they are answered. drain, requests, tracer:
+    the gate, the memory of requests in flight, and what begins traces; HTTP shares them.
     large_requests: so many so far that took memory worth giving back.
     """
 
@@ -47,12 +48,14 @@ class FrontendServer:
         metrics: Metrics,
         access: Access,
         services: Mapping[str, Sequence[Method]],
+        tracer: Tracer | None = None,
     ) -> None:
         self.health = Health(tuple(services))
         self._settings = settings
         self._access = access
         self._names = tuple(services)
         self.drain = DrainGate()
+        self.tracer = tracer
         self._parsing = Parsing(settings.max_request_fields)
         slots = UploadSlots.within(settings.arriving_bytes, settings.max_request_bytes)
         uploads = UploadLimiter(slots, settings.arrival_seconds, metrics)
@@ -62,7 +65,7 @@ class FrontendServer:
         reading = Reading(uploads, streams, self.requests, self._parsing.message)
         sender = ResponseSender(settings.answer_seconds)
         connections = ConnectionQueues(settings.max_calls_per_connection, settings.pending_calls, metrics)
-        self._calls = Calls(metrics, connections, reading, sender, self.drain)
+        self._calls = Calls(metrics, connections, reading, sender, self.drain, tracer)
         aside = UploadLimiter(SLOTS, settings.arrival_seconds, metrics, MOMENT)
         self._handlers = {name: self._calls.handlers(name, methods) for name, methods in services.items()}
         self._handlers[HEALTH_SERVICE] = health_service(self.health, aside, sender)

@@ -122,10 +122,11 @@ class SequenceResult(Record, frozen=True):
 
 
 class Timing(Record, frozen=True):
-    """Nanoseconds that one row waited and computed."""
+    """Nanoseconds that one row waited and computed. admitted: when it came, on the clock of `time.monotonic_ns`."""
 
     queue: int
     compute: int
+    admitted: int = 0
 
 
 class RowResult(Record, frozen=True, tag=0):

@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, TypedDict, TypeVar
+from time import time
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar
 
 
 class Kind(StrEnum):
@@ -28,11 +29,16 @@ class Join(StrEnum):
     MAX = "max"
 
 
+Exemplar = tuple[str, float, float]
+"""A traced observation: number of its trace, its value, and when it was made, in seconds since 1970."""
+
+
 class FamilySnapshot(TypedDict):
     """The values of a metric at one moment.
 
     kind, join: of `Kind` and `Join`. bounds: upper bounds of a histogram's buckets, without infinity. series: label
     values and values; of a histogram the count of each bucket by itself (the last without a bound), then the sum.
+    exemplars: of a histogram with traced observations: label values, place of the bucket, and the last one in it.
     """
 
     kind: str
@@ -41,6 +47,7 @@ class FamilySnapshot(TypedDict):
     bounds: Sequence[float]
     join: str
     series: Sequence[tuple[Sequence[str], Sequence[float]]]
+    exemplars: NotRequired[Sequence[tuple[Sequence[str], int, Exemplar]]]
 
 
 Snapshot = dict[str, FamilySnapshot]
@@ -72,22 +79,35 @@ class Number:
 
 
 class Distribution:
-    """A histogram: observations at or below each bound, and their sum. Thread-safe."""
+    """A histogram: observations at or below each bound, and their sum. Thread-safe.
 
-    __slots__ = ("_bounds", "_counts", "_lock", "_sum")
+    exemplars: the last traced observation of each bucket that has one, by its place.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_lock", "_sum", "exemplars")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._lock = threading.Lock()
         self._bounds = bounds
         self._counts = [0.0] * (len(bounds) + 1)
         self._sum = 0.0
+        self.exemplars: dict[int, Exemplar] = {}
 
-    def observe(self, value: float) -> None:
-        """Count an observation."""
+    def observe(self, value: float, trace: str = "") -> None:
+        """Count an observation. trace: number of the trace that it belongs to; empty without one."""
         bucket = bisect_left(self._bounds, value)
         with self._lock:
             self._counts[bucket] += 1
             self._sum += value
+            if trace:
+                self.exemplars[bucket] = (trace, value, time())
+
+    def add(self, counts: Sequence[float], total: float) -> None:
+        """Add many observations. counts: of each bucket with a bound, by itself. total: their sum."""
+        with self._lock:
+            for bucket, count in enumerate(counts):
+                self._counts[bucket] += count
+            self._sum += total
 
     def values(self) -> list[float]:
         """Read the count of each bucket by itself, then the sum."""
@@ -133,7 +153,7 @@ class Family(Generic[C]):
         """Read all children."""
         with self._lock:
             children = list(self._children.items())
-        return {
+        snapshot: FamilySnapshot = {
             "kind": self.kind.value,
             "help": self.help,
             "labels": list(self.labels),
@@ -141,6 +161,15 @@ class Family(Generic[C]):
             "join": self.join.value,
             "series": [(list(labels), child.values()) for labels, child in children],
         }
+        exemplars = [
+            (list(labels), bucket, exemplar)
+            for labels, child in children
+            if isinstance(child, Distribution)
+            for bucket, exemplar in list(child.exemplars.items())
+        ]
+        if exemplars:
+            snapshot["exemplars"] = exemplars
+        return snapshot
 
 
 class Registry:

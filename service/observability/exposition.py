@@ -5,8 +5,9 @@ from itertools import accumulate
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar as OfficialExemplar
 
-from service.observability.counters import FamilySnapshot, Join, Kind, Snapshot
+from service.observability.counters import Exemplar, FamilySnapshot, Join, Kind, Snapshot
 
 _JOINS: dict[str, Callable[[Iterable[float]], float]] = {Join.SUM: sum, Join.MIN: min, Join.MAX: max}
 
@@ -29,12 +30,19 @@ def joined(snapshots: Iterable[Snapshot]) -> Snapshot:
     for snapshot in snapshots:
         for name, family in snapshot.items():
             found.setdefault(name, []).append(family)
-    return {name: {**families[0], "series": _joined_series(families)} for name, families in found.items()}
+    return {name: _joined_family(families) for name, families in found.items()}
 
 
 def without_gauges(snapshot: Snapshot) -> Snapshot:
     """Keep of a process that has ended its counters and histograms, which would fall otherwise."""
     return {name: family for name, family in snapshot.items() if family["kind"] != Kind.GAUGE}
+
+
+def _joined_family(families: Sequence[FamilySnapshot]) -> FamilySnapshot:
+    family: FamilySnapshot = {**families[0], "series": _joined_series(families)}
+    if exemplars := [each for one in families for each in one.get("exemplars", ())]:
+        family["exemplars"] = exemplars
+    return family
 
 
 def _joined_series(families: Sequence[FamilySnapshot]) -> Sequence[tuple[Sequence[str], Sequence[float]]]:
@@ -52,11 +60,26 @@ def _metric(name: str, family: FamilySnapshot) -> Metric:
     if family["kind"] == Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(name, family["help"], labels=family["labels"])
         bounds = [*(str(float(bound)) for bound in family["bounds"]), "+Inf"]
+        exemplars = _exemplars(family)
         for labels, (*counts, total) in family["series"]:
-            histogram.add_metric(labels, list(zip(bounds, accumulate(counts), strict=True)), total)
+            buckets: list[tuple[str, float] | tuple[str, float, OfficialExemplar]] = []
+            for place, (bound, count) in enumerate(zip(bounds, accumulate(counts), strict=True)):
+                exemplar = exemplars.get((tuple(labels), place))
+                buckets.append((bound, count) if exemplar is None else (bound, count, exemplar))
+            histogram.add_metric(labels, buckets, total)
         return histogram
     make = CounterMetricFamily if family["kind"] == Kind.COUNTER else GaugeMetricFamily
     numbers = make(name, family["help"], labels=family["labels"])
     for labels, (value,) in family["series"]:
         numbers.add_metric(labels, value)
     return numbers
+
+
+def _exemplars(family: FamilySnapshot) -> dict[tuple[tuple[str, ...], int], OfficialExemplar]:
+    """Give the last exemplar of each bucket, by label values and place; the text format leaves them out."""
+    found: dict[tuple[tuple[str, ...], int], Exemplar] = {}
+    for labels, bucket, (trace, value, moment) in family.get("exemplars", ()):
+        key = tuple(labels), bucket
+        if key not in found or found[key][2] < moment:
+            found[key] = (trace, value, moment)
+    return {key: OfficialExemplar({"trace_id": trace}, value, moment) for key, (trace, value, moment) in found.items()}

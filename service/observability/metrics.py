@@ -10,8 +10,9 @@ SECONDS = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25,
 MODEL_READY = "limelight_model_ready"
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
+UNAUTHENTICATED = ("missing", "malformed", "unknown", "expired")  # why a token is not good
 
-# Names of gRPC's status codes, which public dashboards know; engines count without grpc.
+# Names of gRPC's status codes by their numbers, which public dashboards know; engines count without grpc.
 CODES = (
     "OK",
     "CANCELLED",
@@ -21,15 +22,15 @@ CODES = (
     "NOT_FOUND",
     "ALREADY_EXISTS",
     "PERMISSION_DENIED",
-    "UNAUTHENTICATED",
     "RESOURCE_EXHAUSTED",
     "FAILED_PRECONDITION",
     "ABORTED",
+    "OUT_OF_RANGE",
     "UNIMPLEMENTED",
     "INTERNAL",
     "UNAVAILABLE",
     "DATA_LOSS",
-    "OUT_OF_RANGE",
+    "UNAUTHENTICATED",
 )
 
 
@@ -46,10 +47,10 @@ class MethodMetrics:
         """Count a call that arrived."""
         self._started.add()
 
-    def end(self, code: str, seconds: float) -> None:
-        """Count a call that was answered. code: its name."""
+    def end(self, code: str, seconds: float, trace: str = "") -> None:
+        """Count a call that was answered. code: its name. trace: number of its trace; empty without one."""
         self._handled[code].add()
-        self._seconds.observe(seconds)
+        self._seconds.observe(seconds, trace)
 
 
 class Metrics:
@@ -80,6 +81,18 @@ class Metrics:
         self._in_flight = own.gauge("limelight_inflight_requests", "Calls in the engine.", ("model",))
         self._rejected = own.counter("limelight_rejected_total", "Rows not answered.", ("reason",))
         self._bytes = own.counter("limelight_attention_bytes_total", "Bytes of weights sent.", ("model",))
+        self._signals = own.histogram(
+            "limelight_attention_signal",
+            "Numbers of sampled maps, from 0 to 1, for each head and query: entropy, special, largest, distance.",
+            ("model", "map", "signal"),
+            [each / 10 for each in range(1, 11)],
+        )
+        self._drift = own.gauge(
+            "limelight_attention_drift",
+            "Largest population stability index of a map's signals against the bundle's reference.",
+            ("model", "map"),
+            Join.MAX,
+        )
         self._overruns = own.counter("limelight_runs_ended_total", "Runs ended for taking too long.", ("model",))
         self._not_finite = own.counter(
             "limelight_rows_not_finite_total",
@@ -158,6 +171,19 @@ class Metrics:
         """So many bytes of weights were sent."""
         self._bytes.child(model).add(count)
 
+    def attention_signal(self, model: str, name: str, signal: str, counts: list[float], total: float) -> None:
+        """A signal of a map was computed. counts: of values in ten bins from 0 to 1. total: their sum."""
+        self._signals.child(model, name, signal).add(counts, total)
+
+    def attention_drift(self, model: str, name: str, index: float) -> None:
+        """A map's signals differ so much from those of the bundle's reference inputs."""
+        self._drift.child(model, name).set(index)
+
+    def attention_gone(self, model: str) -> None:
+        """No version of a model is watched any more."""
+        for family in (self._signals, self._drift):
+            family.remove(model=model)
+
     def overran(self, model: str) -> None:
         """A run was ended."""
         self._overruns.child(model).add()
@@ -171,8 +197,9 @@ class Metrics:
         self._ready.child(name, str(version)).set(int(ready))
         if ready:
             self._info.child(name, str(version), digest, provider).set(1)
-            self._queue.child(name)
-            self._in_flight.child(name)
+            # A counter that first appears at one is no increase to Prometheus.
+            for family in (self._queue, self._in_flight, self._bytes, self._overruns, self._not_finite):
+                family.child(name)
 
     def gone(self, name: str, version: int, *, last: bool) -> None:
         """A version of a model is no longer there; last: nor is any other of its name."""
@@ -198,6 +225,11 @@ class Metrics:
     def token_gone(self, token: str) -> None:
         """A token is no longer there."""
         self._registry.remove(token=token)
+
+    def tokens_needed(self) -> None:
+        """Calls without a good token are refused from now on."""
+        for reason in UNAUTHENTICATED:
+            self._unauthenticated.child(reason)
 
     def unauthenticated(self, reason: str) -> None:
         """A call came without a good token; reason: one of a few."""

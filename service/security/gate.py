@@ -35,6 +35,7 @@ class Gate(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         self._services = frozenset(services)
         self._refuse = refuse
         self._metrics = metrics
+        metrics.tokens_needed()
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """Choose the handler of a call that begins."""

@@ -75,6 +75,27 @@ def test_another_schema(folder: Path, version: int) -> None:
     refused(folder, f"schema version {version}; this release reads 1 to 1")
 
 
+@pytest.mark.parametrize(
+    ("name", "signal", "bins", "reason"),
+    [
+        ("nothing", "entropy", [1] * 10, "'nothing' is of a map that is not described"),
+        ("", "mood", [1] * 10, "is of none of the signals entropy, special, largest, distance"),
+        ("", "entropy", [1] * 9, "does not have 10 counts"),
+        ("", "entropy", [0] * 10, "does not have 10 counts"),
+        ("", "entropy", [-1] + [1] * 9, "it must be from 0"),
+    ],
+)
+def test_a_reference_of_attention_that_is_none(
+    folder: Path, name: str, signal: str, bins: list[int], reason: str
+) -> None:
+    def refer(bundle: bundle_pb2.Bundle) -> None:
+        described = name or bundle.description.maps[0].name
+        bundle.attention_references.add(map=described, signal=signal, bins=bins, inputs=1)
+
+    small.change(folder, refer)
+    refused(folder, reason)
+
+
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_a_path_that_leaves_the_folder(folder: Path, path: str) -> None:
     (folder.parent / "words.json").write_bytes((folder / "words.json").read_bytes())

@@ -465,13 +465,13 @@ def GetModel(name):
 class Server:
     """The servicer on a port of its own. A `with` block stops it."""
 
-    def __init__(self, port=0):
+    def __init__(self, port=0, host="127.0.0.1"):
         self.servicer = Servicer()
         options = [("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1)]
         self.server = grpc.server(ThreadPoolExecutor(8), options=options)
         service_pb2_grpc.add_AttentionServiceServicer_to_server(self.servicer, self.server)
-        self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
-        self.target = f"127.0.0.1:{self.port}"
+        self.port = self.server.add_insecure_port(f"{host}:{port}")
+        self.target = f"{host}:{self.port}"
         self.server.start()
 
     def __enter__(self):

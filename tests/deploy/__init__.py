@@ -1,0 +1,1 @@
+"""What stands in deploy/: rules, dashboards and compose files."""

@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from bundle.attention_signals import is_observable
 from bundle.maps import canonical, cut, nested_mask_name
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder, read_bundle
@@ -163,6 +164,20 @@ def test_declared_axes(name: str, graph: str, tensor: str, shape: list[object], 
     model = onnx.load(exported(name)[1].file(graph))
     value = next(each for each in [*model.graph.input, *model.graph.output] if each.name == tensor)
     assert [each.dim_param or each.dim_value for each in value.type.tensor_type.shape.dim] == shape
+
+
+def test_the_bundle_says_how_attention_looks_over_its_examples(bundle_folder: BundleFolder) -> None:
+    observable = {each.name for each in bundle_folder.bundle.description.maps if is_observable(each)}
+    stated = bundle_folder.bundle.attention_references
+    assert {each.map for each in stated} == observable
+    samples = read_samples(bundle_folder)
+    for each in stated:
+        assert each.inputs == len(samples)
+        dense = [sample.maps[each.map].weights for sample in samples if sample.maps[each.map].query_index is None]
+        if each.signal == "largest" and dense:  # one value for each head and query
+            largest = np.concatenate([weights.max(axis=2).ravel() for weights in dense])
+            low, high = np.searchsorted(np.arange(1, 10) / 10, [largest.min(), largest.max()])
+            assert sum(each.bins) == largest.size and not any(each.bins[:low]) and not any(each.bins[high + 1 :])
 
 
 def test_no_file_tells_of_the_machine_that_made_it(bundle_folder: BundleFolder) -> None:

@@ -21,6 +21,14 @@ def scrape(port: int) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
+def scrape_page(port: int, accept: str) -> str:
+    """Read a page of metrics in a format."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=10) as response:
+        page: str = response.read().decode()
+    return page
+
+
 # A job in the background ignores SIGINT, and its children with it: a test says which of both it wants.
 # Limits that no flag sets are given as flags are.
 _SERVE = """

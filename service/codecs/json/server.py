@@ -6,6 +6,8 @@ from service.codecs.json.open_inference import RestService
 from service.codecs.json.openapi import document
 from service.codecs.json.v1 import JsonService
 from service.frontend.core import Core
+from service.frontend.http.body import BodyReader
+from service.frontend.http.exchange import HttpCalls
 from service.frontend.http.server import HttpServer
 from service.frontend.server import FrontendServer
 from service.observability.metrics import Metrics
@@ -21,11 +23,19 @@ def http_server(
     beside: FrontendServer,
     is_ready: Callable[[], bool],
 ) -> HttpServer:
-    """Make the server. beside: the gRPC server, whose gate and memory of requests it shares."""
+    """Make the server. beside: the gRPC server, whose gate, memory of requests and traces it shares."""
     methods = [
         *JsonService(core, settings.max_response_bytes).methods(),
         *RestService(core, settings.max_instances, is_ready).methods(),
     ]
     openapi = document(methods, has_tokens=bool(settings.tokens))
     pages = {"/openapi.json": openapi}
-    return HttpServer(settings, metrics, access, beside.drain, beside.requests, methods, pages, is_ready)
+    calls = HttpCalls(
+        metrics,
+        access,
+        beside.drain,
+        BodyReader(settings.max_request_bytes, settings.arrival_seconds, beside.requests),
+        settings.answer_seconds,
+        beside.tracer,
+    )
+    return HttpServer(settings, access, calls, methods, pages, is_ready)

@@ -274,7 +274,7 @@ class DecodeBatch:
             labels={**job.row.labels, **decided[0].labels},
             graph=decoder.graph,
             batch_rows=row.batch_rows,
-            timing=Timing(row.queued, row.computed + time.monotonic_ns() - self._began),
+            timing=Timing(row.queued, row.computed + time.monotonic_ns() - self._began, job.admitted),
             seed=job.seed,
             sequences=sequences,
             other_sequences=tuple(decided[1:]),

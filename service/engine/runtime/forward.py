@@ -167,7 +167,7 @@ class Forward(Observed):
                 labels=job.row.labels,
                 graph=graph,
                 batch_rows=len(jobs),
-                timing=Timing(started - job.admitted, computing),
+                timing=Timing(started - job.admitted, computing, job.admitted),
                 seed=job.seed,
                 projected=projected[place],
             )

@@ -26,6 +26,7 @@ from service.frontend.transport.status import REQUEST_ID_KEY
 from service.observability.logs import log_failure, request_id
 from service.observability.metrics import MethodMetrics, Metrics
 from service.observability.observer import Rejection
+from service.observability.traces import Tracer
 from service.security.access import Access
 
 TIMEOUT_HEADER = "x-request-timeout"
@@ -36,17 +37,24 @@ _PIECE = 2**16  # bytes of an answer that are given to the transport at a time
 class HttpCalls:
     """Makes ASGI applications of methods. For one event loop.
 
-    answer_seconds: that a piece of an answer may wait for its reader.
+    answer_seconds: that a piece of an answer may wait for its reader. tracer: None where calls are not traced.
     """
 
     def __init__(
-        self, metrics: Metrics, access: Access, drain: DrainGate, bodies: BodyReader, answer_seconds: float
+        self,
+        metrics: Metrics,
+        access: Access,
+        drain: DrainGate,
+        bodies: BodyReader,
+        answer_seconds: float,
+        tracer: Tracer | None = None,
     ) -> None:
         self.metrics = metrics
         self.access = access
         self.drain = drain
         self.bodies = bodies
         self.answer_seconds = answer_seconds
+        self.tracer = tracer
 
     def endpoint(self, method: HttpMethod) -> Callable[[Any, Any, Any], Coroutine[Any, Any, None]]:
         """Make the application of a method, which `starlette.routing.Route` calls once path and verb fit."""
@@ -78,7 +86,10 @@ class _Exchange:
         self._send_message = send
         self._headers = Headers(scope=scope)
         self._started = time.monotonic()
-        self._call = Call(request_id(self._headers.get(REQUEST_ID_KEY)), None, ExitStack())
+        trace = None
+        if calls.tracer is not None:
+            trace = calls.tracer.begin(method.service, method.name, self._headers.items())
+        self._call = Call(request_id(self._headers.get(REQUEST_ID_KEY)), None, ExitStack(), trace=trace)
         self._has_begun = False  # the answer
         loop = asyncio.get_running_loop()
         self._left: asyncio.Future[None] = loop.create_future()

@@ -21,15 +21,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from bundle.errors import LimelightError
-from service.admission.drain import DrainGate
-from service.admission.memory import MemoryBudget
-from service.frontend.http.body import BodyReader
 from service.frontend.http.connection import Connection
 from service.frontend.http.exchange import TIMEOUT_HEADER, HttpCalls
 from service.frontend.http.failures import Failure
 from service.frontend.http.methods import JSON, HttpMethod
 from service.frontend.transport.status import REQUEST_ID_KEY
-from service.observability.metrics import Metrics
 from service.platform.addresses import address_of, check_free
 from service.platform.descriptors import room_for
 from service.security.access import Access
@@ -58,17 +54,15 @@ class _NameConvertor(Convertor[str]):
 class HttpServer:
     """Serves methods over HTTP/1.1, beside gRPC and on the same event loop.
 
-    drain, requests: the gate and the memory of requests in flight, which gRPC shares. pages: documents by their path,
-    open to everybody as health is. is_ready: tells whether the server can answer.
+    calls: makes applications of methods. pages: documents by their path, open to everybody as health is. is_ready:
+    tells whether the server can answer.
     """
 
     def __init__(
         self,
         settings: Settings,
-        metrics: Metrics,
         access: Access,
-        drain: DrainGate,
-        requests: MemoryBudget,
+        calls: HttpCalls,
         methods: Sequence[HttpMethod],
         pages: Mapping[str, bytes],
         is_ready: Callable[[], bool],
@@ -76,8 +70,6 @@ class HttpServer:
         self._settings = settings
         self._access = access
         register_url_convertor("name", _NameConvertor())
-        bodies = BodyReader(settings.max_request_bytes, settings.arrival_seconds, requests)
-        calls = HttpCalls(metrics, access, drain, bodies, settings.answer_seconds)
         routes = [
             Route("/healthz", _always(b'{"status":"alive"}')),
             Route("/readyz", _ready(is_ready)),

@@ -31,6 +31,7 @@ from service.frontend.transport.status import REQUEST_ID_KEY, Status, StatusErro
 from service.observability.logs import log_failure, log_request, request_id
 from service.observability.metrics import MethodMetrics, Metrics
 from service.observability.observer import Rejection
+from service.observability.traces import Attribute, Trace, Tracer
 from service.security.caller import calling
 
 # gRPC cancels a call at its deadline by itself. A status that is sent then reaches nobody, and gRPC does not free what
@@ -53,8 +54,10 @@ class Calls:
         reading: Reading,
         sender: ResponseSender,
         drain: DrainGate,
+        tracer: Tracer | None = None,
     ) -> None:
         self._metrics = metrics
+        self._tracer = tracer
         self._connections = connections
         self._reading = reading
         self._drain = drain
@@ -80,7 +83,7 @@ class Calls:
         counted = self._counters("unary", service, name)
 
         async def answer(_: Any, context: Any) -> Message | bytes:
-            one = _Running(name, counted, context, self._metrics)
+            one = self._running(service, name, counted, context)
             try:
                 one.check_deadline()
                 one.enter(self._drain, stream=False)
@@ -107,7 +110,7 @@ class Calls:
 
         # Writes itself: a handler that yields is not there when its call is cut while gRPC waits for a slow reader.
         async def answer(_: Any, context: Any) -> None:
-            one = _Running(name, counted, context, self._metrics)
+            one = self._running(service, name, counted, context)
             try:
                 one.check_deadline()
                 one.enter(self._drain, stream=True)
@@ -132,7 +135,7 @@ class Calls:
         counted = self._counters("bidi_stream", service, method.name)
 
         async def answer(_: Any, context: Any) -> None:
-            one = _Running(method.name, counted, context, self._metrics)
+            one = self._running(service, method.name, counted, context)
             try:
                 one.check_deadline()
                 inside = one.enter(self._drain, stream=True)
@@ -177,14 +180,15 @@ class Calls:
 
         path: of its method, `service/method`; a call to one that was not made here is neither counted nor logged.
         """
-        counted, name = self._counted.get(path), path.rpartition("/")[2]
+        counted = self._counted.get(path)
+        service, _, name = path.rpartition("/")
 
         async def answer(_: Any, context: Any) -> None:
             if counted is None:
                 status = status_of(error, "")
                 await abort(context, status.code, status.message, status.trailing)
             else:
-                await _Running(name, counted, context, self._metrics).fail(error)
+                await self._running(service, name, counted, context).fail(error)
 
         return grpc.stream_stream_rpc_method_handler(answer)
 
@@ -203,6 +207,13 @@ class Calls:
             name = path.rpartition("/")[2]
             record(self._metrics, counted, name, Call(identity, None, ExitStack()), status.code, 0.0)
         return replace(status, trailing=((REQUEST_ID_KEY, identity), *status.trailing))
+
+    def _running(self, service: str, name: str, counted: MethodMetrics, context: Any) -> "_Running":
+        """Begin the bookkeeping of a call."""
+        trace = None
+        if self._tracer is not None:
+            trace = self._tracer.begin(service, name, context.invocation_metadata() or ())
+        return _Running(name, counted, context, self._metrics, trace)
 
     def _counters(self, kind: str, service: str, name: str) -> MethodMetrics:
         counted = self._metrics.methods(kind, service, [name])[name]
@@ -234,7 +245,17 @@ def record(
     metrics: Metrics, counted: MethodMetrics, method: str, call: Call, code: grpc.StatusCode, seconds: float
 ) -> None:
     """Count a call that is over, and write its line."""
-    counted.end(code.name, seconds)
+    trace = call.trace
+    counted.end(code.name, seconds, "" if trace is None else trace.identity)
+    if trace is not None:
+        attributes: dict[str, Attribute] = {"limelight.request_id": call.identity}
+        if call.model:
+            attributes |= {
+                "limelight.model": call.model,
+                "limelight.version": call.version,
+                "limelight.rows": call.rows,
+            }
+        trace.end(code.name, attributes)
     if call.caller.name:
         metrics.token_call(call.caller.name, code.name)
     _log(method, call, code, seconds)
@@ -257,7 +278,9 @@ def _log(method: str, call: Call, code: grpc.StatusCode, seconds: float) -> None
 class _Running:
     """The bookkeeping of one call."""
 
-    def __init__(self, method: str, counted: MethodMetrics, context: Any, metrics: Metrics) -> None:
+    def __init__(
+        self, method: str, counted: MethodMetrics, context: Any, metrics: Metrics, trace: Trace | None
+    ) -> None:
         self._started = time.monotonic()
         self._method = method
         self._counted = counted
@@ -270,7 +293,7 @@ class _Running:
         # next to nothing is left by then.
         at_end = ExitStack()
         context.add_done_callback(lambda _: at_end.close())
-        self.call = Call(_identity(context), deadline, at_end, calling.get())
+        self.call = Call(_identity(context), deadline, at_end, calling.get(), trace=trace)
         context.set_trailing_metadata(((REQUEST_ID_KEY, self.call.identity),))
         self._cut = False
         counted.begin()
@@ -278,7 +301,7 @@ class _Running:
     def part(self, number: int) -> Call:
         """Give the call that one request of a stream is, by its number."""
         call = self.call
-        return Call(f"{call.identity}/{number}", call.deadline, ExitStack(), call.caller)
+        return Call(f"{call.identity}/{number}", call.deadline, ExitStack(), call.caller, trace=call.trace)
 
     def enter(self, drain: DrainGate, *, stream: bool) -> InFlightCall:
         """Go in, until the answer is sent. Raises: StoppingError where the server stops."""

@@ -63,6 +63,7 @@ async def listen(
             ("grpc.max_receive_message_length", settings.max_request_bytes),
             ("grpc.max_allowed_incoming_connections", room_for(settings.max_connections, settings.ports)),
             ("grpc.max_connection_idle_ms", round(settings.idle_seconds * 1000)),
+            *_age(settings),
             ("grpc.server.max_pending_requests", unseen),
             ("grpc.server.max_pending_requests_hard_limit", unseen * 3 // 2),
         ),
@@ -82,3 +83,12 @@ async def listen(
     ConcurrentAccept(server, services, interceptors, settings.pending_calls, refused).start()
     stack.push_async_callback(server.stop, None)
     return port
+
+
+def _age(settings: Settings) -> list[tuple[str, int]]:
+    """Bound the age of connections where the settings do. gRPC varies the age of each by a tenth."""
+    limits = {
+        "grpc.max_connection_age_ms": settings.max_connection_age_seconds,
+        "grpc.max_connection_age_grace_ms": settings.max_connection_age_grace_seconds,
+    }
+    return [(name, round(seconds * 1000)) for name, seconds in limits.items() if seconds]

@@ -5,18 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from google.protobuf import json_format
 from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from bundle.attention_signals import references
+from bundle.names import BUNDLE_FILE
 from bundle.preprocess import Preprocessor
 from bundle.reader import BundleFolder
 from bundle.rows import Row
-from bundle.samples import Sample, samples_file
+from bundle.samples import Sample, read_samples, samples_file
 from bundle.tolerance import default_tolerances
 from bundle.v1 import bundle_pb2 as bpb
 from bundle.values import Array, Instance, TensorValue
-from bundle.wire import instance_to_wire
+from bundle.wire import instance_from_wire, instance_to_wire
 from bundle.writer import write_bundle
 from limelight.v1 import attention_pb2 as apb
 from limelight.v1 import model_pb2 as mpb
@@ -146,6 +149,17 @@ def write(
     bundle.description.examples.extend(map(instance_to_wire, examples))
     bundle.tolerances.extend(default_tolerances([each.name for each in bundle.description.maps]))
     return write_bundle(repository, bundle, files | {"samples.npz": samples_file(samples)}, version=version)
+
+
+def add_references(folder: BundleFolder) -> None:
+    """Write into a bundle how its attention looks over its examples, as an export does."""
+    preprocessor = Preprocessor(folder)
+    rows = [preprocessor.row(instance_from_wire(each, "")) for each in folder.bundle.description.examples]
+    observed = [(sample.maps, row.labels) for sample, row in zip(read_samples(folder), rows, strict=True)]
+    bundle = bpb.Bundle()
+    bundle.CopyFrom(folder.bundle)
+    bundle.attention_references.extend(references(bundle.description.maps, observed))
+    (folder.path / BUNDLE_FILE).write_text(json_format.MessageToJson(bundle), encoding="utf-8")
 
 
 def text_input(max_tokens: int) -> mpb.InputDescription:

@@ -1,10 +1,12 @@
 """The metrics that a scraper finds are those that prometheus_client's own counters would have."""
 
+import re
 from collections.abc import Sequence
 
 import prometheus_client as official
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.observability.counters import Registry, Snapshot
@@ -82,6 +84,19 @@ def test_processes_together_count_what_one_would_have(one: list[Event], other: l
         for first, second in keys
     }
     assert {key[1]: value for key, value in together.items() if key[0] == "level"} == levels
+
+
+def test_of_several_traced_observations_in_a_bucket_the_last_is_told() -> None:
+    def seen(value: float, trace: str) -> Snapshot:
+        registry = Registry()
+        registry.histogram("seconds", "Times.", ("place",), BOUNDS).child("here").observe(value, trace)
+        return registry.snapshot()
+
+    snapshots = [seen(0.2, "1" * 32), seen(0.3, "2" * 32), without_gauges(seen(0.4, "3" * 32))]
+    written = openmetrics.generate_latest(SnapshotCollector(lambda: snapshots)).decode()
+    told = re.findall(r'^seconds_bucket\{le="([0-9.]+)".*\} \S+ # \{trace_id="(\d+)"\} (\S+)', written, re.MULTILINE)
+    assert told == [("0.5", "3" * 32, "0.4")]
+    assert "trace_id" not in page(*snapshots).decode()
 
 
 @given(events)

@@ -1,0 +1,365 @@
+"""Writes the dashboard beside this file: `python deploy/grafana/dashboard.py`.
+
+Panels are data: a title, a unit, queries, and how to read them. Every query is evaluated by a test against a real
+server.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from grafana_foundation_sdk.builders import common, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DatasourceVariable, QueryVariable, Row
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models.common import BigValueGraphMode, LegendPlacement, TooltipDisplayMode
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, VariableRefresh, VariableSort
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+FILE = Path(__file__).with_name("limelight.json")
+SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+SERVICES = 'grpc_service=~"limelight.*|inference.*"'
+MODEL = 'model=~"$model"'
+RATE = "[$__rate_interval]"
+HEIGHT, WIDTH = 8, 8  # of 24 columns
+
+
+@dataclass(frozen=True)
+class Query:
+    """An expression and the legend of its series, with labels in double braces. exemplars: draw traces as dots."""
+
+    expression: str
+    legend: str
+    exemplars: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture. kind: timeseries, stat or table. most: of the axis, where there is one."""
+
+    title: str
+    description: str
+    unit: str
+    queries: Sequence[Query]
+    kind: str = "timeseries"
+    most: float | None = None
+    width: int = WIDTH
+
+
+def rate(counter: str, by: str, labels: str = "") -> Query:
+    """Ask for a rate, summed by a label."""
+    chosen = f"{{{labels}}}" if labels else ""
+    return Query(f"sum by ({by}) (rate({counter}{chosen}{RATE}))", f"{{{{{by}}}}}")
+
+
+CALLS = (
+    Panel(
+        "Calls", "Calls that arrive, by method.", "reqps", [rate("grpc_server_started_total", "grpc_method", SERVICES)]
+    ),
+    Panel(
+        "Errors by code",
+        "Calls that end with an error. INVALID_ARGUMENT and NOT_FOUND are callers' mistakes, RESOURCE_EXHAUSTED is a "
+        "refusal, INTERNAL is the server's fault.",
+        "reqps",
+        [rate("grpc_server_handled_total", "grpc_code", f'{SERVICES}, grpc_code!="OK"')],
+    ),
+    Panel(
+        "Share of errors and refusals",
+        "Of all calls in five minutes: errors of the server, and RESOURCE_EXHAUSTED.",
+        "percentunit",
+        [
+            Query("limelight:errors:ratio_rate5m", "errors of the server"),
+            Query("limelight:refused:ratio_rate5m", "refused"),
+        ],
+        most=1,
+    ),
+    Panel(
+        "Latency",
+        "From the arrival of a call until its answer is handed to gRPC, streams included. Dots are traced calls.",
+        "s",
+        [
+            Query(
+                f"histogram_quantile({quantile}, sum by (le) "
+                f"(rate(grpc_server_handling_seconds_bucket{{{SERVICES}}}{RATE})))",
+                f"p{100 * quantile:g}",
+                exemplars=quantile == 0.99,
+            )
+            for quantile in (0.5, 0.95, 0.99)
+        ],
+    ),
+    Panel("p99 by method", "Over five minutes.", "s", [Query("limelight:latency_seconds:p99_5m", "{{grpc_method}}")]),
+    Panel(
+        "Calls by code",
+        "Over five minutes; all methods together.",
+        "reqps",
+        [Query("sum by (grpc_code) (limelight:calls:rate5m) > 0", "{{grpc_code}}")],
+    ),
+)
+STAGES = (
+    Panel(
+        "Latency by stage, p95",
+        "preprocess and encode: for each call, in a frontend. queue: for each row. batch and compute: for each batch "
+        "or decode step, in an engine.",
+        "s",
+        [
+            Query(
+                "histogram_quantile(0.95, sum by (le, stage) "
+                f"(rate(limelight_stage_duration_seconds_bucket{{{MODEL}}}{RATE})))",
+                "{{stage}}",
+            )
+        ],
+    ),
+    Panel(
+        "Latency by stage, mean",
+        "What the stages cost, per call, row or batch.",
+        "s",
+        [
+            Query(
+                f"sum by (stage) (rate(limelight_stage_duration_seconds_sum{{{MODEL}}}{RATE})) / "
+                f"sum by (stage) (rate(limelight_stage_duration_seconds_count{{{MODEL}}}{RATE}))",
+                "{{stage}}",
+            )
+        ],
+    ),
+    Panel(
+        "Time in the queue, p95",
+        "Over five minutes, by model: the first to grow where a server is too small.",
+        "s",
+        [Query(f"limelight:queue_seconds:p95_5m{{{MODEL}}}", "{{model}}")],
+    ),
+    Panel(
+        "Rows in a batch",
+        "Mean by model; of a generating model, rows of a decode step.",
+        "short",
+        [
+            Query(
+                f"sum by (model) (rate(limelight_batch_rows_sum{{{MODEL}}}{RATE})) / "
+                f"sum by (model) (rate(limelight_batch_rows_count{{{MODEL}}}{RATE}))",
+                "{{model}}",
+            )
+        ],
+    ),
+    Panel(
+        "Share of padding",
+        "Places of batches that only pad: rows of very different lengths share batches.",
+        "percentunit",
+        [Query(f"limelight:padding:ratio_rate5m{{{MODEL}}}", "{{model}}")],
+        most=1,
+    ),
+    Panel(
+        "Places in batches",
+        "Tokens, cells or nodes a second.",
+        "short",
+        [rate("limelight_tokens_total", "kind", MODEL)],
+    ),
+)
+LOAD = (
+    Panel(
+        "Queue", "Rows that wait.", "short", [Query(f"sum by (model) (limelight_queue_depth{{{MODEL}}})", "{{model}}")]
+    ),
+    Panel(
+        "In flight",
+        "Calls in the engines.",
+        "short",
+        [Query(f"sum by (model) (limelight_inflight_requests{{{MODEL}}})", "{{model}}")],
+    ),
+    Panel("Rows not answered", "By reason.", "short", [rate("limelight_rejected_total", "reason")]),
+)
+MODELS = (
+    Panel(
+        "Models and versions",
+        "Those that answer.",
+        "short",
+        [Query(f"max by (model, version, provider, digest) (limelight_model_info{{{MODEL}}})", "")],
+        kind="table",
+    ),
+    Panel(
+        "Versions ready",
+        "1: answers. 0: was refused.",
+        "short",
+        [Query(f"min by (model, version) (limelight_model_ready{{{MODEL}}})", "{{model}} {{version}}")],
+        kind="stat",
+    ),
+    Panel(
+        "Processes",
+        "Ready, and ended unasked within 15 minutes. A server without --frontends is one process and has none of these "
+        "series.",
+        "short",
+        [
+            Query("sum by (role) (limelight_processes)", "{{role}}"),
+            Query("sum by (role) (increase(limelight_process_ends_total[15m]))", "{{role}} ended"),
+        ],
+    ),
+    Panel(
+        "Runs ended, rows not finite",
+        "Runs that took longer than max_run_seconds, and rows that got an error for NaN or infinity, in 15 minutes.",
+        "short",
+        [
+            Query(f"sum by (model) (increase(limelight_runs_ended_total{{{MODEL}}}[15m]))", "{{model}} ended"),
+            Query(
+                f"sum by (model) (increase(limelight_rows_not_finite_total{{{MODEL}}}[15m]))", "{{model}} not finite"
+            ),
+        ],
+    ),
+)
+ATTENTION = (
+    Panel(
+        "Attention sent",
+        "Bytes of weights in answers, by model.",
+        "Bps",
+        [rate("limelight_attention_bytes_total", "model", MODEL)],
+    ),
+    Panel(
+        "Attention signals, mean",
+        "Of sampled maps (--attention-signals), all maps of the models together. entropy: 0 looks at one key, 1 at all "
+        "alike. special: weight on special tokens. largest: the largest weight. distance: 0 at the query itself, 1 at "
+        "the other end.",
+        "percentunit",
+        [
+            Query(
+                f"sum by (signal) (rate(limelight_attention_signal_sum{{{MODEL}}}{RATE})) / "
+                f"sum by (signal) (rate(limelight_attention_signal_count{{{MODEL}}}{RATE}))",
+                "{{signal}}",
+            )
+        ],
+        most=1,
+    ),
+    Panel(
+        "Entropy by map, median",
+        "Of sampled maps.",
+        "percentunit",
+        [
+            Query(
+                "histogram_quantile(0.5, sum by (le, model, map) "
+                f'(rate(limelight_attention_signal_bucket{{{MODEL}, signal="entropy"}}{RATE})))',
+                "{{model}} {{map}}",
+            )
+        ],
+        most=1,
+    ),
+    Panel(
+        "Attention drift",
+        "Largest population stability index of a map's signals against the reference in its bundle. Above 0.25 is a "
+        "reason to look at the inputs; it proves nothing.",
+        "short",
+        [Query(f"max by (model, map) (limelight_attention_drift{{{MODEL}}})", "{{model}} {{map}}")],
+    ),
+)
+SECURITY = (
+    Panel("Calls by token", "With --tokens.", "reqps", [rate("limelight_token_calls_total", "token")]),
+    Panel(
+        "Rows by token",
+        "Begun a second, and in flight.",
+        "short",
+        [
+            rate("limelight_token_rows_total", "token"),
+            Query("sum by (token) (limelight_token_inflight_rows)", "{{token}} in flight"),
+        ],
+    ),
+    Panel(
+        "Without a good token",
+        "Refused calls, by reason.",
+        "reqps",
+        [rate("limelight_unauthenticated_total", "reason")],
+    ),
+    Panel(
+        "Certificate",
+        "Days until it ends.",
+        "d",
+        [Query("min by (instance) ((limelight_certificate_expiry_seconds - time()) / 86400)", "{{instance}}")],
+        kind="stat",
+    ),
+)
+GPU = (
+    Panel(
+        "GPUs at work",
+        "From NVIDIA's dcgm-exporter, which is scraped beside the server.",
+        "percent",
+        [Query("avg by (gpu) (DCGM_FI_DEV_GPU_UTIL)", "GPU {{gpu}}")],
+        most=100,
+    ),
+    Panel(
+        "GPU memory",
+        "Used, from dcgm-exporter.",
+        "decmbytes",
+        [Query("sum by (gpu) (DCGM_FI_DEV_FB_USED)", "GPU {{gpu}}")],
+    ),
+    Panel(
+        "Versions by provider",
+        "Where versions run: a count under cpu on a GPU machine is a server that was not told --provider cuda.",
+        "short",
+        [Query("count by (provider) (limelight_model_info)", "{{provider}}")],
+    ),
+)
+ROWS = (
+    ("Calls", CALLS),
+    ("Stages and batches", STAGES),
+    ("Load", LOAD),
+    ("Attention", ATTENTION),
+    ("Models and processes", MODELS),
+    ("Security", SECURITY),
+    ("GPU", GPU),
+)
+
+
+def dashboard() -> str:
+    """Make the dashboard, as JSON."""
+    made = (
+        Dashboard("Limelight")
+        .uid("limelight")
+        .description("Made by deploy/grafana/dashboard.py of Limelight.")
+        .tags(["limelight"])
+        .time("now-1h", "now")
+        .refresh("30s")
+        .timezone("browser")
+        .editable()
+        .with_variable(DatasourceVariable("datasource").label("Data source").type("prometheus"))
+        .with_variable(
+            QueryVariable("model")
+            .label("Model")
+            .datasource(SOURCE)
+            .query("label_values(limelight_model_info, model)")
+            .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
+            .sort(VariableSort.ALPHABETICAL_ASC)
+            .multi(True)
+            .include_all(True)
+            .all_value(".*")
+        )
+    )
+    for title, panels in ROWS:
+        made = made.with_row(Row(title))
+        for panel in panels:
+            made = made.with_panel(_panel(panel))
+    return JSONEncoder(sort_keys=True, indent=1).encode(made.build()) + "\n"
+
+
+def _panel(panel: Panel) -> timeseries.Panel | stat.Panel | table.Panel:
+    made: timeseries.Panel | stat.Panel | table.Panel
+    match panel.kind:
+        case "table":
+            made = table.Panel().show_header(True)
+        case "stat":
+            made = stat.Panel().graph_mode(BigValueGraphMode.NONE)
+        case _:
+            made = timeseries.Panel().fill_opacity(10).line_width(1).axis_soft_min(0)
+            made = made.legend(common.VizLegendOptions().show_legend(True).placement(LegendPlacement.BOTTOM))
+            made = made.tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI))
+    made = made.title(panel.title).description(panel.description).unit(panel.unit).datasource(SOURCE)
+    made = made.height(HEIGHT).span(panel.width)
+    if panel.most is not None:
+        made = made.max(panel.most)
+    for place, query in enumerate(panel.queries):
+        asked = prometheus.Dataquery().expr(query.expression).legend_format(query.legend).ref_id(chr(ord("A") + place))
+        if query.exemplars:
+            asked = asked.exemplar(True)
+        if panel.kind == "table":
+            asked = asked.instant().format(PromQueryFormat.TABLE)
+        made = made.with_target(asked)
+    return made
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--print"]:
+        sys.stdout.write(dashboard())
+    else:
+        FILE.write_text(dashboard(), encoding="utf-8")

@@ -1,0 +1,118 @@
+"""Calls take turns over the servers that a target names, and only where it names several."""
+
+import asyncio
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+import limelight
+from limelight.targets import has_several_addresses
+from tests.client.server import Server
+
+CALLS = 20
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[Server, Server]]:
+    with Server() as one, Server() as other:
+        yield one, other
+
+
+def call(client: limelight.Client) -> None:
+    for _ in range(CALLS):
+        client.predict("scribe", {"text": "a"})
+
+
+def counts(*servers: Server) -> list[int]:
+    return [len(each.servicer.requests) for each in servers]
+
+
+def test_calls_take_turns_over_a_list_of_addresses(two: tuple[Server, Server]) -> None:
+    with limelight.Client("ipv4:" + ",".join(each.target for each in two), timeout=20) as client:
+        call(client)
+    assert sum(counts(*two)) == CALLS
+    assert min(counts(*two)) >= CALLS // 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
+def test_calls_take_turns_over_the_addresses_of_a_name() -> None:
+    with Server() as one, Server(one.port, "127.0.0.2") as other, name_server("127.0.0.1", "127.0.0.2") as resolver:
+        target = f"dns://{resolver}/models.test:{one.port}"
+        with limelight.Client(target, timeout=20, options=[("grpc.enable_http_proxy", 0)]) as client:
+            call(client)
+        assert min(counts(one, other)) >= CALLS // 3
+
+
+@contextmanager
+def name_server(*addresses: str) -> Iterator[str]:
+    """Run a name server that gives every name these addresses (RFC 1035); gives its own address."""
+    stop = threading.Event()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.settimeout(0.05)
+
+        def serve() -> None:
+            while not stop.is_set():
+                with suppress(TimeoutError):
+                    query, caller = listening.recvfrom(512)
+                    listening.sendto(reply(query, addresses), caller)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            stop.set()
+            thread.join()
+
+
+def reply(query: bytes, addresses: tuple[str, ...]) -> bytes:
+    """Answer a query for addresses of IPv4; any other type has none."""
+    end = query.index(b"\0", 12) + 5  # the question: a name, its type and its class
+    asked = query[12:end]
+    found = [socket.inet_aton(each) for each in addresses] if asked[-4:-2] == b"\0\1" else []
+    records = b"".join(b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + each for each in found)
+    return query[:2] + b"\x81\x80" + struct.pack(">4H", 1, len(found), 0, 0) + asked + records
+
+
+def test_calls_of_the_asynchronous_client_take_turns(two: tuple[Server, Server]) -> None:
+    async def calls() -> None:
+        async with limelight.AsyncClient("ipv4:" + ",".join(each.target for each in two), timeout=20) as client:
+            for _ in range(CALLS):
+                await client.predict("scribe", {"text": "a"})
+
+    asyncio.run(calls())
+    assert min(counts(*two)) >= CALLS // 3
+
+
+def test_a_server_that_is_gone_gets_no_calls(two: tuple[Server, Server]) -> None:
+    one, other = two
+    with limelight.Client(f"ipv4:{one.target},{other.target}", timeout=20) as client:
+        call(client)
+        other.server.stop(None).wait()
+        before = counts(one)[0]
+        call(client)
+        assert counts(one)[0] - before == CALLS
+
+
+@pytest.mark.parametrize(
+    ("target", "several"),
+    [
+        ("127.0.0.1:50051", False),
+        ("models.example:50051", False),
+        ("ipv4:127.0.0.1:50051", False),
+        ("unix:///run/a,b", False),
+        ("dns:models.example:50051", True),
+        ("dns:///models.example:50051", True),
+        ("DNS:///models.example:50051", True),
+        ("ipv4:10.0.0.1:50051,10.0.0.2:50051", True),
+        ("ipv6:[::1]:50051,[::2]:50051", True),
+    ],
+)
+def test_a_target_says_whether_it_names_several_servers(target: str, several: bool) -> None:
+    assert has_several_addresses(target) is several

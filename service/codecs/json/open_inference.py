@@ -32,6 +32,7 @@ from service.frontend.validation import MOST_NAMES
 LENGTH_HEADER = "inference-header-content-length"
 _LARGE = 16 * 1024  # bytes from which a request is read, and an answer written, on a thread
 _MODEL = "/v2/models/{name:name}", "/v2/models/{name:name}/versions/{version:name}"
+_REPOSITORY = "/v2/repository/models/{name:name}"
 _LENGTH = 4  # bytes that state the length of an element of BYTES
 _LONGEST = 64  # characters of a name that is repeated to its caller
 _RAW = re.compile(r"raw_input_contents\[(\d+)\]")
@@ -70,15 +71,18 @@ class RestService:
             _get("/v2", "ServerMetadata", self.server),
             _get("/v2/health/live", "ServerLive", self.live),
             _get("/v2/health/ready", "ServerReady", self.ready),
+            _get("/v2/models/stats", "ModelStatistics", self.statistics),
+            _post("/v2/repository/index", "RepositoryIndex", self.index),
+            _post(f"{_REPOSITORY}/load", "RepositoryModelLoad", self.load),
+            _post(f"{_REPOSITORY}/unload", "RepositoryModelUnload", self.unload),
         ]
         for path in _MODEL:
             found += [
                 _get(path, "ModelMetadata", self.model),
                 _get(f"{path}/ready", "ModelReady", self.model_ready),
-                # Triton's client states no media type.
-                UnaryHttp(
-                    "POST", f"{path}/infer", SERVICE, "ModelInfer", error_body, (JSON, BYTES, ""), handle=self.infer
-                ),
+                _get(f"{path}/config", "ModelConfig", self.config),
+                _get(f"{path}/stats", "ModelStatistics", self.statistics),
+                _post(f"{path}/infer", "ModelInfer", self.infer),
             ]
         return found
 
@@ -119,6 +123,41 @@ class RestService:
             }
         )
 
+    async def config(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Describe a model in the form of a configuration."""
+        name, version = _addressed(request)
+        found = await self._service.model_config(pb.ModelConfigRequest(name=name, version=version), call)
+        return _json(fields_of(found.config))
+
+    async def statistics(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Count the calls of one model, or of all."""
+        name, version = request.names.get("name", ""), request.names.get("version", "")
+        found = await self._service.model_statistics(pb.ModelStatisticsRequest(name=name, version=version), call)
+        return _json(fields_of(found))
+
+    async def index(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """List every version that the caller may know of."""
+        content = _object(_content(request), "", ("ready",))
+        asked = pb.RepositoryIndexRequest(ready=_flag(content, "ready", "", form="{}"))
+        found = await self._service.repository_index(asked, call)
+        return _json([fields_of(each) for each in found.models])
+
+    async def load(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Load the highest version of a model that the folder has."""
+        message = pb.RepositoryModelLoadRequest(model_name=_addressed(request)[0])
+        for name in _repository_parameters(request):
+            message.parameters[name].string_param = ""  # none is taken, whatever its value
+        await self._service.repository_model_load(message, call)
+        return _json({})
+
+    async def unload(self, request: HttpRequest, call: Call) -> HttpResponse:
+        """Unload all versions of a model."""
+        message = pb.RepositoryModelUnloadRequest(model_name=_addressed(request)[0])
+        for name in _repository_parameters(request):
+            message.parameters[name].bool_param = False  # the one that is taken changes nothing
+        await self._service.repository_model_unload(message, call)
+        return _json({})
+
     async def infer(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Answer every row."""
         message, binary = await self._on_thread(partial(_infer_request, request), len(request.body), call)
@@ -147,6 +186,45 @@ def error_body(failure: Failure) -> Any:
 
 def _get(path: str, name: str, handle: Any) -> UnaryHttp:
     return UnaryHttp("GET", path, SERVICE, name, error_body, handle=handle)
+
+
+def _post(path: str, name: str, handle: Any) -> UnaryHttp:
+    # Triton's client states no media type.
+    return UnaryHttp("POST", path, SERVICE, name, error_body, (JSON, BYTES, ""), handle=handle)
+
+
+def fields_of(message: Any) -> dict[str, Any]:
+    """Give a message as JSON the way Triton writes it: every field by its own name, and 64-bit integers as numbers."""
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value, of = getattr(message, field.name), field.message_type
+        if of is not None and of.GetOptions().map_entry:
+            nested = of.fields_by_name["value"].message_type is not None
+            found[field.name] = {str(key): fields_of(each) if nested else each for key, each in value.items()}
+        elif field.is_repeated:
+            found[field.name] = [_field_value(field, each) for each in value]
+        elif of is None or message.HasField(field.name):
+            found[field.name] = _field_value(field, value)
+    return found
+
+
+def _field_value(field: Any, value: Any) -> Any:
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    return value if field.message_type is None else fields_of(value)
+
+
+def _content(request: HttpRequest) -> Any:
+    """Read a body that may be empty. Raises: InputError."""
+    return parsed(request.body) if request.body else {}
+
+
+def _repository_parameters(request: HttpRequest) -> Mapping[str, Any]:
+    content = _object(_content(request), "", ("parameters",))
+    parameters = content.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise InputError("parameters", f"is {shown(parameters)}; it takes an object")
+    return parameters
 
 
 def _json(value: Any, status: int = 200) -> HttpResponse:
@@ -247,10 +325,10 @@ def _parameters(target: Any, value: Any, field: str) -> Mapping[str, Any]:
     return {name: value[name] for name in _OF_CONTENTS if name in value}
 
 
-def _flag(options: Mapping[str, Any], name: str, field: str) -> bool:
+def _flag(options: Mapping[str, Any], name: str, field: str, form: str = '.parameters["{}"]') -> bool:
     value = options.get(name, False)
     if not isinstance(value, bool):
-        path = f'{field}.parameters["{name}"]'.removeprefix(".")
+        path = (field + form.format(name)).removeprefix(".")
         raise InputError(path, f"is {shown(value)}; it takes true or false")
     return value
 

@@ -36,6 +36,11 @@ _SUMMARIES = {
     "ServerReady": "Tells by the status whether the server can answer.",
     "ModelMetadata": "Describes a model's inputs and outputs.",
     "ModelReady": "Tells by the status whether a model can answer.",
+    "ModelConfig": "Describes a model in the form of a configuration.",
+    "ModelStatistics": "Counts the calls of one model, or of all.",
+    "RepositoryIndex": "Lists every version that the caller may know of.",
+    "RepositoryModelLoad": "Loads the highest version of a model that the repository has.",
+    "RepositoryModelUnload": "Unloads all versions of a model.",
     "ModelInfer": "Answers every row, with JSON tensors or tensors behind the JSON.",
 }
 _SCALARS: Mapping[int, dict[str, Any]] = {
@@ -78,7 +83,7 @@ def document(methods: Sequence[HttpMethod], *, has_tokens: bool) -> bytes:
 def _operation(method: HttpMethod, has_tokens: bool) -> dict[str, Any]:
     names = _PART.findall(method.path)
     found: dict[str, Any] = {
-        "operationId": method.name + ("OfVersion" if "version" in names else ""),
+        "operationId": method.name + ("OfVersion" if "version" in names else "OfModel" if _is_of_one(method) else ""),
         "summary": _SUMMARIES[method.name],
         "tags": [method.service],
         "parameters": [
@@ -96,6 +101,11 @@ def _operation(method: HttpMethod, has_tokens: bool) -> dict[str, Any]:
     return found
 
 
+def _is_of_one(method: HttpMethod) -> bool:
+    """True for what of one model is told by a method that there is for all as well."""
+    return method.name == "ModelStatistics" and bool(_PART.search(method.path))
+
+
 def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "header", "description": description, "schema": schema}
 
@@ -106,6 +116,8 @@ def _page(summary: str, *statuses: str) -> dict[str, Any]:
 
 
 def _request(method: HttpMethod) -> dict[str, Any]:
+    if method.name.startswith("Repository"):
+        return {JSON: {"schema": {"type": "object"}}}
     if method.service != SERVICE:
         return {JSON: {"schema": _ref("InferRequest")}, BYTES: {"schema": {}}}
     return {JSON: {"schema": _ref(f"{method.name}Request")}}

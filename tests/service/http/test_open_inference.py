@@ -11,7 +11,7 @@ import pytest
 from bundle.wire import to_array
 from limelight.v1 import attention_pb2
 from tests.service.http.calls import call
-from tests.service.serving import Running, attend, predict, text
+from tests.service.serving import Running, attend, free_port, predict, serving, text
 
 INFER = "/v2/models/tiny/infer"
 
@@ -37,6 +37,41 @@ def test_servers_and_models_are_described(running: Running) -> None:
         assert call(running, f"{path}/ready").json == {"name": "tiny", "ready": True}
     answer = call(running, "/v2/models/nothing/ready")
     assert answer.status == 503 and answer.json == {"name": "nothing", "ready": False}
+
+
+def test_configurations_statistics_and_the_repository_are_told(running: Running) -> None:
+    config = call(running, "/v2/models/tiny/config").json
+    assert config["name"] == "tiny" and config["input"][0]["data_type"] == "TYPE_STRING"
+    assert config["max_batch_size"] == running.server.settings.max_instances
+    call(running, INFER, words("the cat"))
+    (of_tiny,) = call(running, "/v2/models/tiny/stats").json["model_stats"]
+    assert (of_tiny["name"], of_tiny["version"]) == ("tiny", "1")
+    assert of_tiny["inference_stats"]["success"]["count"] >= 1
+    assert of_tiny["inference_stats"]["success"]["ns"] > 0
+    assert of_tiny in [
+        {**each, "last_inference": of_tiny["last_inference"]}
+        for each in call(running, "/v2/models/stats").json["model_stats"]
+    ]
+    index = call(running, "/v2/repository/index", {"ready": True}).json
+    assert {"name": "tiny", "version": "1", "state": "READY", "reason": ""} in index
+    assert call(running, "/v2/repository/index", b"", headers={}).json == index
+    answer = call(running, "/v2/repository/index", {"ready": 1})
+    assert answer.status == 400 and answer.json["error"] == "ready is 1; it takes true or false"
+    answer = call(running, "/v2/repository/models/tiny/load", {})
+    assert answer.json["status"] == "FAILED_PRECONDITION" and "--model-control" in answer.json["error"]
+    assert call(running, "/v2/models/nothing/stats").status == 404
+
+
+def test_models_are_loaded_and_unloaded(repository: Path) -> None:
+    with serving(repository, http_port=free_port(), model_control="explicit") as running:
+        for form, status in (("unload", 503), ("load", 200)):
+            answer = call(running, f"/v2/repository/models/tiny/{form}", {"parameters": {}})
+            assert (answer.status, answer.json) == (200, {})
+            assert call(running, "/v2/models/tiny/ready").status == status
+        answer = call(running, "/v2/repository/models/tiny/load", {"parameters": {"config": "{}"}})
+        assert answer.status == 400 and 'parameters["config"]' in answer.json["error"]
+        answer = call(running, "/v2/repository/models/tiny/unload", {"parameters": []})
+        assert answer.status == 400 and "parameters is" in answer.json["error"]
 
 
 def test_rows_are_answered_as_over_grpc(running: Running) -> None:
@@ -154,6 +189,8 @@ def found(running: Running, triton_python: Path) -> Any:
 
 def test_tritons_client_gets_what_a_client_of_grpc_gets(running: Running, found: Any) -> None:
     assert found["live"] and found["ready"] and found["model_ready"] and not found["no_model_ready"]
+    assert found["config"]["name"] == "tiny" and "tiny" in [each["name"] for each in found["index"]]
+    assert found["statistics"]["model_stats"][0]["inference_stats"]["success"]["count"] >= 1
     assert found["server"]["name"] == "limelight" and found["metadata"]["name"] == "tiny" and found["id"] == "mine"
     answer = running.stub.Predict(predict("tiny", text("the cat"), text("a dog"))).predictions
     logits = [to_array(each.outputs["logits"], "logits") for each in answer]

@@ -35,10 +35,13 @@ def asked(client: triton.InferenceServerClient) -> dict[str, Any]:
         "no_model_ready": client.is_model_ready("nothing"),
         "server": client.get_server_metadata(),
         "metadata": client.get_model_metadata("tiny"),
+        "config": client.get_model_config("tiny"),
+        "index": client.get_model_repository_index(),
     }
     for form in (True, False):
         result = client.infer("tiny", [texts("text", "the cat", "a dog", binary=form)], request_id="mine")
         found[f"logits_{form}"], found["mood"] = listed(result.as_numpy("logits")), listed(result.as_numpy("mood"))
+    found["statistics"] = client.get_inference_statistics("tiny")
     found["id"] = result.get_response()["id"]
     ids = triton.InferInput("ids", [1, 2], "INT64")
     ids.set_data_from_numpy(np.array([[4, 5]], np.int64), binary_data=False)

@@ -246,6 +246,27 @@ def test_a_size_in_place_of_one_that_keeps_the_aspect_ratio(tmp_path: Path) -> N
         read_model(folder, options=ImportOptions(size=(24, 41)))
 
 
+def test_a_configuration_of_an_older_version_is_read(tmp_path: Path, folder: Path) -> None:
+    older = write(tmp_path / "detr")
+    backbone = json.loads((older / "config.json").read_text())["backbone_config"]
+    fields = dict.fromkeys(("dilation", "backbone", "backbone_kwargs", "use_pretrained_backbone"))
+    change_config(
+        older,
+        **fields,
+        use_timm_backbone=False,
+        scale_embedding=False,
+        max_position_embeddings=1024,
+        num_hidden_layers=2,
+        classifier_dropout=0.0,
+        backbone_config={**backbone, "tf_legacy_loss": False, "torch_dtype": "float32", "num_beams": 1},
+    )
+    former, latter = (read_model(each) for each in (older, folder))
+    pixels = torch.randn((1, 3, ROWS, COLUMNS), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        answers = [each.model(pixels=pixels).outputs for each in (former, latter)]
+    assert all(torch.equal(answers[0][name], answers[1][name]) for name in ("logits", "boxes"))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -86,10 +86,11 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
     """
     ignored = {*source.ignored, *source.architecture.check_backbone(source.checkpoint.config)}
     source = Source(source.checkpoint, source.architecture, source.options, tuple(sorted(ignored)))
-    config = load_config(source.checkpoint)
+    # Older versions of transformers wrote null for dilation, which newer ones do not read.
+    config = load_config(source.checkpoint, without={"dilation"})
     channels = int(config.backbone_config.num_channels)
     picture = stretched_input(source.checkpoint, channels, source.options.size)
-    model = load_model(source.checkpoint, "AutoModelForObjectDetection")
+    model = load_model(source.checkpoint, "AutoModelForObjectDetection", config=config)
     cell = _pixels_of_a_cell(model, channels)
     if picture.rows % cell or picture.columns % cell:
         raise CheckpointError(

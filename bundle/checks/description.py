@@ -194,6 +194,8 @@ def _check_result(bundle: bundle_pb2.Bundle, result: model_pb2.ResultDescription
         case "regression":
             output = _output(bundle, result.regression.output, subject, 1)
             _check_count(subject, "targets", len(result.regression.targets), output)
+        case "boxes":
+            _check_boxes(bundle, result.boxes, subject)
         case "sequence":
             _check_sequence(bundle, result.sequence, subject)
         case _:
@@ -232,6 +234,22 @@ def _check_entries(bundle: bundle_pb2.Bundle, name: str, subject: str) -> model_
     if found is None:
         raise BundleError(f"{subject} refers to the label set {name!r}, which is not described")
     return found
+
+
+def _check_boxes(bundle: bundle_pb2.Bundle, boxes: model_pb2.BoxesDescription, subject: str) -> None:
+    scores = _output(bundle, boxes.scores_output, subject, 2)
+    # The last class stands for "no object".
+    _check_count(subject, "classes with that of no object", len(boxes.labels) + 1, scores)
+    edges = _output(bundle, boxes.boxes_output, subject, 2)
+    _check_count(subject, "numbers for each box", 4, edges)
+    queries = fixed_size(_check_entries(bundle, boxes.label_set, subject))
+    for output in (scores, edges):
+        if output.dimensions[0].size != queries:
+            raise BundleError(f"{subject} refers to {boxes.label_set!r}, which does not count {output.name!r}")
+    if not _check_entries(bundle, boxes.grid, subject).HasField("grid"):
+        raise BundleError(f"{subject} refers to {boxes.grid!r}, which is not a grid")
+    if not 0 <= boxes.threshold <= 1:
+        raise BundleError(f"{subject} has the threshold {boxes.threshold:g}; it is from 0 to 1")
 
 
 def _check_sequence(bundle: bundle_pb2.Bundle, sequence: model_pb2.SequenceDescription, subject: str) -> None:

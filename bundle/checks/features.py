@@ -31,6 +31,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
     "no-span": lambda bundle: any(each.spans.first_token_is_none for each in bundle.description.results),
+    "boxes": lambda bundle: any(each.HasField("boxes") for each in bundle.description.results),
     "selected-entries": lambda bundle: any(
         each.classes.words or each.classes.HasField("token_id") for each in bundle.description.results
     ),
@@ -51,6 +52,7 @@ KNOWN_FEATURES = frozenset(
         "prefill",
         "span-parts",
         "no-span",
+        "boxes",
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from limelight.labels import Region as Region
     from limelight.maps import AttentionMap as AttentionMap
     from limelight.maps import Edges as Edges
+    from limelight.predictions import Box as Box
+    from limelight.predictions import Boxes as Boxes
     from limelight.predictions import Classification as Classification
     from limelight.predictions import ClassProbability as ClassProbability
     from limelight.predictions import Embedding as Embedding
@@ -93,8 +95,8 @@ _MODULES = {
     "labels": "Grid LabelSet Region",
     "maps": "AttentionMap Edges",
     "predictions": (
-        "Classification ClassProbability Embedding GeneratedSequence Number Prediction Provenance Regression Sequences "
-        "Span Spans Tagging"
+        "Box Boxes Classification ClassProbability Embedding GeneratedSequence Number Prediction Provenance Regression "
+        "Sequences Span Spans Tagging"
     ),
     "requests": "Attention Generation Selection",
     "saving": "SavedMap save_maps",

@@ -23,7 +23,7 @@ class ModelStatus(Record):
     """True for the version that answers calls without a version."""
     title: str
     task: str
-    """"classification", "multi_label", "generation", "embedding", "tagging", "spans" or "regression"."""
+    """"classification", "multi_label", "generation", "embedding", "tagging", "spans", "regression" or "detection"."""
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,21 @@ class ResultInfo(Record):
     name: str
     """Key in `Prediction.results`."""
     kind: str
-    """"classes", "embedding", "spans", "sequence" or "regression"."""
+    """"classes", "embedding", "spans", "sequence", "regression" or "boxes"."""
     classes: tuple[str, ...] = ()
     """Names of the classes, in order."""
     activation: str = ""
     """Function from scores to probabilities: "softmax", "sigmoid" or "identity"."""
     label_set: str = ""
-    """Label set of tagged entries, of the tokens of spans, or of generated tokens."""
+    """Label set of tagged entries, of the tokens of spans, of generated tokens, or of the queries that find objects."""
     target_input: str = ""
     """Sequences: name of the optional input that forces the output."""
     max_new_tokens: int = 0
     """Sequences: maximum number of generated tokens."""
     targets: tuple["Target", ...] = ()
     """Regression: the targets in order."""
+    threshold: float = 0.0
+    """Boxes: a box is returned if its probability is above this."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ class Model(Record):
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of the first result that has classes; empty for none."""
-        return next((each.classes for each in self.results if each.kind == "classes"), ())
+        return next((each.classes for each in self.results if each.classes), ())
 
     @property
     def target_input(self) -> str:
@@ -384,6 +386,11 @@ def _result(message: model_pb2.ResultDescription) -> ResultInfo:
         case "regression":
             targets = (Target(each.name, each.unit) for each in message.regression.targets)
             return ResultInfo(name, kind, targets=tuple(targets))
+        case "boxes":
+            found = message.boxes
+            return ResultInfo(
+                name, kind, classes=tuple(found.labels), label_set=found.label_set, threshold=found.threshold
+            )
     return ResultInfo(name, kind)
 
 

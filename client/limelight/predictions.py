@@ -107,6 +107,34 @@ class Spans(Record):
 
 
 @dataclass(frozen=True)
+class Box(Record):
+    """An object in an image. Edges are in pixels of the image as sent; a model may set them beyond the image."""
+
+    label: str
+    index: int
+    """Index of the class in the model."""
+    probability: float
+    left: float
+    top: float
+    right: float
+    bottom: float
+    query: int
+    """Query that found the object: index along the query axis of its attention."""
+
+
+@dataclass(frozen=True)
+class Boxes(Record):
+    """The objects in an image."""
+
+    boxes: tuple[Box, ...]
+    """Most probable first: those above the model's threshold, or `max_classes` of them."""
+    label_set: str
+    """Label set of the queries, one of `Prediction.label_sets`."""
+    relative: bool
+    """True if tensors were sent: edges are then parts of the model's picture, from 0 to 1."""
+
+
+@dataclass(frozen=True)
 class GeneratedSequence(Record):
     """A generated sequence."""
 
@@ -169,8 +197,8 @@ class Regression(Record):
         raise KeyError(f"no number {name!r}; there are {', '.join(each.name for each in self.numbers)}")
 
 
-Result: TypeAlias = Classification | Tagging | Spans | Sequences | Embedding | Regression
-Kind = TypeVar("Kind", Classification, Tagging, Spans, Sequences, Embedding, Regression)
+Result: TypeAlias = Classification | Tagging | Spans | Boxes | Sequences | Embedding | Regression
+Kind = TypeVar("Kind", Classification, Tagging, Spans, Boxes, Sequences, Embedding, Regression)
 
 
 @dataclass(frozen=True)
@@ -250,6 +278,12 @@ class Prediction(Record):
         return found.none_probability if found else None
 
     @property
+    def boxes(self) -> tuple[Box, ...]:
+        """Detection: the objects in an image, most probable first."""
+        found = self._first(Boxes)
+        return found.boxes if found else ()
+
+    @property
     def sequences(self) -> tuple[GeneratedSequence, ...]:
         """Generation: the sequences, best first."""
         found = self._first(Sequences)
@@ -309,6 +343,9 @@ def _result(message: service_pb2.Result) -> Result | None:
         case "spans":
             none = message.spans.none_probability if message.spans.HasField("none_probability") else None
             return Spans(tuple(_span(each) for each in message.spans.spans), none)
+        case "boxes":
+            boxes = tuple(_box(each) for each in message.boxes.boxes)
+            return Boxes(boxes, message.boxes.label_set, message.boxes.relative)
         case "sequences":
             return Sequences(tuple(read_sequence(each) for each in message.sequences.sequences))
         case "embedding":
@@ -321,6 +358,11 @@ def _result(message: service_pb2.Result) -> Result | None:
 def _span(message: service_pb2.Span) -> Span:
     sentence = message.sentence if message.HasField("sentence") else None
     return Span(message.text, message.start, message.end, message.probability, message.part, sentence)
+
+
+def _box(message: service_pb2.Box) -> Box:
+    edges = message.left, message.top, message.right, message.bottom
+    return Box(message.label, message.index, message.probability, *edges, message.query)
 
 
 def _tagging(message: service_pb2.Tagging) -> Tagging:

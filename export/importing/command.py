@@ -1,5 +1,6 @@
 """The commands `limelight import` and `limelight inspect`. Libraries are imported when an import begins."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,17 @@ def import_hf(
     max_tokens: Annotated[
         int, typer.Option(min=0, help="Most tokens of an input; the model's own limit unless given.")
     ] = 0,
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="ROWSxCOLUMNS",
+            help="Size to which pictures are stretched for a model that finds objects; the checkpoint's unless given.",
+        ),
+    ] = "",
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Probability above which an object is returned; 0.5 unless given."),
+    ] = None,
     version: Annotated[int, typer.Option(min=0, help="Version to write; 0 for the next one.")] = 0,
     precision: Annotated[
         Precision, typer.Option(help="Precision of computation: float16 for GPUs, int8 for CPUs.")
@@ -78,6 +90,8 @@ def import_hf(
             language=language,
             examples=tuple(example or ()),
             max_tokens=max_tokens,
+            size=_rows_and_columns(size),
+            threshold=threshold,
         )
         written = import_checkpoint(
             folder,
@@ -164,6 +178,16 @@ def inspect(
         typer.echo(f"not run on random inputs: {found.problem}")
     if write_card is not None:
         typer.echo(f"wrote {write_card}")
+
+
+def _rows_and_columns(size: str) -> tuple[int, int] | None:
+    """Read `800x1056`. Raises CommandError for another form."""
+    if not size:
+        return None
+    found = re.fullmatch(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,4})", size)
+    if found is None:
+        raise CommandError(f"--size {size}: it is rows and columns, such as 800x1056", status=2)
+    return int(found[1]), int(found[2])
 
 
 @contextmanager

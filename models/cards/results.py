@@ -209,6 +209,62 @@ class Spans(Result):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Boxes(Result):
+    """Objects in a picture: each query finds one, or none (Carion et al. 2020).
+
+    labels: of the classes; the scores have one more, that of no object. over: the queries, by name. grid: cells of the
+    picture that the model reads. scores, boxes: names of the outputs. threshold: a box has a probability above it.
+    """
+
+    labels: Sequence[str]
+    over: LabelSet
+    grid: LabelSet
+    name: str = "objects"
+    scores: str = "logits"
+    boxes: str = "boxes"
+    threshold: float = 0.5
+
+    @property
+    def task(self) -> model_pb2.Task:
+        return model_pb2.TASK_DETECTION
+
+    @property
+    def output(self) -> model_pb2.OutputDescription:
+        return self._of_queries(self.scores, "class", len(self.labels) + 1, "Scores of the classes, before softmax.")
+
+    @property
+    def outputs(self) -> Sequence[model_pb2.OutputDescription]:
+        summary = "Centre x, centre y, width and height, as parts of the picture's."
+        return [self.output, self._of_queries(self.boxes, "number", 4, summary)]
+
+    def _of_queries(self, name: str, axis: str, size: int, summary: str) -> model_pb2.OutputDescription:
+        return model_pb2.OutputDescription(
+            name=name,
+            data_type=values_pb2.DATA_TYPE_FLOAT32,
+            dimensions=[
+                model_pb2.Dimension(name=self.over.name, size=len(self.over.names)),
+                model_pb2.Dimension(name=axis, size=size),
+            ],
+            summary=summary,
+        )
+
+    def describe(self) -> model_pb2.ResultDescription:
+        boxes = model_pb2.BoxesDescription(
+            scores_output=self.scores,
+            boxes_output=self.boxes,
+            labels=self.labels,
+            label_set=self.over.name,
+            grid=self.grid.name,
+            threshold=self.threshold,
+        )
+        return model_pb2.ResultDescription(name=self.name, boxes=boxes)
+
+    @property
+    def label_sets(self) -> Sequence[LabelSet]:
+        return [self.over, self.grid]
+
+
+@dataclass(frozen=True, kw_only=True)
 class State:
     """What a decoder takes as `input` and gives back as `output`; the encoder's `start` comes first.
 

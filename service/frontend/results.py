@@ -1,4 +1,4 @@
-"""Typed results from raw outputs: classes with probabilities, tags, spans, sequences, vectors, numbers."""
+"""Typed results from raw outputs: classes with probabilities, tags, spans, boxes, sequences, vectors, numbers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,13 +89,33 @@ class Spans:
 
 
 @dataclass(frozen=True)
+class Box:
+    """An object: `edges` are left, top, right and bottom, in pixels of the image; query: the entry that found it."""
+
+    name: str
+    index: int
+    probability: float
+    edges: tuple[float, float, float, float]
+    query: int
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """Objects in an image, most probable first. relative: edges are parts of the model's picture, from 0 to 1."""
+
+    label_set: str
+    boxes: Sequence[Box]
+    relative: bool = False
+
+
+@dataclass(frozen=True)
 class Sequences:
     """Generated sequences, best first."""
 
     sequences: Sequence[boundary.Sequence]
 
 
-TypedResult = Classes | Tags | Embedding | Numbers | Spans | Sequences
+TypedResult = Classes | Tags | Embedding | Numbers | Spans | Boxes | Sequences
 
 
 @dataclass(frozen=True)
@@ -112,10 +132,10 @@ class ResultBuilder(Protocol):
     """Turns outputs of an answer into one typed result."""
 
     def build(self, answer: Answered, most: int) -> TypedResult:
-        """Make the result. most: classes of each entry, 0 for all."""
+        """Make the result. most: classes of each entry, or boxes; 0 for all."""
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
-        """Bound its bytes from above; steps: of each sequence, most: classes of each entry, 0 for all."""
+        """Bound its bytes from above; steps: of each sequence, most: classes of each entry, or boxes; 0 for all."""
 
 
 def result_builders(description: model_pb2.ModelDescription) -> dict[str, ResultBuilder]:
@@ -172,6 +192,8 @@ def _builder(
             return _Spans(result.spans, description)
         case "regression":
             return _Regression(result.regression)
+        case "boxes":
+            return _Boxes(result.boxes, outputs[result.boxes.scores_output])
     return _Sequences()
 
 
@@ -281,6 +303,55 @@ class _Regression:
 
     def size(self, row: Row, steps: Sequence[int], most: int) -> int:
         return sum(len(name.encode()) + len(unit.encode()) + 24 for name, unit in self._targets)
+
+
+class _Boxes:
+    """Objects in an image, from scores [query, class] and boxes [query, 4] (Carion et al. 2020, section 3).
+
+    A query has the probability of its best class; the last class, "no object", takes part in the softmax alone.
+    """
+
+    def __init__(self, boxes: model_pb2.BoxesDescription, scores: model_pb2.OutputDescription) -> None:
+        self._described = boxes
+        self._queries = scores.dimensions[0].size
+        self._names = _ClassNames(boxes.labels)
+
+    def build(self, answer: Answered, most: int) -> Boxes:
+        it = self._described
+        likely = probabilities(answer.outputs[it.scores_output], model_pb2.ACTIVATION_SOFTMAX)[:, :-1]
+        classes, best = likely.argmax(axis=-1), likely.max(axis=-1)
+        queries = np.argsort(-best, kind="stable")
+        queries = queries[best[queries] > it.threshold][: most or None]
+        region = _region(answer.labels[it.grid])
+        edges = _edges(answer.outputs[it.boxes_output][queries], region or (0.0, 0.0, 1.0, 1.0))
+        columns = (
+            self._names.of(classes[queries]),
+            classes[queries].tolist(),
+            best[queries].tolist(),
+            map(tuple, edges.tolist()),
+            queries.tolist(),
+        )
+        return Boxes(it.label_set, [Box(*each) for each in zip(*columns, strict=True)], relative=region is None)
+
+    def size(self, row: Row, steps: Sequence[int], most: int) -> int:
+        boxes = min(most or self._queries, self._queries)
+        return boxes * self._names.bytes(1, 48) + len(self._described.label_set.encode()) + 16
+
+
+def _region(grid: Labels) -> tuple[float, float, float, float] | None:
+    """Return the part of an image that a grid covers: left, top, right, bottom; None where tensors were sent."""
+    if grid.grid is None or not grid.grid.HasField("region"):
+        return None
+    region = grid.grid.region
+    return region.left, region.top, region.right, region.bottom
+
+
+def _edges(boxes: Array, region: tuple[float, float, float, float]) -> Doubles:
+    """Return left, top, right and bottom [box, 4] of boxes [box, 4] that state centre and size as parts of a region."""
+    centre, size = np.asarray(boxes[:, :2], np.float64), np.asarray(boxes[:, 2:], np.float64)
+    parts = np.concatenate([centre - size / 2, centre + size / 2], axis=1)
+    left, top, right, bottom = region
+    return np.asarray(parts * np.tile([right - left, bottom - top], 2) + np.tile([left, top], 2))
 
 
 class _Sequences:

@@ -127,7 +127,12 @@ def _sequence(description: model_pb2.ModelDescription) -> model_pb2.SequenceDesc
 
 def _label_set(result: model_pb2.ResultDescription) -> str:
     """Name the label set that a typed result refers to; empty for none."""
-    return result.classes.label_set if result.WhichOneof("kind") == "classes" else ""
+    match result.WhichOneof("kind"):
+        case "classes":
+            return result.classes.label_set
+        case "boxes":
+            return result.boxes.label_set
+    return ""
 
 
 def _names(result: model_pb2.ResultDescription) -> Iterator[str]:

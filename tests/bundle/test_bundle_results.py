@@ -1,4 +1,4 @@
-"""Results of a description: which entries of a label set they are of."""
+"""Results of a description: the outputs and the entries of label sets that they are of."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from bundle.checks.description import check_description
 from bundle.checks.features import used_features
 from bundle.errors import BundleError
 from bundle.v1 import bundle_pb2
-from limelight.v1 import model_pb2, values_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from tests.bundle import small
 
 
@@ -37,12 +37,33 @@ def spans(part: str = "", *, none: bool = False) -> bundle_pb2.Bundle:
     return bundle
 
 
+def detector(
+    *, labels: int = 2, queries: int = 3, boxes: int = 4, grid: str = "cells", threshold: float = 0.5
+) -> bundle_pb2.Bundle:
+    """Make a bundle whose result is of boxes."""
+    bundle = small.bundle()
+    for name, sizes in {"scores": (3, 3), "boxes": (3, boxes)}.items():
+        axes = [model_pb2.Dimension(size=size) for size in sizes]
+        bundle.description.outputs.add(name=name, data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=axes)
+    names = [f"query {number}" for number in range(queries)]
+    bundle.description.label_sets.add(name="queries", kind=attention_pb2.LABEL_KIND_LATENTS, names=names)
+    cells = attention_pb2.Grid(rows=2, columns=2)
+    bundle.description.label_sets.add(name="cells", kind=attention_pb2.LABEL_KIND_GRID, input="text", grid=cells)
+    described = model_pb2.BoxesDescription(
+        scores_output="scores", boxes_output="boxes", labels=["a", "b", "c"][:labels], label_set="queries", grid=grid,
+        threshold=threshold,
+    )  # fmt: skip
+    bundle.description.results.add(name="objects", boxes=described)
+    return bundle
+
+
 def test_a_selection_of_entries_is_a_feature_that_a_reader_must_know() -> None:
     for bundle, feature in (
         (tagger(words_stated=True, selection={"words": True}), "selected-entries"),
         (tagger(words_stated=False, selection={"token_id": 0}), "selected-entries"),
         (spans("second"), "span-parts"),
         (spans(none=True), "no-span"),
+        (detector(), "boxes"),
     ):
         check_description(bundle)
         assert feature in used_features(bundle)
@@ -57,8 +78,15 @@ def test_a_selection_of_entries_is_a_feature_that_a_reader_must_know() -> None:
         (tagger(words_stated=False, selection={"words": True}), "'words', which does not state the words of tokens"),
         (tagger(words_stated=True, selection={"words": True, "token_id": 3}), "of words and of tokens with one id"),
         (spans("third"), "is of the part 'third'; a pair has first and second"),
+        (detector(labels=3), "has 4 classes with that of no object, but the output 'scores' has size 3"),
+        (detector(boxes=5), "has 4 numbers for each box, but the output 'boxes' has size 5"),
+        (detector(queries=2), "refers to 'queries', which does not count 'scores'"),
+        (detector(grid="words"), "refers to 'words', which is not a grid"),
+        (detector(grid="nothing"), "refers to the label set 'nothing', which is not described"),
+        (detector(threshold=1.5), "has the threshold 1.5; it is from 0 to 1"),
+        (detector(threshold=float("nan")), "has the threshold nan; it is from 0 to 1"),
     ],
 )
-def test_a_selection_that_cannot_be_made_is_refused(bundle: bundle_pb2.Bundle, message: str) -> None:
+def test_a_result_that_cannot_be_made_is_refused(bundle: bundle_pb2.Bundle, message: str) -> None:
     with pytest.raises(BundleError, match=message):
         check_description(bundle)

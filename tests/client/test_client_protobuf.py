@@ -23,7 +23,7 @@ def run(*command: object) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The client's wheel, built again only where its sources changed."""
-    sources = [*sorted(ROOT.glob("client/limelight/**/*.py")), *sorted(ROOT.glob("proto/limelight/**/*.proto"))]
+    sources = [*sorted(ROOT.glob("client/limelight/**/*.py")), *sorted(ROOT.glob("proto/**/*.proto"))]
     sources = [path for path in sources if not path.stem.endswith(("_pb2", "_pb2_grpc"))]
     sources += [ROOT / "client" / name for name in ("pyproject.toml", "hatch_build.py", "README.md")]
     digest = hashlib.sha256()

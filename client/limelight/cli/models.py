@@ -71,6 +71,8 @@ def _print_model(model: Model) -> None:
     if model.classes:
         shown = ", ".join(model.classes[:20])
         print(f"classes: {shown}{', …' if len(model.classes) > 20 else ''} ({len(model.classes)})")
+    for result in (result for result in model.results if result.kind == "boxes"):
+        print(f"boxes: {result.name}, of a probability above {result.threshold:g}")
     for target in (target for result in model.results for target in result.targets):
         print(f"number: {target.name}{f' in {target.unit}' if target.unit else ''}")
     for metric in model.metrics:

@@ -5,6 +5,8 @@ from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
 from limelight.predictions import (
+    Box,
+    Boxes,
     Classification,
     ClassProbability,
     Embedding,
@@ -18,6 +20,7 @@ from limelight.predictions import (
 
 # Largest raw output, and most tags, that a headline shows.
 _FEW = 8
+_NO_OBJECT = "(no object)"
 
 
 @with_connection_options
@@ -73,12 +76,19 @@ def _result(result: Result, answer: Prediction) -> list[str]:
             shown = [f"{span.probability:.4f}  {span.text}  [{span.start}:{span.end}]" for span in result.spans]
             none = result.none_probability
             return shown if none is None else [*shown, f"{none:.4f}  (no answer in the text)"]
+        case Boxes():
+            return [_box(each) for each in result.boxes] or [_NO_OBJECT]
         case Sequences():
             return [f"{sequence.probability:.4f}  {sequence.text}" for sequence in result.sequences]
         case Embedding():
             return [" ".join(f"{number:.6g}" for number in result.vector.reshape(-1).tolist())]
         case Regression():
             return [f"{each.name} {each.value:.6g} {each.unit}".rstrip() for each in result.numbers]
+
+
+def _box(box: Box) -> str:
+    edges = " ".join(f"{each:.6g}" for each in (box.left, box.top, box.right, box.bottom))
+    return f"{box.probability:.4f}  {box.label}  [{edges}]  query {box.query}"
 
 
 def _tagged(result: Tagging, answer: Prediction) -> list[str]:
@@ -101,6 +111,9 @@ def headline(answer: Prediction) -> str:
         return f"(no answer in the text) {answer.none_probability:.2f}"
     if answer.spans:
         return f"{answer.spans[0].text} {answer.spans[0].probability:.2f}"
+    if any(isinstance(each, Boxes) for each in answer.results.values()):
+        shown = [f"{each.label} {each.probability:.2f} (query {each.query})" for each in answer.boxes[:_FEW]]
+        return ", ".join(shown) + (", …" if len(answer.boxes) > _FEW else "") or _NO_OBJECT
     if answer.numbers:
         return ", ".join(f"{each.name} {each.value:.4g} {each.unit}".rstrip() for each in answer.numbers)
     small = {name: array.reshape(-1).tolist() for name, array in answer.outputs.items() if array.size <= _FEW}

@@ -20,6 +20,7 @@ _RECORDS = frozenset(
     sbert_ce_default_activation_function _num_labels name
     bos_token_id eos_token_id sep_token_id cls_token_id mask_token_id decoder_start_token_id unk_token_id
     keys_to_ignore_at_inference is_composition summary_last_dropout model_name tie_encoder_decoder
+    tf_legacy_loss
     """.split()
 )
 # Defaults of generation, which older versions wrote into every configuration. No forward pass reads them.

@@ -23,6 +23,10 @@ _KNOWN = frozenset(
     do_convert_rgb
     """.split()
 )
+# Of processors of DETR: pictures of one size need no padding, and the others are about training.
+_OF_DETECTION = frozenset(
+    "do_pad pad_and_return_pixel_mask pad_size max_size format annotations do_convert_annotations".split()
+)
 _RECORDS = frozenset(
     """
     image_processor_type feature_extractor_type processor_class _processor_class _valid_processor_keys data_format
@@ -79,17 +83,7 @@ def image_input(
         CheckpointError: preprocessor_config.json is missing, states something unknown, or makes pictures of another
             size or number of channels.
     """
-    stated = checkpoint.table(PREPROCESSOR)
-    if not stated:
-        raise CheckpointError(f"the checkpoint has no {PREPROCESSOR}, which states how a picture becomes pixels")
-    if unknown := sorted(stated.keys() - _KNOWN - _RECORDS):
-        raise CheckpointError(
-            f"{PREPROCESSOR} states {unknown[0]} {stated[unknown[0]]!r}, which is not classified: "
-            "it could change the pixels unseen"
-        )
-    for name in ("do_resize", "do_rescale", "do_normalize"):
-        if stated.get(name, True) is not True:
-            raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; it can be True")
+    stated = _stated(checkpoint, _KNOWN)
     shortest = _shortest(stated.get("size"), default_to_square=default_to_square)
     resized = _size(stated, "size") if shortest is None else (shortest, shortest)
     if shortest is not None and not stated.get("do_center_crop"):
@@ -102,17 +96,64 @@ def image_input(
         raise CheckpointError(
             f"{PREPROCESSOR} makes pictures of {made[0]} x {made[1]} pixels; the model takes {size} x {size}"
         )
+    return _input(stated, (size, size), channels, resized=resized, covered=shortest is not None)
+
+
+def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int] | None) -> CheckpointImageInput:
+    """Read how a whole picture becomes pixels of one size, whatever its aspect ratio.
+
+    Args:
+        size: rows and columns in place of those that the checkpoint states.
+
+    Raises:
+        CheckpointError: preprocessor_config.json is missing, states something unknown, a cut or padding, or no rows and
+            columns while `size` is None.
+    """
+    stated = _stated(checkpoint, _KNOWN | _OF_DETECTION)
+    for name in ("do_center_crop", "pad_size"):
+        if stated.get(name):
+            raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; boxes are of the whole picture")
+    found = stated.get("size")
+    if size is None and not (isinstance(found, Mapping) and {"height", "width"} <= found.keys()):
+        raise CheckpointError(
+            f"{PREPROCESSOR} states size {found!r}, which keeps the aspect ratio; a bundle takes pictures of one size: "
+            "--size 800x1056 stretches every picture to 800 rows and 1056 columns"
+        )
+    made = size or _size(stated, "size")
+    return _input(stated, made, channels, resized=made, covered=False)
+
+
+def _stated(checkpoint: Checkpoint, known: frozenset[str]) -> Mapping[str, Any]:
+    """Read the processor. Raises CheckpointError where it is missing, or states something that is not known."""
+    stated = checkpoint.table(PREPROCESSOR)
+    if not stated:
+        raise CheckpointError(f"the checkpoint has no {PREPROCESSOR}, which states how a picture becomes pixels")
+    if unknown := sorted(stated.keys() - known - _RECORDS):
+        raise CheckpointError(
+            f"{PREPROCESSOR} states {unknown[0]} {stated[unknown[0]]!r}, which is not classified: "
+            "it could change the pixels unseen"
+        )
+    for name in ("do_resize", "do_rescale", "do_normalize"):
+        if stated.get(name, True) is not True:
+            raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; it can be True")
+    return stated
+
+
+def _input(
+    stated: Mapping[str, Any], size: tuple[int, int], channels: int, *, resized: tuple[int, int], covered: bool
+) -> CheckpointImageInput:
     resampling = stated.get("resample", 2)
     if resampling not in _RESAMPLING:
         raise CheckpointError(f"{PREPROCESSOR} states resample {resampling!r}; it can be 0, 1, 2 or 3")
     mean, deviation = (_of_channels(stated, name, channels) for name in ("image_mean", "image_std"))
+    rows, columns = size
     return CheckpointImageInput(
-        rows=size,
-        columns=size,
+        rows=rows,
+        columns=columns,
         mean=mean,
         deviation=deviation,
         resized=resized,
-        covered=shortest is not None,
+        covered=covered,
         resampling=_RESAMPLING[resampling],
         scale=float(stated.get("rescale_factor", 1 / 255)),
     )

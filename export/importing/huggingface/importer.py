@@ -51,6 +51,8 @@ def _check_options(architecture: Architecture, options: ImportOptions) -> None:
         raise CheckpointError(f"{architecture.title} reads no speech; leave out --language")
     if options.labels and architecture.kind != "two-tower":
         raise CheckpointError(f"{architecture.title} compares no pictures with texts; leave out --label and --labels")
+    if (options.size or options.threshold is not None) and architecture.kind != "detection":
+        raise CheckpointError(f"{architecture.title} finds no objects; leave out --size and --threshold")
 
 
 def _with_scales(trained: TrainedModel) -> TrainedModel:

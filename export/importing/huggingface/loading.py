@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from torch import nn
@@ -14,12 +14,19 @@ from export.importing.huggingface.checkpoint import Checkpoint
 _BUFFERS = ("position_ids", "token_type_ids", "masked_bias", ".attn.bias", "inv_freq")
 
 
-def load_config(checkpoint: Checkpoint) -> Any:
-    """Load the configuration as transformers reads it. Raises CheckpointError where it cannot."""
+def load_config(checkpoint: Checkpoint, *, without: Collection[str] = ()) -> Any:
+    """Load the configuration as transformers reads it. Raises CheckpointError where it cannot.
+
+    Args:
+        without: fields that are left out, which then have transformers' default.
+    """
     from transformers import AutoConfig
 
     try:
         with _quiet():
+            if without:
+                fields = {name: value for name, value in checkpoint.config.items() if name not in without}
+                return AutoConfig.for_model(**fields)
             return AutoConfig.from_pretrained(checkpoint.folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # transformers raises many types
         raise CheckpointError(f"transformers cannot read config.json: {_first_line(error)}") from error
@@ -30,7 +37,7 @@ def load_model(checkpoint: Checkpoint, auto_class: str, **options: Any) -> nn.Mo
 
     Args:
         auto_class: name of the class of transformers that chooses the model's class.
-        options: arguments of the model's constructor.
+        options: arguments of the model's constructor, or its `config`.
     Raises:
         CheckpointError: transformers cannot load the weights, some are missing, or layers are left over.
     """

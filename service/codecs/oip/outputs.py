@@ -97,10 +97,15 @@ def _spans_parts(result: model_pb2.ResultDescription) -> _Parts:
     return ("", BYTES, (ANY,)), *bounds, (".probability", FP32, (ANY,)), *none
 
 
+def _boxes_parts(result: model_pb2.ResultDescription) -> _Parts:
+    return ("", BYTES, (ANY,)), (".box", FP32, (ANY, 4)), (".probability", FP32, (ANY,)), (".query", INT32, (ANY,))
+
+
 _RESULT_PARTS: Mapping[str, Callable[[model_pb2.ResultDescription], _Parts]] = {
     "classes": _classes_parts,
     "embedding": lambda result: (("", FP32, (ANY,)),),
     "spans": _spans_parts,
+    "boxes": _boxes_parts,
     "sequence": _sequence_parts,
     "regression": lambda result: (("", FP64, (len(result.regression.targets),)),),
 }

@@ -20,7 +20,7 @@ from service.codecs.oip.datatypes import BYTES, DataType, of_dtype
 from service.codecs.oip.outputs import Output, Source
 from service.codecs.v1.framing import Frame
 from service.frontend.core import CheckedCall, Inference, Prediction
-from service.frontend.results import Classes, Embedding, Numbers, Spans, Tags, TypedResult
+from service.frontend.results import Boxes, Classes, Embedding, Numbers, Spans, Tags, TypedResult
 from service.ipc.boundary import MapResult, TokenResult
 
 SHAPES = "limelight_shapes"
@@ -165,6 +165,14 @@ def result_values(result: TypedResult) -> dict[str, Array]:
                 ".end": np.array([each.end for each in spans], np.int32),
                 ".probability": np.array([each.probability for each in spans], np.float32),
                 **none,
+            }
+        case Boxes():
+            boxes = result.boxes
+            return {
+                "": _strings([each.name or str(each.index) for each in boxes]),
+                ".box": np.array([each.edges for each in boxes], np.float32).reshape(-1, 4),
+                ".probability": np.array([each.probability for each in boxes], np.float32),
+                ".query": np.array([each.query for each in boxes], np.int32),
             }
     sequences = result.sequences
     return {

@@ -2,7 +2,7 @@
 
 from bundle.wire import to_tensor
 from limelight.v1 import service_pb2
-from service.frontend.results import Classes, Embedding, Numbers, Sequences, Spans, Tags, TypedResult
+from service.frontend.results import Boxes, Classes, Embedding, Numbers, Sequences, Spans, Tags, TypedResult
 from service.ipc.boundary import FinishReason, Sequence
 
 _FINISH = {
@@ -38,6 +38,21 @@ def fill_result(message: service_pb2.Result, result: TypedResult) -> None:
             message.regression.SetInParent()
             for each in result.numbers:
                 message.regression.numbers.add(name=each.name, value=each.value, unit=each.unit)
+        case Boxes():
+            message.boxes.label_set = result.label_set
+            message.boxes.relative = result.relative
+            for box in result.boxes:
+                left, top, right, bottom = box.edges
+                message.boxes.boxes.add(
+                    label=box.name,
+                    index=box.index,
+                    probability=box.probability,
+                    left=left,
+                    top=top,
+                    right=right,
+                    bottom=bottom,
+                    query=box.query,
+                )
         case Sequences():
             message.sequences.sequences.extend(map(sequence_message, result.sequences))
         case Spans():

@@ -29,6 +29,8 @@ class Finite:
                 self._scores[each.classes.output] = False
             elif each.HasField("classes") and each.classes.activation == ACTIVATION_SIGMOID:
                 self._scores[each.classes.output] = True
+            elif each.HasField("boxes"):
+                self._scores[each.boxes.scores_output] = False
             elif each.HasField("spans"):
                 self._scores[each.spans.start_output] = self._scores[each.spans.end_output] = False
 

@@ -158,6 +158,52 @@ def test_a_regression_names_its_numbers_and_their_units() -> None:
     assert [(each.name, each.value, each.unit) for each in numbers] == [("heat", 21.5, "°C"), ("odds", -0.25, "")]
 
 
+def boxes_description(threshold: float) -> model_pb2.ModelDescription:
+    queries = model_pb2.Dimension(name="queries", size=3)
+    boxes = model_pb2.BoxesDescription(
+        scores_output="scores", boxes_output="boxes", labels=["cat", "dog"], label_set="queries", grid="cells",
+        threshold=threshold,
+    )  # fmt: skip
+    return model_pb2.ModelDescription(
+        outputs=[model_pb2.OutputDescription(name=name, dimensions=[queries]) for name in ("scores", "boxes")],
+        results=[model_pb2.ResultDescription(name="objects", boxes=boxes)],
+    )
+
+
+def found_boxes(threshold: float, *, region: attention_pb2.Region | None, most: int = 0) -> service_pb2.Boxes:
+    """Three queries: a dog of 0.5, a cat of 0.75, and no object of 0.75."""
+    scores = [[-1e4, 0, 0], [math.log(6), 0, 0], [0, 0, math.log(6)]]
+    boxes = [[0.5, 0.5, 1, 1], [0.25, 0.5, 0.5, 0.25], [0, 0, 0, 0]]
+    grid = Labels("cells", attention_pb2.LABEL_KIND_GRID, 4, grid=attention_pb2.Grid(rows=2, columns=2, region=region))
+    one = answer({"scores": scores, "boxes": boxes}, {"cells": grid})
+    return filled(boxes_description(threshold), one, most).boxes
+
+
+def test_boxes_are_in_pixels_of_the_part_of_the_picture_that_the_model_reads() -> None:
+    found = found_boxes(0.4, region=attention_pb2.Region(left=10, top=20, right=50, bottom=100))
+    assert [(each.label, each.index, each.query, round(each.probability, 6)) for each in found.boxes] == [
+        ("cat", 0, 1, 0.75),
+        ("dog", 1, 0, 0.5),
+    ]
+    cat, dog = ((each.left, each.top, each.right, each.bottom) for each in found.boxes)
+    assert (cat, dog) == ((10, 50, 30, 70), (10, 20, 50, 100))
+    assert (found.label_set, found.relative) == ("queries", False)
+
+
+def test_a_box_is_above_the_threshold_and_no_object_is_no_class() -> None:
+    region = attention_pb2.Region(right=1, bottom=1)
+    assert [each.query for each in found_boxes(0.5, region=region).boxes] == [1]
+    assert [each.query for each in found_boxes(0.0, region=region).boxes] == [1, 0, 2]
+    assert [each.query for each in found_boxes(0.0, region=region, most=2).boxes] == [1, 0]
+    assert not found_boxes(0.9, region=region).boxes
+
+
+def test_boxes_of_a_picture_that_was_not_sent_are_parts_of_it() -> None:
+    found = found_boxes(0.6, region=None)
+    assert found.relative
+    assert [(each.left, each.top, each.right, each.bottom) for each in found.boxes] == [(0, 0.375, 0.5, 0.625)]
+
+
 def test_an_embedding_is_the_output_itself() -> None:
     result = model_pb2.ResultDescription(name="v", embedding=model_pb2.EmbeddingDescription(output="vector"))
     output = model_pb2.OutputDescription(name="vector", dimensions=[model_pb2.Dimension(name="axis0")])

@@ -9,6 +9,7 @@ from export.importing.huggingface.architectures import (
     bert,
     clip,
     deberta,
+    detr,
     distilbert,
     electra,
     gemma,
@@ -34,13 +35,12 @@ _ENCODER_DECODERS = (t5, bart, marian)
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     each.model_type: each
-    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, whisper, vit, clip)
+    for module in (*_ENCODERS, *_DECODERS, *_ENCODER_DECODERS, whisper, vit, clip, detr)
     for each in module.ARCHITECTURES
 }
 
-# Known architectures whose attention or results a bundle cannot hold.
+# Known architectures whose attention a bundle cannot hold.
 _REFUSED: Mapping[str, str] = {
-    "detr": "DETR cannot be imported: bundles have no result that holds boxes",
     "swin": "Swin cannot be imported: it attends within windows that shift from layer to layer",
     "swinv2": "Swin 2 cannot be imported: it attends within windows that shift from layer to layer",
 }

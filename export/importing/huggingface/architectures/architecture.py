@@ -8,7 +8,7 @@ from export.importing.huggingface.fields import PLAIN, Condition, Fields, fields
 from export.importing.huggingface.token_packing import PackingPlaces
 from models.cards.taxonomy import Citation, Taxonomy
 
-Kind = Literal["encoder", "decoder", "encoder-decoder", "speech", "vision", "two-tower"]
+Kind = Literal["encoder", "decoder", "encoder-decoder", "speech", "vision", "two-tower", "detection"]
 
 SELF_ATTENTION = Taxonomy(scoring="scaled multiplicative", query="self-attentive", multiplicity="multi-head")
 

@@ -7,6 +7,7 @@ from export.importing.huggingface.tasks.classification import build_classifier, 
 from export.importing.huggingface.tasks.embedding import build_embedding, states_pooling
 from export.importing.huggingface.tasks.image_classification import build_image_classifier
 from export.importing.huggingface.tasks.masked_words import build_masked_words
+from export.importing.huggingface.tasks.object_detection import build_object_detection
 from export.importing.huggingface.tasks.question_answering import build_question_answering
 from export.importing.huggingface.tasks.task import Task
 from export.importing.huggingface.tasks.text_generation import build_text_generation
@@ -35,6 +36,7 @@ TASKS = (
         ("ForImageClassification",),
         build_image_classifier,
     ),
+    Task("object-detection", "detection", ("ForObjectDetection",), build_object_detection),
     Task("text-to-text", "encoder-decoder", ("ForConditionalGeneration", "MTModel"), build_text_to_text),
     Task("transcription", "speech", ("ForConditionalGeneration",), build_transcription),
     Task("speech-translation", "speech", (), build_translation_of_speech),

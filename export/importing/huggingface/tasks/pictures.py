@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image as Pillow
 from torch import Tensor, nn
 
-from bundle.values import Image
+from bundle.values import Image, Instance
 from export.errors import CheckpointError, ExportError
 from export.importing.huggingface.architectures.architecture import VisionArchitecture
 from export.importing.huggingface.attention import run_with_maps
@@ -17,6 +17,7 @@ from export.importing.huggingface.tasks.task import Source
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
+from models.cards.inputs import ImageInput
 from models.cards.maps import Map
 from models.cards.results import Result
 from models.network import Answer, Network
@@ -94,11 +95,16 @@ def picture_model(
         taxonomy=architecture.taxonomy,
         citation=architecture.citation,
     )
-    if source.options.examples:
-        raise CheckpointError("examples of this model would be pictures; they are drawn")
-    examples = tuple({picture.name: Image(_drawn(number))} for number in range(2))
+    examples = drawn_examples(source, picture)
     network = ImportedPictureEncoder(load(), head, list(maps))
     return TrainedModel(network.eval(), card, examples, TrainingData(), ())
+
+
+def drawn_examples(source: Source[Any], picture: ImageInput) -> tuple[Instance, ...]:
+    """Draw two pictures. Raises CheckpointError where the caller gives examples."""
+    if source.options.examples:
+        raise CheckpointError("examples of this model would be pictures; they are drawn")
+    return tuple({picture.name: Image(_drawn(number))} for number in range(2))
 
 
 def _drawn(number: int) -> bytes:

@@ -25,6 +25,8 @@ class ImportOptions:
         prompt: text of a class, in which `{}` stands for its label.
         language: of the speech that a model writes, such as `en`; empty where the model itself detects it.
         max_tokens: most tokens of an input, where it is less than the model's own limit; 0 for that.
+        size: rows and columns of the pictures in which objects are found; None for those that the checkpoint states.
+        threshold: probability above which an object is returned; None for a half.
     """
 
     name: str = ""
@@ -34,6 +36,8 @@ class ImportOptions:
     prompt: str = "a photo of a {}."
     language: str = ""
     max_tokens: int = 0
+    size: tuple[int, int] | None = None
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)

@@ -237,6 +237,8 @@ def _check_entries(bundle: bundle_pb2.Bundle, name: str, subject: str) -> model_
 
 
 def _check_boxes(bundle: bundle_pb2.Bundle, boxes: model_pb2.BoxesDescription, subject: str) -> None:
+    if not boxes.labels:
+        raise BundleError(f"{subject} names no class")
     scores = _output(bundle, boxes.scores_output, subject, 2)
     # The last class stands for "no object".
     _check_count(subject, "classes with that of no object", len(boxes.labels) + 1, scores)

@@ -149,8 +149,8 @@ class PredictOptions(CallOptions, total=False):
         seed: seed of random choices: one for all instances, or a list with one for each instance. None keeps an
             instance's own seed.
         generation: options for generating models.
-        max_classes: maximum number of classes of an instance (for tagging: of an entry), most probable first; 0 for
-            all.
+        max_classes: maximum number of classes of an instance (for tagging: of an entry; for boxes: of boxes), most
+            probable first; 0 for all.
     """
 
     outputs: Strings

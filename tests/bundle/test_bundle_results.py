@@ -78,6 +78,7 @@ def test_a_selection_of_entries_is_a_feature_that_a_reader_must_know() -> None:
         (tagger(words_stated=False, selection={"words": True}), "'words', which does not state the words of tokens"),
         (tagger(words_stated=True, selection={"words": True, "token_id": 3}), "of words and of tokens with one id"),
         (spans("third"), "is of the part 'third'; a pair has first and second"),
+        (detector(labels=0), "'objects' names no class"),
         (detector(labels=3), "has 4 classes with that of no object, but the output 'scores' has size 3"),
         (detector(boxes=5), "has 4 numbers for each box, but the output 'boxes' has size 5"),
         (detector(queries=2), "refers to 'queries', which does not count 'scores'"),

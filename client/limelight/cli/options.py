@@ -56,7 +56,10 @@ Truncate = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed of sampling, and of models that sample.")]
 MaxClasses = Annotated[
-    int, typer.Option("--max-classes", min=0, help="Maximum number of classes, most probable first; 0 for all.")
+    int,
+    typer.Option(
+        "--max-classes", min=0, help="Maximum number of classes, or of boxes, most probable first; 0 for all."
+    ),
 ]
 Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -114,7 +114,7 @@ def stretched_input(checkpoint: Checkpoint, channels: int, size: tuple[int, int]
         if stated.get(name):
             raise CheckpointError(f"{PREPROCESSOR} states {name} {stated[name]!r}; boxes are of the whole picture")
     found = stated.get("size")
-    if size is None and not (isinstance(found, Mapping) and {"height", "width"} <= found.keys()):
+    if size is None and not (isinstance(found, Mapping) and found.keys() == {"height", "width"}):
         raise CheckpointError(
             f"{PREPROCESSOR} states size {found!r}, which keeps the aspect ratio; a bundle takes pictures of one size: "
             "--size 800x1056 stretches every picture to 800 rows and 1056 columns"

@@ -213,12 +213,14 @@ def finite(**outputs: Sequence[float]) -> str:
     bundle.description.results.add(name="probabilities", classes=classes)
     spans = model_pb2.SpansDescription(start_output="start", end_output="end")
     bundle.description.results.add(name="spans", spans=spans)
+    boxes = model_pb2.BoxesDescription(scores_output="of_queries", boxes_output="boxes")
+    bundle.description.results.add(name="boxes", boxes=boxes)
     bundle.generation.scores_output = "scores"
     arrays = {name: np.array(values, np.float32) for name, values in outputs.items()}
     return Finite(bundle).problem(arrays, {})
 
 
-@pytest.mark.parametrize("name", ["soft", "sigmoid", "start", "end", "scores"])
+@pytest.mark.parametrize("name", ["soft", "sigmoid", "start", "end", "of_queries", "scores"])
 def test_never_is_a_score(name: str) -> None:
     assert finite(**{name: [-INFINITY, 1.0]}) == ""
     for wrong in (INFINITY, float("nan"), -float("nan")):
@@ -229,6 +231,8 @@ def test_never_is_a_score(name: str) -> None:
 def test_never_everywhere_leaves_a_softmax_nothing() -> None:
     assert finite(soft=[-INFINITY, -INFINITY]) == "output soft"
     assert finite(start=[-INFINITY, -INFINITY]) == "output start"
+    assert finite(of_queries=[-INFINITY, -INFINITY]) == "output of_queries"
+    assert finite(boxes=[-INFINITY, 1.0]) == "output boxes"
     assert finite(sigmoid=[-INFINITY, -INFINITY]) == finite(scores=[-INFINITY, -INFINITY]) == ""
 
 

@@ -129,7 +129,9 @@ def test_ctrl_c_is_quiet(server: Server, before: str, arguments: list[str]):
             output, errors = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert (process.returncode, output, errors) == (130, b"", b"")
+    assert (process.returncode, errors) == (130, b"")
+    # A load that was interrupted is reported as far as it got.
+    assert output == b"" or (arguments[0] == "bench" and output.startswith(b"Predict scribe, 4 callers"))
 
 
 def test_a_reader_that_leaves_is_not_an_error_to_report(server: Server):

@@ -13,6 +13,8 @@ from service.admission.memory import MemoryBudget
 from service.codecs.json.v1 import error_body, error_event
 from service.errors import QueueFullError
 from service.frontend.call import Call
+from service.frontend.http.body import BodyReader
+from service.frontend.http.exchange import HttpCalls
 from service.frontend.http.methods import EventsHttp, HttpRequest, HttpResponse, UnaryHttp
 from service.frontend.http.server import HttpServer
 from service.observability.metrics import Metrics
@@ -76,7 +78,9 @@ async def serving(handlers: Handlers, drain: DrainGate) -> AsyncIterator[int]:
         events("/fail-later", handlers.fail_later),
     ]
     requests = MemoryBudget(2**20, "requests", NullObserver())
-    server = HttpServer(settings, metrics, access, drain, requests, methods, {}, lambda: True)
+    bodies = BodyReader(settings.max_request_bytes, settings.arrival_seconds, requests)
+    calls = HttpCalls(metrics, access, drain, bodies, settings.answer_seconds)
+    server = HttpServer(settings, access, calls, methods, {}, lambda: True)
     async with server.listening(shared=False) as port:
         yield port
 

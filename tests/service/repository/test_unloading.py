@@ -129,16 +129,19 @@ def test_fifty_models_come_and_go_and_nothing_of_them_is_left(running: Running, 
     assert running.stub.Predict(predict("steady", text("the cat"))).predictions
 
 
-def test_a_model_that_was_only_checked_has_four_lines(running: Running, tmp_path: Path) -> None:
+def test_a_model_that_was_only_checked_has_few_lines(running: Running, tmp_path: Path) -> None:
     for make in (bundles.tiny, bundles.echo):
         folder = make(tmp_path, "new")
         load(running, "new")
         lines = [line.partition("{")[0] for line in scrape(running).splitlines() if 'model="new"' in line]
         assert sorted(lines) == [
+            "limelight_attention_bytes_total",
             "limelight_inflight_requests",
             "limelight_model_info",
             "limelight_model_ready",
             "limelight_queue_depth",
+            "limelight_rows_not_finite_total",
+            "limelight_runs_ended_total",
         ]
         unload(running, "new")
         shutil.rmtree(folder.path)

@@ -22,11 +22,11 @@ from service.errors import WrongModelError
 from service.frontend.call import Call
 from service.frontend.core import Core
 from service.frontend.models import Models
-from service.frontend.transport.calls import serialised, told_of
+from service.frontend.transport.calls import log_call, serialised, told_of
 from service.frontend.transport.methods import StreamMethod, UnaryMethod
 from service.frontend.transport.status import Status, StatusError
 from service.observability.counters import Snapshot
-from service.observability.logs import log_request, request_id
+from service.observability.logs import request_id
 from service.observability.metrics import Metrics
 from service.security.quotas import Quotas
 from service.settings import Settings
@@ -112,20 +112,9 @@ class _Running:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
         self.call.at_end.close()
-        call = self.call
         if kind is not None and not issubclass(kind, Exception):
             self._code = grpc.StatusCode.CANCELLED
-        log_request(
-            identity=call.identity,
-            token="",
-            method=self._method,
-            model=call.model,
-            version=call.version,
-            rows=call.rows,
-            code=self._code.name,
-            seconds=time.monotonic() - self._started,
-            durations=call.durations,
-        )
+        log_call(self._method, self.call, self._code, time.monotonic() - self._started)
 
 
 @asynccontextmanager

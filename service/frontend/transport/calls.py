@@ -173,7 +173,7 @@ class Calls:
                 code = status.code
                 await self._sender.write(context, method.refuse(request, status))
             finally:
-                _log(method.name, call, code, time.monotonic() - started)
+                log_call(method.name, call, code, time.monotonic() - started)
 
     def refusal(self, path: str, error: LimelightError) -> grpc.RpcMethodHandler:
         """Make the handler of a call that is refused whatever it sends, of which nothing is read.
@@ -258,10 +258,11 @@ def record(
         trace.end(code.name, attributes)
     if call.caller.name:
         metrics.token_call(call.caller.name, code.name)
-    _log(method, call, code, seconds)
+    log_call(method, call, code, seconds)
 
 
-def _log(method: str, call: Call, code: grpc.StatusCode, seconds: float) -> None:
+def log_call(method: str, call: Call, code: grpc.StatusCode, seconds: float) -> None:
+    """Write the line of a call that is over."""
     log_request(
         identity=call.identity,
         token=call.caller.name,

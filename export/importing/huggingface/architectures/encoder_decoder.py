@@ -42,15 +42,15 @@ class EncoderDecoderArchitecture(Architecture):
     taxonomy: Taxonomy = ATTENTION
 
 
-def bart_sizes(config: Any) -> Sizes:
-    """Read the sizes of a configuration with the names of BART's."""
+def bart_sizes(config: Any, positions: str = "max_position_embeddings") -> Sizes:
+    """Read the sizes of a configuration with the names of BART's. positions: the field of the most output tokens."""
     return Sizes(
         layers=int(config.encoder_layers),
         heads=int(config.encoder_attention_heads),
         decoder_layers=int(config.decoder_layers),
         decoder_heads=int(config.decoder_attention_heads),
         head_size=int(config.d_model) // int(config.decoder_attention_heads),
-        positions=int(config.max_position_embeddings),
+        positions=int(getattr(config, positions)),
     )
 
 

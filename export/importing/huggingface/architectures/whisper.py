@@ -1,10 +1,11 @@
 """Whisper: speech to text."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from export.importing.huggingface.architectures.architecture import Kind
-from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture, Sizes
+from export.importing.huggingface.architectures.encoder_decoder import EncoderDecoderArchitecture, bart_sizes
 from export.importing.huggingface.fields import PLAIN, fields, one_of
 from models.cards.taxonomy import Citation
 
@@ -19,17 +20,6 @@ class SpeechArchitecture(EncoderDecoderArchitecture):
 
     kind: ClassVar[Kind] = "speech"
     joined: int = 2
-
-
-def _sizes(config: Any) -> Sizes:
-    return Sizes(
-        layers=int(config.encoder_layers),
-        heads=int(config.encoder_attention_heads),
-        decoder_layers=int(config.decoder_layers),
-        decoder_heads=int(config.decoder_attention_heads),
-        head_size=int(config.d_model) // int(config.decoder_attention_heads),
-        positions=int(config.max_target_positions),
-    )
 
 
 ARCHITECTURES = (
@@ -63,6 +53,6 @@ ARCHITECTURES = (
                 "median_filter_width": one_of(7),
             },
         ),
-        sizes=_sizes,
+        sizes=partial(bart_sizes, positions="max_target_positions"),
     ),
 )

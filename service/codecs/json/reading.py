@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
-import numpy as np
 import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -25,7 +24,7 @@ _MOST_MESSAGES = 100_000  # in one list
 MOST_VALUES = 1_000_000  # numbers, texts, lists and objects of one request: tens of bytes of memory for each
 _LONGEST = 64  # characters of a name that is repeated to its caller
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-_FLOAT32 = float(np.finfo(np.float32).max)
+_FLOAT32 = float(2**128 - 2**103)  # a number below has a finite nearest float32; the largest is written rounded up
 _LIMITS = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
     FieldDescriptor.CPPTYPE_INT64: (-(2**63), 2**63 - 1),
@@ -162,7 +161,7 @@ def _float(value: Any, path: str, most: float) -> float:
         return _WORDS[value]
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(path, f"is {shown(value)}; it takes a number")
-    if abs(value) > most:
+    if abs(value) >= most:
         raise InputError(path, f"is {shown(value)}, which is beyond single precision")
     return float(value)
 

@@ -84,6 +84,19 @@ def test_every_message_of_proto3_json_is_read(message: Message, original: bool) 
     assert read_message(type(message), value) == message
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_number_of_single_precision_is_read_as_it_is_written(sign: int) -> None:
+    largest = float(np.finfo(np.float32).max)
+    message = service_pb2.GenerateRequest(generation={"temperature": sign * largest})
+    value = json_format.MessageToDict(message)
+    assert abs(value["generation"]["temperature"]) > largest  # it is written as 3.4028235e+38
+    assert read_message(type(message), value) == message
+    assert read_message(type(message), orjson.loads(message_json(message))) == message
+    value["generation"]["temperature"] = sign * 3.4028236e38
+    with pytest.raises(InputError, match="beyond single precision"):
+        read_message(type(message), value)
+
+
 @settings(max_examples=150, deadline=None)
 @given(message=ANY)
 def test_what_is_written_is_read_back(message: Message) -> None:

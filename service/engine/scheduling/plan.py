@@ -6,7 +6,7 @@ a batch is hardly faster than its rows one by one (measured: 6 layers x 384, 28 
 batches of 8), and padding costs more than that wins. A graph that packs pays for padding in attention alone.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Generic, Protocol, TypeVar
@@ -94,24 +94,17 @@ class BatchPlan(Generic[W]):
     dropped: tuple[W, ...]
 
 
-def plan_batch(
-    waiting: Sequence[W],
-    policy: Policy,
-    now: float,
-    least_seconds: Callable[[W], float] = lambda row: 0.0,
-    *,
-    elsewhere: int = 0,
-) -> BatchPlan[W]:
+def plan_batch(waiting: Sequence[W], policy: Policy, now: float, *, elsewhere: int = 0) -> BatchPlan[W]:
     """Choose the next batch of one model for one worker.
 
-    The same arguments give the same plan; rows that are in neither part of it go on waiting.
+    The same arguments give the same plan; rows that are in neither part of it go on waiting. A row whose deadline is
+    over is dropped before it costs anything.
 
     Args:
         waiting: oldest first.
-        least_seconds: of a row; one that cannot be answered in time any more is dropped before it costs anything.
         elsewhere: rows of the model that other workers run.
     """
-    live = [row for row in waiting if not row.abandoned and row.deadline > now + least_seconds(row)]
+    live = [row for row in waiting if not row.abandoned and row.deadline > now]
     dropped: tuple[W, ...] = ()
     if len(live) < len(waiting):
         kept = {row.ticket for row in live}

@@ -18,8 +18,6 @@ from service.engine.scheduling.shapes import extent, places, union
 
 # Two callers who take turns are served best by a worker each, though one of them is alone now and then.
 _CALM_SECONDS = 0.05
-# A row is given up when even this part of its expected time is more than its deadline leaves.
-_HOPELESS = 0.5
 _TYPICAL_STEPS = 16.0
 # While other workers are busy, a batch that is smaller than usual waits for more rows: half as long as one more row
 # would save, and no longer than this.
@@ -197,10 +195,6 @@ class ModelQueue:
             self.most *= _GROWTH
             if self.most >= self.model.policy.max_tokens:
                 self.most = None
-
-    def least_seconds(self, job: Job) -> float:
-        """Give the least seconds that a row takes."""
-        return _HOPELESS * self.cost.seconds(places(job.shape)) if self.cost.is_known else 0.0
 
 
 class Scheduler:
@@ -392,7 +386,7 @@ class Scheduler:
                 spread = min(model.policy.spread, queue.wanted_groups)
                 share = -(-(queue.live + len(queue.waiting)) // spread) - group.batch.rows
                 policy = replace(policy, max_rows=max(1, min(group.batch.room, share, policy.max_rows)), spread=1)
-        planned = plan_batch(window, policy, now, queue.least_seconds, elsewhere=queue.running_rows)
+        planned = plan_batch(window, policy, now, elsewhere=queue.running_rows)
         if planned.dropped:
             self._take_out(queue, planned.dropped)
             dropped += [(model, job) for job in planned.dropped]

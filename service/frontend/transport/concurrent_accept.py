@@ -38,6 +38,10 @@ _MOST_REFUSED = 8  # in one turn of the event loop
 # The part of the time until its deadline after which a call that still waits for its turn is refused. In a queue that
 # is served in order and grows as long as deadlines allow, every call is late when its turn comes.
 _PART = 0.25
+# Once one was refused so, the load is no burst, and a wait helps nobody: this part is the limit then, until none was
+# refused for a second. Callers learn early that they have to come back, and those taken up have most of their time left
+# (docs/decisions/0027-overload-is-one-estimate-one-check-one-queue.md).
+_CROWDED_PART, _CALM = 0.02, 1.0
 
 
 def is_known() -> bool:
@@ -46,10 +50,15 @@ def is_known() -> bool:
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for its turn. until: when it is refused instead, on the event loop's clock."""
+    """A call that waits for its turn. since: when it came, on the loop's clock. left: seconds to its deadline then."""
 
     call: Any
-    until: float
+    since: float
+    left: float
+
+    def is_over(self, now: float, *, crowded: bool) -> bool:
+        """Tell whether it has waited for too long; a call without a deadline never has."""
+        return now - self.since > (_CROWDED_PART if crowded else _PART) * self.left
 
 
 @dataclass(eq=False)
@@ -57,12 +66,14 @@ class _Queue:
     """Calls of a method.
 
     waiting: oldest first. reading: a mark of each that was begun and whose request is not there. due: the next look.
+    crowded_until: calls wait only shortly until then, as some have waited for too long.
     """
 
     method: str
     waiting: deque[_Waiting] = field(default_factory=deque)
     reading: set[object] = field(default_factory=set)
     due: asyncio.Handle | None = None
+    crowded_until: float = -math.inf
 
 
 class ConcurrentAccept:
@@ -111,8 +122,7 @@ class ConcurrentAccept:
                 await self._refuse(queue.method, call)
                 continue
             left = self._context(call).time_remaining()
-            until = math.inf if left is None else self._loop.time() + _PART * left
-            queue.waiting.append(_Waiting(call, until))
+            queue.waiting.append(_Waiting(call, self._loop.time(), math.inf if left is None else left))
             if queue.due is None:
                 queue.due = self._loop.call_soon(self._take_up, queue)
 
@@ -123,7 +133,8 @@ class ConcurrentAccept:
         be answered in time.
         """
         now, refused, waiting = self._loop.time(), 0, queue.waiting
-        while waiting and waiting[0].until < now and refused < _MOST_REFUSED:
+        while waiting and refused < _MOST_REFUSED and waiting[0].is_over(now, crowded=now < queue.crowded_until):
+            queue.crowded_until = now + _CALM
             self._keep(self._refuse(queue.method, waiting.popleft().call))
             refused += 1
         has_room = len(queue.reading) < _READ_AT_ONCE

@@ -96,14 +96,6 @@ def test_what_is_late_or_abandoned_is_dropped_and_takes_no_place() -> None:
     assert plan_batch(waiting[:2], policy(), 6.0).batch is None
 
 
-def test_what_cannot_be_answered_in_time_any_more_is_dropped_before_it_costs_anything() -> None:
-    waiting = [Row(0, NINE, deadline=1.0), Row(1, Shape(((1,),)), deadline=1.0)]
-    planned = plan_batch(waiting, policy(), 0.5, lambda row: 0.1 * places(row.shape))
-    assert [row.ticket for row in planned.dropped] == [0]
-    assert planned.batch is not None
-    assert [row.ticket for row in planned.batch.rows] == [1]
-
-
 def test_an_idle_model_earns_no_claim() -> None:
     assert joined(0.0, [7.0, 5.0]) == 5.0
     assert joined(9.0, [5.0]) == 9.0

@@ -187,14 +187,14 @@ def test_workers_share_the_rows_that_wait_and_run_but_not_with_those_that_other_
     assert len(taken(queue, 0.1).rows) == 6
 
 
-def test_a_row_that_cannot_be_answered_in_time_any_more_is_dropped(
+def test_a_row_whose_deadline_is_over_is_dropped(
     models: dict[str, Model], folders: dict[str, BundleFolder], tickets: Iterator[int]
 ) -> None:
     queue, model = Scheduler(2), a_model(models)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5))
     queue.finished(taken(queue), 1.0)
     queue.add(model, jobs(model, folders["tiny"], tickets, 5, 5, deadline=10.0))
-    work, dropped = queue.take(9.8)
+    work, dropped = queue.take(10.1)
     assert work is None
     assert [model for model, _ in dropped] == [model, model]
     assert (queue.rows, queue.running) == (0, 0)

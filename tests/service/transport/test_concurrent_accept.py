@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -125,7 +126,7 @@ def test_where_the_oldest_has_waited_too_long_it_is_refused_and_the_newest_is_be
     with echoing(echo) as on_loop, grpc.insecure_channel(f"127.0.0.1:{echo.port}") as channel:
         call = channel.unary_unary(METHOD)
         assert call(b"first", timeout=60) == b"first"
-        on_loop(lambda: _take_in_and_wait(CALLS))
+        on_loop(lambda: _take_in_and_wait(CALLS, 1.0))
         calls = [call.future(b"%d" % number, timeout=2 if number % 2 else 600) for number in range(CALLS)]
         found = [each.code() for each in calls]
         assert call(b"last", timeout=60) == b"last"
@@ -135,11 +136,27 @@ def test_where_the_oldest_has_waited_too_long_it_is_refused_and_the_newest_is_be
     assert len(echo.seen) >= CALLS + 2 - refused
 
 
-def _take_in_and_wait(turns: int) -> None:
+def test_once_one_has_waited_too_long_the_next_are_refused_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(concurrent_accept, "_CALM", 600.0)  # however slow the machine
+    echo, found = Echo(CALLS), []
+    with echoing(echo) as on_loop, grpc.insecure_channel(f"127.0.0.1:{echo.port}") as channel:
+        call = channel.unary_unary(METHOD)
+        assert call(b"first", timeout=60) == b"first"
+        for seconds, deadline in ((1.0, 60), (1.0, 2), (1.0, 20)):
+            on_loop(partial(_take_in_and_wait, CALLS, seconds))
+            calls = [call.future(b"%d" % number, timeout=deadline) for number in range(CALLS)]
+            found.append([each.code() for each in calls].count(grpc.StatusCode.RESOURCE_EXHAUSTED))
+    burst, late, crowded = found
+    assert burst == 0  # a second is less than a quarter of a minute
+    assert late > 0
+    assert crowded > 0  # a second is more than 2 % of 20 seconds
+
+
+def _take_in_and_wait(turns: int, seconds: float) -> None:
     """On the loop: let what comes be taken in, and stand still before its turn comes."""
     if turns:
-        time.sleep(1.0 if turns == 1 else 0.02)
-        asyncio.get_running_loop().call_soon(_take_in_and_wait, turns - 1)
+        time.sleep(seconds if turns == 1 else 0.02)
+        asyncio.get_running_loop().call_soon(_take_in_and_wait, turns - 1, seconds)
 
 
 def test_a_release_that_nobody_has_looked_at_serves_as_well(

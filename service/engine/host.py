@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bundle.descriptions import input_steps, sequence_description
+from bundle.descriptions import sequence_description
 from service.engine.engine import Admission, Engine
 from service.engine.hosted import HostedModel
 from service.engine.jobs import AdmittedCall, Outcome
@@ -76,8 +76,7 @@ class EngineHost:
         """
         hosted = self.store.begin(request.model, request.version)
         try:
-            plan = hosted.plan(request.attention)
-            growing = growing_labels(hosted)
+            plan, growing = hosted.plan(request.attention), hosted.growing_labels
 
             def finish(index: int, answer: Any) -> Any:
                 result = row_result(answer, request.rows[index], plan, outputs=request.outputs, growing=growing)
@@ -101,10 +100,9 @@ class EngineHost:
             model, row = hosted.model, request.rows[0]
             if not model.generates:
                 raise WrongModelError(f"{model.name} does not generate; Predict and Attend answer for it")
-            plan = hosted.plan(request.attention)
+            plan, growing = hosted.plan(request.attention), hosted.growing_labels
             beams = request.generation.strategy is Strategy.BEAM
             told = "" if beams else sequence_description(model.description).label_set
-            growing = growing_labels(hosted)
 
             def tell(step: Any) -> Any:
                 return make(token_result(step, row.labels, plan))
@@ -145,10 +143,3 @@ class EngineHost:
     def _admitted(self, hosted: HostedModel, call: AdmittedCall, begun: GenerationBegun | None) -> Submission:
         admission = self.engine.admit(hosted.model, call)
         return Submission(call, begun, admission, lambda: self.store.end(hosted))
-
-
-def growing_labels(hosted: HostedModel) -> frozenset[str]:
-    """Name the label sets that grow with each generated token."""
-    description = hosted.model.description
-    steps = sequence_description(description).label_set
-    return frozenset({steps, *(each.name for each in input_steps(description))}) - {""}

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
+from bundle.descriptions import input_steps, sequence_description
 from bundle.maps import MapPart
 from bundle.reader import BundleFolder
 from service.attention.options import Options
@@ -18,10 +19,14 @@ PROJECTED = MapPart(projected=True)
 
 @dataclass(frozen=True, eq=False)
 class HostedModel:
-    """A model and its announcement to frontends. Equal only to itself."""
+    """A model and its announcement to frontends. Equal only to itself.
+
+    growing_labels: names of the label sets that grow with each generated token.
+    """
 
     model: Model
     served: ServedModel
+    growing_labels: frozenset[str]
 
     def __post_init__(self) -> None:
         maps = tuple(self.model.description.maps)
@@ -76,4 +81,6 @@ def hosted(model: Model, folder: BundleFolder) -> HostedModel:
         max_rows=model.policy.max_rows,
         max_tokens=model.policy.max_tokens,
     )
-    return HostedModel(model, served)
+    steps = sequence_description(model.description).label_set
+    growing = frozenset({steps, *(each.name for each in input_steps(model.description))}) - {""}
+    return HostedModel(model, served, growing)

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Mapping
 
 from bundle.preprocess import Bounds
 from service.admission.memory import MemoryBudget
-from service.engine.host import growing_labels
 from service.engine.hosted import HostedModel
 from service.engine.reduction import row_result
 from service.frontend.core import Core
@@ -39,7 +38,7 @@ class DirectEngine:
     async def answer(self, request: InferenceRequest) -> list[RowResult]:
         """As `EngineClient.answer`."""
         hosted = self._hosted[request.model]
-        plan, growing = hosted.plan(request.attention), growing_labels(hosted)
+        plan, growing = hosted.plan(request.attention), hosted.growing_labels
         answers = run_together(hosted.model, hosted.query(request, plan))
         return [
             row_result(answer, row, plan, outputs=request.outputs, growing=growing)

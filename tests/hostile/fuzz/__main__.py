@@ -37,14 +37,15 @@ FOLDER = ROOT / "build" / "fuzz"
 _FAILURES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 
 
-def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int, a_round: int) -> None:
-    """Attack a server until so many calls were made or the time is over."""
+def fuzz(report: Report, file: Path, calls: int, seconds: float, width: int, a_round: int, frontends: int) -> None:
+    """Attack a server of so many frontends (0: one process) until so many calls were made or the time is over."""
     port, until = free_port(), time.monotonic() + seconds
     log = FOLDER / f"server-{report.seed}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         repository = write_repository(Path(folder))
-        with ServerProcess(repository, "--metrics-port", str(port), log=log) as server:
+        flags = ("--metrics-port", str(port), "--frontends", str(frontends))
+        with ServerProcess(repository, *flags, log=log) as server:
             report.memory, report.at = [], []
             findings = Findings(FOLDER / "findings")
             attack = Attack(server, port, report, findings, width=width, settles=GIVES_BACK_SECONDS)
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--width", type=int, default=64, help="calls in flight")
     parser.add_argument("--round", type=int, default=20_000, help="calls between two looks at the server at rest")
+    parser.add_argument("--frontends", type=int, default=0, help="of the server; 0 for one process")
     parser.add_argument("--resume", action="store_true", help="go on where a run of this seed stopped")
     parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     parser.add_argument("--replay", type=Path, help="send one finding alone")
@@ -104,7 +106,8 @@ def main() -> None:
     file = FOLDER / f"report-{options.seed}.json"
     report = Report.load(file) if options.resume and file.exists() else Report(options.seed)
     seconds = options.seconds or float("inf")
-    fuzz(report, file, options.calls or sys.maxsize, seconds, options.width, options.round)
+    calls = options.calls or sys.maxsize
+    fuzz(report, file, calls, seconds, options.width, options.round, options.frontends)
     print(said([report]))
     records.write(place("fuzz", keep=options.keep, folder=RECORDS), record(report))
     if report.failures or report.gauges_left or report.golden.get("mixed"):

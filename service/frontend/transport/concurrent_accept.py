@@ -38,9 +38,9 @@ _MOST_REFUSED = 8  # in one turn of the event loop
 # The part of the time until its deadline after which a call that still waits for its turn is refused. In a queue that
 # is served in order and grows as long as deadlines allow, every call is late when its turn comes.
 _PART = 0.25
-# Once one was refused so, the load is no burst, and a wait helps nobody: this part is the limit then, until none was
-# refused for a second. Callers learn early that they have to come back, and those taken up have most of their time left
-# (docs/decisions/0027-overload-is-one-estimate-one-check-one-queue.md).
+# Once one with rows was refused so, the load is no burst, and a wait helps nobody: this part is the limit then, until
+# none was refused for a second. Callers learn early that they have to come back, and those taken up have most of their
+# time left (docs/decisions/0027-overload-is-one-estimate-one-check-one-queue.md).
 _CROWDED_PART, _CALM = 0.02, 1.0
 
 
@@ -75,6 +75,11 @@ class _Queue:
     due: asyncio.Handle | None = None
     crowded_until: float = -math.inf
 
+    @property
+    def has_rows(self) -> bool:
+        """True for methods that take long; others, as health, are refused late."""
+        return self.method.rpartition("/")[2] in _OF_ROWS
+
 
 class ConcurrentAccept:
     """Takes calls in, from its start on until the server is stopped. For one event loop.
@@ -108,7 +113,7 @@ class ConcurrentAccept:
             return
         for method in self._handlers:
             queue = _Queue(method)
-            for _ in range(_AT_ONCE if method.rpartition("/")[2] in _OF_ROWS else _AT_ONCE_OF_OTHERS):
+            for _ in range(_AT_ONCE if queue.has_rows else _AT_ONCE_OF_OTHERS):
                 self._keep(self._accept(queue))
 
     async def _accept(self, queue: _Queue) -> None:
@@ -134,7 +139,8 @@ class ConcurrentAccept:
         """
         now, refused, waiting = self._loop.time(), 0, queue.waiting
         while waiting and refused < _MOST_REFUSED and waiting[0].is_over(now, crowded=now < queue.crowded_until):
-            queue.crowded_until = now + _CALM
+            if queue.has_rows:
+                queue.crowded_until = now + _CALM
             self._keep(self._refuse(queue.method, waiting.popleft().call))
             refused += 1
         has_room = len(queue.reading) < _READ_AT_ONCE

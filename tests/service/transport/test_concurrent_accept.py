@@ -19,7 +19,7 @@ from service.frontend.transport.concurrent_accept import ConcurrentAccept, is_kn
 from service.frontend.transport.grpc_leak import free_failed
 from service.frontend.transport.status import Status, status_of
 
-METHOD = "/test.Echo/Echo"
+METHOD = "/test.Echo/Predict"
 CALLS = 30
 _FULL = status_of(QueueFullError("too many", retry_after=1.0), "id")
 
@@ -43,7 +43,7 @@ class Echo:
     async def run(self, ready: Callable[[], None], over: asyncio.Event) -> None:
         free_failed(asyncio.get_running_loop())
         server = grpc.aio.server()
-        handlers = {"Echo": grpc.stream_unary_rpc_method_handler(self._answer)}
+        handlers = {"Predict": grpc.stream_unary_rpc_method_handler(self._answer)}
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Echo", handlers),))
         server.add_registered_method_handlers("test.Echo", handlers)
         self.port = server.add_insecure_port("127.0.0.1:0")

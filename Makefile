@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/inference/*.proto proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image graphs test lint types docs clean
+.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image graphs test lint types docs site clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -70,6 +70,9 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the 
 	$(BIN)/python -m tests.attention.evidence
 	$(BIN)/python -m tests.service.settings_table
 	$(BIN)/python -m tests.models.zoo_page
+
+site: $(VENV)/dev.stamp  ## Builds the documentation as a site in build/site; a broken link is an error.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 performance: $(VENV)/dev.stamp  ## Measures serving and writes docs/performance.md and its annex, in an hour; wants a quiet machine.
 	for each in serving attend_stream generation precision; do $(BIN)/python -m benchmarks.awake $$each --keep || exit 1; done

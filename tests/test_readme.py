@@ -1,5 +1,5 @@
 """Every fenced command and code block of the README works, as pasted, in the order in which it stands; so do those of
-the page about HTTP, and what the demo prints.
+the pages that guide, and what the demo prints.
 """
 
 import os
@@ -51,7 +51,10 @@ def blocks(page: str) -> list[Block]:
     return [Block(*match) for match in BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))]
 
 
-BLOCKS, HTTP_BLOCKS = blocks("README.md"), blocks("docs/http.md")
+BLOCKS = blocks("README.md")
+GUIDES = ("index", "concepts", "reading-attention", "calling", "http")
+# A block that stands in the README as well is run once.
+GUIDE_BLOCKS = [each for page in GUIDES for each in blocks(f"docs/{page}.md") if each not in BLOCKS]
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
 ONLY_PLANNED = ("make test", "make demo-models", "make demo", "make dev")
 # Where the README's commands find the demo. Here it gets a free port: another server may have this one.
@@ -168,12 +171,18 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
             run(["bash", "-c", command], checkout, demo)
 
 
-@pytest.mark.parametrize("block", HTTP_BLOCKS, ids=lambda block: block.name)
-def test_a_block_about_http_works(block: Block, checkout: Path, demo: str, http: str) -> None:
+@pytest.mark.parametrize("block", GUIDE_BLOCKS, ids=lambda block: block.name)
+def test_a_block_of_a_guide_works(block: Block, checkout: Path, demo: str, http: str) -> None:
     if block.language == "python":
-        run([sys.executable, "-c", block.text.replace(HTTP, http)], checkout, demo)
+        run([sys.executable, "-c", block.text.replace(DEMO, demo).replace(HTTP, http)], checkout, demo)
+        return
     for command in block.text.strip().splitlines() if block.language == "console" else ():
-        curl(command, checkout, demo, {HTTP: http})
+        if command in ONLY_PLANNED or command.startswith(("pip install", "npm", "NODE_PATH")):
+            continue  # as in the README, whose blocks are tested
+        if command.startswith("curl"):
+            curl(command, checkout, demo, {HTTP: http})
+        else:
+            run(["bash", "-c", command], checkout, demo)
 
 
 def test_what_the_demo_prints_works(checkout: Path, demo: str) -> None:

@@ -4,6 +4,7 @@
     python -m studies.replication beams ROW ...                  of rows that write texts, what several beams add
     python -m studies.replication collect                        runs/results/*/*.json -> records/training.json.xz
     python -m studies.replication write                          records/training.json.xz -> docs/results.md
+    python -m studies.replication show                           prints every run, command, map and head of the record
 
 Only figures are kept, never a row of the data.
 """
@@ -19,7 +20,7 @@ from typing import Any
 
 from benchmarks.records import ROOT, read, write
 from studies.replication.beams import served
-from studies.replication.page import page
+from studies.replication.page import details, page
 from studies.replication.runs import PAGE, RECORD, RUNS, TABLE
 
 _EPOCHS_KEPT = 10
@@ -74,9 +75,9 @@ def collect() -> None:
 
 
 def main() -> None:
-    """Do one of the four."""
+    """Do one of the five."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=("train", "beams", "collect", "write"))
+    parser.add_argument("task", choices=("train", "beams", "collect", "write", "show"))
     parser.add_argument("names", nargs="*", help="rows, all where none is named")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--minutes", type=float, default=0.0, help="time limit of a run")
@@ -88,6 +89,8 @@ def main() -> None:
             (RUNS / name / _BEAMS).write_text(json.dumps(served(RUNS / name), indent=1) + "\n")
     elif options.task == "collect":
         collect()
+    elif options.task == "show":
+        print(details(read(RECORD)), end="")
     else:
         PAGE.write_text(page(read(RECORD)))
 

@@ -18,15 +18,17 @@ _CLAIMED = {
     "luong": "bleu",
     "luong-local-p": "bleu",
     "transformer": "bleu",
-    "show-attend-tell": "weight on the right place, decoder.cross",
+    "show-attend-tell": "bleu",
+    "show-attend-tell-hard": "bleu",
     "attention-unet": "intersection over union, small objects",
     "sagan": "Fréchet distance",
 }
 _LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS)
 
-# Verdicts: in one run nothing but the sign is known.
-SHOWN, SEEN = "**shown**", "seen in one run"
+# Verdicts: in one run without a count nothing but the sign is known. SHOWN holds among all claims, ALONE by itself.
+SHOWN, ALONE, SEEN = "**shown**", "shown alone", "seen in one run"
 UNSHOWN = NOT_SEEN, NOT_SHOWN, OPPOSITE = "not seen in one run", "not shown", "the opposite"
+_LEVEL = 0.05
 
 Interval = tuple[float, float]
 
@@ -66,12 +68,30 @@ class Difference:
         """By how much the first is better, as it is written."""
         return self._better(round(self.mean, 1))
 
-    def verdict(self, less: float = 0.0) -> str:
-        """What this says of the claim that the first is the better one, or worse by no more than `less` points."""
+    def verdict(self, less: float = 0.0, adjusted: float = 0.0) -> str:
+        """What this says of the claim that the first is the better one, or worse by no more than `less` points.
+
+        adjusted: its p value among those of all claims (`holm`); 0 where it stands alone.
+        """
         if self.interval is None:
             return SEEN if self.gain > -less else NOT_SEEN
         worst, best = sorted(self._better(each) for each in self.interval)
-        return SHOWN if worst > -less else OPPOSITE if best < -less else NOT_SHOWN
+        if worst > -less:
+            return SHOWN if adjusted < _LEVEL else ALONE
+        return OPPOSITE if best < -less else NOT_SHOWN
+
+    def p_value(self, less: float = 0.0) -> float | None:
+        """Of the hypothesis that the first is worse by exactly `less` points, both sides: Student's over the seeds, of
+        one seed the normal one over the examples; None where there is neither.
+        """
+        shift = self._better(self.mean) + less
+        if self.seeds > 1:
+            error = float(stats.sem([a - b for a, b in zip(self.ours, self.theirs, strict=True)]))
+            return float(2 * stats.t.sf(abs(shift) / error, self.seeds - 1)) if error else float(not shift)
+        if self.examples is None:
+            return None
+        variance = sum(share / 100 * (1 - share / 100) for share in (self.ours[0], self.theirs[0])) / self.examples
+        return float(2 * stats.norm.sf(abs(shift) / 100 / math.sqrt(variance))) if variance else float(not shift)
 
     def __str__(self) -> str:
         if self.interval is None:
@@ -101,6 +121,16 @@ def differences(record: Record, base: str, other: str, figure: str = "") -> list
         Difference(data, name, tuple(a for a, _ in pairs), tuple(b for _, b in pairs), examples)
         for (data, name, examples), pairs in found.items()
     ]
+
+
+def holm(p_values: Sequence[float | None]) -> list[float]:
+    """Adjust p values for being several (Holm 1979); 1 where there is none."""
+    known = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    adjusted, most = [1.0] * len(p_values), 0.0
+    for rank, (p, place) in enumerate(known):
+        most = max(most, min(1.0, p * (len(known) - rank)))
+        adjusted[place] = most
+    return adjusted
 
 
 def student(values: Sequence[float]) -> Interval:

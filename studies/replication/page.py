@@ -5,24 +5,30 @@ from collections.abc import Iterable
 from studies.replication.differences import differences
 from studies.replication.figures import ERRORS, LOOKS, STRONGEST, WEIGHT, Record, figure, is_made, percent, shown
 from studies.replication.names import ABLATIONS, CONTROLS, TITLES, title
-from studies.replication.papers import papers
+from studies.replication.papers import papers, verdicts
 from studies.replication.tables import written
 from studies.replication.unneeded import unneeded
 
 HEAD = """# Results
 
 What the models of the zoo reach on held-out data, beside what is reached without their attention. Written by
-`python -m studies.replication write` from `studies/records/training.json.xz`; the commands are below.
+`python -m studies.replication write` from `studies/records/training.json.xz`; `python -m studies.replication show`
+prints every run, its command, where each map looks, and what each head does.
+
+## In a line a model
+
+Of the claims that papers make of their models; a comparison is a claim on one set of data, beside one other model.
+*Shown*: its interval is on the claim's side, and its p value is below 0.05 among those of all comparisons on this page
+(Holm 1979). *Shown alone*: the interval is, and one of twenty such rows would be so by chance. Models and data here are
+small, so that a claim which is not shown is not disproved.
 """
 CLAIMED = """
 ## What the papers claim
 
-The first model of each row is the paper's, the other is what it claims to beat. *Shown*: the interval is on the claim's
-side of 0; of several seeds it is Student's, of one seed it is about other held-out examples alone. Where a figure has
-no interval, one run says what it says. Models and data here are small, so that a claim which is not shown is not
-disproved. Each interval stands for itself: of forty rows that show nothing, one would be said to show something.
-Several embeddings have two to three times the parameters of one; one embedding of words alone tags no name of
-ner_wnut17 at all.
+The first model of each row is the paper's, the other is what it claims to beat; *(ours)* marks claims that a paper does
+not make. Intervals of several seeds are Student's, of one seed they are about other held-out examples alone. Where a
+figure has no interval, one run says what it says. Several embeddings have two to three times the parameters of one; one
+embedding of words alone tags no name of ner_wnut17 at all, so that nothing can be shown there.
 """
 UNNEEDED = """
 ## Where a control was not shown to be worse
@@ -34,37 +40,45 @@ its maps say where it looked, and not that it had to look there.
 READING = """
 ## How to read this
 
-- Intervals of figures are Wilson's, 95 %, for the number of held-out examples alone: what another seed or another split
-  would change comes on top. Pixels of one picture are no examples of their own, so that those of masks are too narrow.
 - Training ends by the dev loss or at the stated number of epochs; the weights with the lowest dev loss are judged.
 - The families and settings of the documents were chosen with figures of seed 0 in sight, its held-out part among them;
   the rows with other seeds hold out other modules, and were run once, with everything decided. Settings of the other
   rows were changed once or twice, to cost less or to start better, after earlier runs whose held-out figures were seen.
+- Models and data are small and trained for minutes on one core: the figures show that the parts work, and are not to be
+  compared with published ones. Cora is the exception: the public split (140, 500 and 1,000 nodes) and the sizes and
+  settings of Veličković et al. (2018), but for a learning rate that rises and falls; they report 83.0 ± 0.7 % over 100
+  runs. How long and how high was decided after a few runs of seeds 0 to 2, whose held-out figures were seen.
+- Controls, which are as large as the model (ablations leave something out, and are smaller): *uniform weights* is the
+  same network with the same weight for every key; *frozen random attention* keeps the parameters that decide weights
+  as they were drawn, and everything else learns. A difference is that of two runs with the same seed, its interval
+  Student's over the seeds: with three it is wide. With one it is Newcombe's (1998, method 10) for examples that are
+  not the same, though they are: too wide, but not about seeds. Where an interval holds 0 nothing was shown.
+- speech_fsdd: recordings of two to four digits by one speaker, joined, as letters for units of sound; held out are
+  other recordings of the same six speakers. The units were chosen by recordings that are not held out; held-out figures
+  of a few runs were seen before the rest was.
+- mr_polarity+mams_atsa: film reviews with classes and restaurant sentences without; held out are restaurant sentences
+  whose targets agree but for neutral ones. Epochs are chosen by the films: nothing is known of restaurants.
+- Made-up names: none is in two parts, so that embeddings of words know a name by the letters that it has in common with
+  others alone. On ner_wnut17 two of three words of the held-out entities stand in no training sentence, and four of
+  five in no training entity: one embedding of words alone finds none there.
+- Entities are right where both ends and the kind are (F1, precision, recall over all of them).
+"""
+READING_RUNS = """
+## How to read the runs
+
+- Intervals of figures are Wilson's, 95 %, for the number of held-out examples alone: what another seed or another split
+  would change comes on top. Pixels of one picture are no examples of their own, so that those of masks are too narrow.
 - *Baseline* for classes is to answer the training part's most frequent class always.
 - Documents of the standard library are held out by whole modules; modules of one package can be on both sides. The
   families are those chapters of the library reference that have enough modules: with all chapters the task is harder.
 - Dates: no date is in two parts, ways of writing are. Digits: writers are in all parts.
 - *Exact* is the share of greedy outputs that are right to the last character, *tokens* the share of tokens that are
   right when the target is forced. BLEU is sacrebleu's corpus BLEU with its defaults, on detokenised text, greedy.
-- Models and data are small and trained for minutes on one core: the figures show that the parts work, and are not to be
-  compared with published ones. Cora is the exception: the public split (140, 500 and 1,000 nodes) and the sizes and
-  settings of Veličković et al. (2018), but for a learning rate that rises and falls; they report 83.0 ± 0.7 % over 100
-  runs. How long and how high was decided after a few runs of seeds 0 to 2, whose held-out figures were seen.
-- speech_fsdd: recordings of two to four digits by one speaker, joined, as letters for units of sound; held out are
-  other recordings of the same six speakers. The units were chosen by recordings that are not held out; held-out figures
-  of a few runs were seen before the rest was.
 - *Told apart*: of pairs of targets in one sentence that have different classes, the share of which both are right.
   Whoever reads the sentence and not the target has none.
-- mr_polarity+mams_atsa: film reviews with classes and restaurant sentences without; held out are restaurant sentences
-  whose targets agree but for neutral ones. Epochs are chosen by the films: nothing is known of restaurants.
 - Nodes of made-up citations are held out by whole graphs; a quarter of the nodes say nothing and are cited by all.
 - What PSAC looks at in a film is not the moment that it answers about: the weight there is that of equal weights, which
   have more than half, as many questions are about all of a film.
-- Controls, which are as large as the model (ablations leave something out, and are smaller): *uniform weights* is the
-  same network with the same weight for every key; *frozen random attention* keeps the parameters that decide weights
-  as they were drawn, and everything else learns. A difference is that of two runs with the same seed, its interval
-  Student's over the seeds: with three it is wide. With one it is Newcombe's (1998, method 10) for examples that are
-  not the same, though they are: too wide, but not about seeds. Where an interval holds 0 nothing was shown.
 - *Weight on it*: the share of a map's weight on the places that are right, which the task knows, and what equal weights
   have there; *strongest there*: how often the largest weight of a query is. Alignment errors are the error rate of Och
   and Ney (2003), on 447 sentences of another kind of text (parliament), each word linked to the one with most weight.
@@ -77,32 +91,32 @@ READING = """
 - movie_reviews+rationales_movies: the right places are phrases that people marked as reasons for the class (Zaidan et
   al. 2007, as DeYoung et al. 2020 hold them); nobody learned from them. Words behind the last that a model reads
   count as no place.
-- Made-up names: none is in two parts, so that embeddings of words know a name by the letters that it has in common with
-  others alone. On ner_wnut17 two of three words of the held-out entities stand in no training sentence, and four of
-  five in no training entity: one embedding of words alone finds none there.
 - Heads: the entropy of their weights; weight on the key before the query's own place, at it and after it (in a
   decoder's map of itself, the place is that of the token that went in last); on 200 held-out examples.
-- Entities are right where both ends and the kind are (F1, precision, recall over all of them).
 - Time is what training took on a shared machine at low priority: an upper bound.
 """
 
 
 def page(record: Record) -> str:
     """The whole page."""
+    parts = [HEAD, *verdicts(record), CLAIMED, *papers(record), UNNEEDED, *unneeded(record)]
+    if found := beams(record):
+        parts += ["\n## With beams, served\n", *found]
+    return "".join([*parts, READING])
+
+
+def details(record: Record) -> str:
+    """What is printed on request: every run and its command, controls and ablations, maps, heads."""
     builtin = {name: run for name, run in record.items() if is_made(run)}
     others = {name: run for name, run in record.items() if name not in builtin}
-    parts = [HEAD, CLAIMED, *papers(record), UNNEEDED, *unneeded(record)]
-    parts += ["\n## Data that need no download\n", *table(builtin.values())]
+    parts = ["# Runs\n\n## Data that need no download\n", *table(builtin.values())]
     if others:
         parts += ["\n## Plain files\n", *table(others.values())]
     parts += ["\n## Beside controls and ablations\n", *besides(record)]
     parts += ["\n## Where they look, where that is known\n", *places(record)]
-    if found := beams(record):
-        parts += ["\n## With beams, served\n", *found]
     if found := heads(record):
         parts += ["\n## What heads do\n", *found]
-    parts += [READING, "\n## Commands\n\n"]
-    parts += ["`python -m studies.replication train` runs these, one after another:\n\n"]
+    parts += [READING_RUNS, "\n## Commands\n\n"]
     parts += [f"- `{run['command']}`{unfinished(run)}\n" for run in record.values()]
     return "".join(parts)
 

@@ -1,10 +1,11 @@
-"""What the seventeen papers claim of their models, and whether it is seen here."""
+"""What papers claim of their models, and whether it is seen here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.zoo.index import ZOO, published
-from studies.replication.differences import ALIGNMENT_ERRORS, differences
-from studies.replication.figures import WEIGHT, Record
+from studies.replication.differences import ALIGNMENT_ERRORS, ALONE, OPPOSITE, SHOWN, Difference, differences, holm
+from studies.replication.figures import WEIGHT, Record, is_made
 from studies.replication.names import title
 from studies.replication.tables import written
 
@@ -16,7 +17,8 @@ class Claim:
     """That a model has more than others. better, above: names of the zoo.
 
     less: by how many points it may have less where the claim is that it is no worse. figure: of which it is claimed,
-    where it is not the model's own (`differences`).
+    where it is not the model's own (`differences`). own: a claim of this project and not of the paper, whose comparison
+    the paper does not make.
     """
 
     paper: str
@@ -25,6 +27,7 @@ class Claim:
     above: tuple[str, ...]
     less: float = 0.0
     figure: str = ""
+    own: bool = False
 
     @property
     def model(self) -> str:
@@ -37,7 +40,20 @@ CLAIMS = (
     Claim("Luong 2015", "a window around a predicted place is no worse (by a point)", "luong-local-p", ("luong",), 1),
     Claim("Luong 2015", "and aligns as well", "luong-local-p", ("luong",), 1, ALIGNMENT_ERRORS),
     Claim("Luong 2015", "input feeding helps", "luong", ("luong-unfed",)),
-    Claim("Xu 2015", "it looks at what it names", "show-attend-tell", ("show-attend-tell-uniform",)),
+    Claim(
+        "Xu 2015",
+        "hard attention is no worse than soft (by a point)",
+        "show-attend-tell-hard",
+        ("show-attend-tell",),
+        1,
+    ),
+    Claim(
+        "Xu 2015",
+        "attention beats equal weights, and frozen ones",
+        "show-attend-tell",
+        ("show-attend-tell-uniform", "show-attend-tell-frozen"),
+        own=True,
+    ),
     Claim(
         "Lu 2016",
         "co-attention beats the question's or the picture's alone",
@@ -57,6 +73,7 @@ CLAIMS = (
         "what it answers by is the attention that it learned",
         "transformer",
         ("transformer-uniform", "transformer-frozen"),
+        own=True,
     ),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
@@ -65,6 +82,7 @@ CLAIMS = (
         "lcr-rot-hop",
         ("lcr-rot-hop-uniform",),
         figure="told apart",
+        own=True,
     ),
     Claim(
         "Kiela 2018",
@@ -85,28 +103,80 @@ CLAIMS = (
     Claim("Yu 2019", "four layers beat two", "mcan-four", ("mcan",)),
     Claim("Wang 2019", "two samplers beat soft attention", "rban", ("rban-soft",)),
     Claim("Oktay 2018", "gates find small objects better", "attention-unet", ("attention-unet-uniform",)),
-    Claim("Oktay 2018", "a gate learns what is sought", "attention-unet", ("attention-unet-frozen",), 0, _GATE),
+    Claim(
+        "Oktay 2018", "a gate learns what is sought", "attention-unet", ("attention-unet-frozen",), 0, _GATE, own=True
+    ),
     Claim(
         "Winata 2019",
-        "several embeddings beat each alone",
-        "mme",
-        ("mme-neighbours", "mme-spelling", "mme-learned", "mme-characters"),
+        "several embeddings of words beat each alone",
+        "mme-words",
+        ("mme-neighbours", "mme-spelling", "mme-learned"),
     ),
+    Claim("Winata 2019", "words, subwords and characters beat words alone", "mme", ("mme-words",)),
     Claim("Wang 2018", "reconstruction in the loss helps", "rnn-capsule", ("rnn-capsule-probability",)),
 )
 
 
+@dataclass(frozen=True)
+class Compared:
+    """A claim beside one model on one set of data. found: None where nothing was trained. adjusted: its p value."""
+
+    claim: Claim
+    other: str
+    found: Difference | None
+    adjusted: float = 1.0
+
+    @property
+    def verdict(self) -> str:
+        """What is seen of it."""
+        return "not trained yet" if self.found is None else self.found.verdict(self.claim.less, self.adjusted)
+
+
+def compared(record: Record) -> list[Compared]:
+    """Compare the models of every claim, on every set of data; p values are adjusted for being many (Holm)."""
+    pairs = [
+        (claim, other, found)
+        for claim in CLAIMS
+        for other in claim.above
+        for found in differences(record, claim.better, other, claim.figure) or [None]
+    ]
+    adjusted = holm([None if found is None else found.p_value(claim.less) for claim, _, found in pairs])
+    return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
+
+
 def papers(record: Record) -> list[str]:
     """A row for each claim, each model that it puts below, and each set of data."""
-    heads = ("id", "the paper's claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "")
+    heads = ("id", "claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "")
+    made = {run["data"]["name"] for run in record.values() if is_made(run)}
     rows: list[tuple[str, ...]] = []
-    for claim in CLAIMS:
-        first = (claim.model, f"{claim.paper}: {claim.says}")
-        for other in claim.above:
-            found = differences(record, claim.better, other, claim.figure)
-            rows += [
-                (*first, each.data, each.figure, title(other), *each.cells, each.verdict(claim.less)) for each in found
-            ]
-            if not found:
-                rows.append((*first, "", "", title(other), "", "", "", "", "not trained yet"))
+    for each in compared(record):
+        claim, found = each.claim, each.found
+        says = f"{'' if claim.own else f'{claim.paper}: '}{claim.says}{' (ours)' if claim.own else ''}"
+        cells = ("", "", title(each.other), "", "", "", "")
+        if found is not None:
+            on = f"{found.data}{' (made here)' if found.data in made else ''}"
+            cells = (on, found.figure, title(each.other), *found.cells)
+        rows.append((claim.model, says, *cells, each.verdict))
     return written(heads, rows)
+
+
+def verdicts(record: Record) -> list[str]:
+    """A line for each model: what is seen of its paper's claims."""
+    rows = []
+    found = [each for each in compared(record) if not each.claim.own]
+    for model in dict.fromkeys(each.claim.model for each in found):
+        own = [each for each in found if each.claim.model == model]
+        counts = [f"{sum(each.verdict == kind for each in own)}" for kind in (SHOWN, ALONE, OPPOSITE)]
+        claims = "; ".join(dict.fromkeys(each.claim.says for each in own))
+        rows.append((model, own[0].claim.paper, claims, *counts, str(len(own)), _summary(own)))
+    return written(("id", "paper", "claims", "shown", "shown alone", "the opposite", "comparisons", "in a word"), rows)
+
+
+def _summary(found: Sequence[Compared]) -> str:
+    """Say it in a word: of a model's comparisons, how many are on the paper's side."""
+    seen = [each.verdict in (SHOWN, ALONE) for each in found]
+    if all(seen):
+        return "reproduced" if all(each.verdict == SHOWN for each in found) else "reproduced, alone"
+    if any(seen):
+        return "partly"
+    return "the opposite" if any(each.verdict == OPPOSITE for each in found) else "not shown"

@@ -1,10 +1,11 @@
 """The page of results: what differences between models are worth, and what is said of the papers' claims."""
 
 import pytest
+from scipy import stats
 
 from benchmarks.records import read
-from studies.replication.differences import Difference, differences, newcombe, student
-from studies.replication.page import page
+from studies.replication.differences import Difference, differences, holm, newcombe, student
+from studies.replication.page import details, page
 from studies.replication.papers import CLAIMS
 from studies.replication.runs import PAGE, RECORD, TABLE
 from studies.replication.unneeded import unneeded
@@ -80,6 +81,31 @@ def test_no_worse_is_shown_where_the_interval_is_above_what_it_may_have_less() -
     assert (found.verdict(), found.verdict(1.0)) == ("not shown", "**shown**")
     worse = Difference("data", "bleu", (15.0, 15.1, 15.2), (18.7, 18.5, 18.4), None)
     assert worse.verdict(1.0) == "the opposite"
+
+
+def test_a_claim_that_holds_alone_need_not_hold_among_all() -> None:
+    found = Difference("data", "accuracy", (90.0,), (70.0,), 100)
+    assert [found.verdict(adjusted=p) for p in (0.01, 0.2)] == ["**shown**", "shown alone"]
+
+
+def test_p_values_of_several_seeds_are_students_and_of_one_are_of_its_examples() -> None:
+    several = Difference("data", "bleu", (2.0, 3.0, 4.0), (1.0, 1.0, 1.0), None)
+    assert several.p_value() == pytest.approx(stats.ttest_1samp((1.0, 2.0, 3.0), 0).pvalue)
+    assert several.p_value(1.0) == pytest.approx(stats.ttest_1samp((2.0, 3.0, 4.0), 0).pvalue)
+    one = Difference("data", "accuracy", (60.0,), (50.0,), 100)
+    assert one.p_value() == pytest.approx(2 * stats.norm.sf(0.1 / (0.24 / 100 + 0.25 / 100) ** 0.5))
+    assert Difference("data", "bleu", (60.0,), (50.0,), None).p_value() is None
+
+
+def test_p_values_are_adjusted_as_holm_does() -> None:
+    # Holm (1979) by hand: 0.01 × 4, 0.02 × 3, then no smaller than the one before.
+    assert holm([0.03, 0.01, None, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 1.0, 0.06, 0.06])
+
+
+def test_what_is_printed_has_every_run_and_its_command() -> None:
+    record = read(RECORD)
+    printed = details(record)
+    assert all(f"`{run['command']}`" in printed for run in record.values())
 
 
 def test_every_paper_of_the_survey_that_is_here_has_a_claim_whose_models_are_trained() -> None:

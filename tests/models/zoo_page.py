@@ -18,6 +18,7 @@ from studies.replication.papers import CLAIMS
 from studies.replication.runs import RECORD, TABLE
 from studies.replication.tables import written
 from tests.models import small
+from tests.models.table_3 import ABSENT, AUTHORS, COLUMNS, DEPARTS, ROWS
 
 PAGE = ROOT / "docs" / "models.md"
 HEAD = f"""# Published models
@@ -25,12 +26,20 @@ HEAD = f"""# Published models
 Where each model is and how to train it. Written by `make docs` from the models themselves. Do not edit.
 
 - *id*: the model's row in the catalogue of systems that attention surveys name, of which [the taxonomy](taxonomy.md)
-  has the mechanisms; J1 to J17 are the models that Brauwers and Frasincar compare.
+  has the mechanisms; J1 to J17 are the models that [Brauwers and
+  Frasincar compare](#the-surveys-table).
 - *train*: the command for the model. Variants have its name with another ending (`limelight train luong-dot`), and
   every one has two controls: {" and ".join(f"`-{each}`" for each in CONTROLS)}.
 - *made here*: data that need no download, the first without an option, others with `--data builtin:NAME`; each links
   to the file that makes them. *real data*: what the model was also trained on in [the results](results.md).
 - *maps*: the attention that a served model shows, by name; N is the number of a layer.
+"""
+SURVEY = """
+## The survey's table
+
+Table 3 of Brauwers and Frasincar, *A General Survey on Attention Mechanisms in Deep Learning* (2021), as they have it:
+"+" joins parts of one model, "," what one paper tries one by one, each of which is a variant here. Models here say the
+same of themselves (`limelight models NAME`), but where a cell says otherwise; a test holds them together.
 """
 _AUTHORS = 3  # more are "et al."
 
@@ -38,7 +47,26 @@ _AUTHORS = 3  # more are "et al."
 def page() -> str:
     """The whole page."""
     heads = ("id", "model", "paper", "train", "file", "made here", "real data", "maps", "")
-    return "".join([HEAD, *written(heads, (row(name) for name in ZOO))])
+    return "".join([HEAD, *written(heads, (row(name) for name in ZOO)), SURVEY, *survey()])
+
+
+def survey() -> list[str]:
+    """Table 3 of the survey, row by row, with the models that stand for each paper."""
+    here = {entry.row: name for name, entry in reversed(ZOO.items())}
+    rows = []
+    for key, cells in ROWS.items():
+        name = here.get(key, "")
+        found = f"`{name}`" if name else f"– ({ABSENT[key]})"
+        rows.append((key, AUTHORS[key], found, *(placed(name, column, cell) for column, cell in cells.items())))
+    return written(("id", "paper", "here", *(column.replace("_", " ") for column in COLUMNS)), rows)
+
+
+def placed(name: str, column: str, cell: str) -> str:
+    """A cell of the survey, and what the model says there where that is another thing, with the reason."""
+    if (name, column) not in DEPARTS:
+        return cell
+    own, why = DEPARTS[name, column]
+    return f"{cell}; here {', '.join(own)} ({why})"
 
 
 def row(name: str) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the 
 	$(BIN)/python -m tests.attention.evidence
 	$(BIN)/python -m tests.service.settings_table
 	$(BIN)/python -m tests.models.zoo_page
+	$(BIN)/python -m tests.models.coverage_page
 
 site: $(VENV)/dev.stamp  ## Builds the documentation as a site in build/site; a broken link is an error.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,0 +1,59 @@
+"""Writes docs/coverage.md, the surveys' tables and what stands here: `python -m tests.models.coverage_page`."""
+
+from pathlib import Path
+
+from models.catalogue.registry import MECHANISMS
+from models.zoo.index import ZOO
+from studies.replication.tables import written
+from tests.models.survey_tables import CELLS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
+HEAD = """# What the surveys name, and what is here
+
+Written by `make docs` from the registry and the list of models. Do not edit.
+
+Each table of the surveys that lists mechanisms, papers or tasks, cell by cell. A row that begins with A to I is a
+mechanism, whose proofs are on [the page of the taxonomy](taxonomy.md); J and later are [published models](models.md)
+with [their results](results.md); *checkpoints* are kinds of Hugging Face models that [the import](import.md) reads.
+**–** is a gap: nothing here stands for the cell. The table of seventeen papers is [on the page of
+models](models.md#the-surveys-table).
+
+"""
+CHECKPOINTS = "hf:"
+
+
+def page() -> str:
+    """The whole page."""
+    cells = [rows for of_table in CELLS.values() for _, rows in of_table]
+    parts = [HEAD, f"{sum(map(bool, cells))} of {len(cells)} cells have a row.\n"]
+    for table, of_table in CELLS.items():
+        parts += [f"\n## {table}\n", *written(("in the survey", "row", "here"), [shown(*each) for each in of_table])]
+    return "".join(parts)
+
+
+def shown(name: str, rows: tuple[str, ...]) -> tuple[str, str, str]:
+    """A cell: its name, its rows, and what they are, with their files."""
+    if not rows:
+        return name, "**–**", ""
+    ids = [each.partition("/")[0] for each in rows if not each.startswith(CHECKPOINTS)]
+    return name, ", ".join(ids), "; ".join(described(each) for each in rows)
+
+
+def described(row: str) -> str:
+    """What a row is, with a link to its file."""
+    if row.startswith(CHECKPOINTS):
+        return f"[checkpoints of {row.removeprefix(CHECKPOINTS)}](import.md)"
+    row, _, word = row.partition("/")
+    if found := [each for each in MECHANISMS if each.row == row and word in each.name]:
+        return ", ".join(_link(each.name, each.module.__module__) for each in found)
+    name = next(name for name, entry in ZOO.items() if entry.row == row)
+    return _link(f"`{name}`", f"models.zoo.{ZOO[name].module}")
+
+
+def _link(text: str, module: str) -> str:
+    path = module.replace(".", "/")
+    return f"[{text}](../{path}.py)"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

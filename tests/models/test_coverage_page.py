@@ -1,0 +1,24 @@
+"""The page of what the surveys name: it is written from the registry, and every row that it names is there."""
+
+import pytest
+
+from models.catalogue.registry import MECHANISMS
+from models.zoo.index import ZOO
+from tests.models.coverage_page import CHECKPOINTS, PAGE, page
+from tests.models.survey_tables import CELLS
+
+ROWS = [(table, name, row) for table, cells in CELLS.items() for name, rows in cells for row in rows]
+
+
+def test_the_page_is_that_of_the_registry() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run python -m tests.models.coverage_page"
+
+
+@pytest.mark.parametrize(("table", "name", "row"), ROWS)
+def test_a_row_that_is_named_is_there(table: str, name: str, row: str) -> None:
+    if row.startswith(CHECKPOINTS):
+        assert f"{row.removeprefix(CHECKPOINTS)}" in (PAGE.parent / "import.md").read_text(encoding="utf-8")
+        return
+    key, _, word = row.partition("/")
+    here = [each for each in MECHANISMS if each.row == key and word in each.name]
+    assert here or any(entry.row == key for entry in ZOO.values()), (table, name)

@@ -16,7 +16,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
-from limelight.security import Security, SecurityOptions
+from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
 
 
@@ -44,7 +44,7 @@ class AsyncClient:
             max_response_bytes=max_response_bytes,
             attempts=attempts,
             credentials=credentials,
-            security=Security(**security),
+            security=security_of(**security),
             metadata=tuple(metadata),
             options=tuple(options),
         )

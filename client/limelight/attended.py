@@ -11,6 +11,8 @@ from limelight.predictions import Prediction, read_prediction
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
 
+_SHOWN = 12  # maps that a representation lists
+
 
 class _Maps(Record, Mapping[str, AttentionMap]):
     """A mapping from names to maps, in order."""
@@ -29,8 +31,14 @@ class _Maps(Record, Mapping[str, AttentionMap]):
     def keys(self) -> KeysView[str]:
         return {each.name: each for each in self.maps}.keys()
 
+    def _listed(self) -> str:
+        """Return a line for each of the first maps."""
+        lines = [f"\n  {each.summary}" for each in self.maps[:_SHOWN]]
+        more = len(self.maps) - len(lines)
+        return "".join(lines) + (f"\n  and {more} more maps" if more > 0 else "")
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SequenceAttention(_Maps):
     """Attention of one of several sequences: only the maps that depend on its tokens."""
 
@@ -42,8 +50,11 @@ class SequenceAttention(_Maps):
     label_sets: Mapping[str, LabelSet]
     """Label sets by name, including those shared with the best sequence."""
 
+    def __repr__(self) -> str:
+        return f"<SequenceAttention {self.sequence}{self._listed()}>"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Attended(_Maps):
     """The answer to one instance, and a mapping from names to its maps: `answer["encoder.0.self"]`."""
 
@@ -54,6 +65,45 @@ class Attended(_Maps):
     """In the order of the model's description; for a generating model, of the best sequence."""
     other_sequences: tuple[SequenceAttention, ...] = ()
     """Maps of the other sequences, as `sequences` requests."""
+
+    @property
+    def label(self) -> str | None:
+        """The most probable class; None for a model without classes."""
+        return self.prediction.label
+
+    @property
+    def text(self) -> str | None:
+        """The generated text; None for a model that does not generate."""
+        return self.prediction.text
+
+    @property
+    def probability(self) -> float | None:
+        """The probability of `label`, or of the whole `text`."""
+        return self.prediction.probability
+
+    def __repr__(self) -> str:
+        return f"<Attended {self.prediction.heading}{self._listed()}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON types: `prediction`, `maps` and `other_sequences`."""
+        others = [
+            {
+                "sequence": other.sequence,
+                # Label sets shared with the best sequence are in the prediction.
+                "label_sets": {
+                    name: each.to_dict()
+                    for name, each in other.label_sets.items()
+                    if each is not self.label_sets.get(name)
+                },
+                "maps": [each.to_dict() for each in other.maps],
+            }
+            for other in self.other_sequences
+        ]
+        return {
+            "prediction": self.prediction.to_dict(),
+            "maps": [each.to_dict() for each in self.maps],
+            "other_sequences": others,
+        }
 
     @property
     def label_sets(self) -> Mapping[str, LabelSet]:

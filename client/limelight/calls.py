@@ -39,6 +39,7 @@ def read(call: Call[Answer], response: Any) -> Answer:
 
 def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Prediction]]:
     """Build a call for one prediction an instance."""
+    requests.check_options("predict", options)
     request = requests.predict_request(model, inputs, **options)
 
     def answer(response: service_pb2.PredictResponse) -> list[Prediction]:
@@ -50,6 +51,7 @@ def predict(model: str, inputs: requests.Instances, **options: Any) -> Call[list
 
 def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[Attended]]:
     """Build a call for one prediction with attention an instance."""
+    requests.check_options("attend", options)
     request = requests.attend_request(service_pb2.AttendRequest, model, inputs, **options)
 
     def answer(response: service_pb2.AttendResponse) -> list[Attended]:
@@ -61,12 +63,14 @@ def attend(model: str, inputs: requests.Instances, **options: Any) -> Call[list[
 
 def attend_stream(model: str, inputs: requests.Instances, **options: Any) -> Call[StreamEvent]:
     """Build a call for the events of every instance, in order."""
+    requests.check_options("attend_stream", options)
     request = requests.attend_request(service_pb2.AttendStreamRequest, model, inputs, **options)
     return Call("AttendStream", request, StreamReader(request.instances).read)
 
 
 def generate(model: str, inputs: Inputs | values_pb2.Instance, **options: Any) -> Call[GenerationEvent]:
     """Build a call for the events of one sequence."""
+    requests.check_options("generate", options)
     request = requests.generate_request(model, inputs, **options)
     return Call("Generate", request, EventReader(request.instance).read)
 

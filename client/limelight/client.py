@@ -13,7 +13,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
-from limelight.security import Security, SecurityOptions
+from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
 from limelight.v1 import values_pb2
 from limelight.values import Inputs
@@ -59,7 +59,7 @@ class Client:
             max_response_bytes=max_response_bytes,
             attempts=attempts,
             credentials=credentials,
-            security=Security(**security),
+            security=security_of(**security),
             metadata=tuple(metadata),
             options=tuple(options),
         )

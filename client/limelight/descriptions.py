@@ -1,12 +1,15 @@
 """Descriptions of a server's models."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from limelight.enums import name_of
 from limelight.labels import Grid
-from limelight.records import FrozenMapping, Record
+from limelight.records import SHORT, FrozenMapping, Record
 from limelight.v1 import attention_pb2, model_pb2, service_pb2, values_pb2
+
+_SHOWN = 6  # inputs, results and maps that a representation names
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class OutputInfo(Record):
     summary: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResultInfo(Record):
     """A typed result of a model. Fields that do not apply to its kind are empty."""
 
@@ -198,7 +201,7 @@ class GraphInfo(Record):
     nodes: Mapping[str, int]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model(Record):
     """Description and status of a model."""
 
@@ -234,6 +237,15 @@ class Model(Record):
     max_response_bytes: int
     """Largest answer that the server sends, in bytes."""
 
+    def __repr__(self) -> str:
+        named = {"inputs": self.inputs, "results": self.results, "maps": self.maps}
+        lists = [f"{what} {', '.join(_names(each))}" for what, each in named.items() if each]
+        return f"<Model {SHORT.repr(self.name)} version {self.version}, {'; '.join([self.task, *lists])}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description as JSON types, with the number of its examples in place of the examples."""
+        return {**super().to_dict(), "examples": len(self.examples)}
+
     @property
     def required_inputs(self) -> tuple[InputInfo, ...]:
         """Inputs that are not optional."""
@@ -253,6 +265,13 @@ class Model(Record):
     def max_new_tokens(self) -> int:
         """Maximum number of tokens that a generating model generates; 0 for other models."""
         return next((each.max_new_tokens for each in self.results if each.kind == "sequence"), 0)
+
+
+def _names(described: Sequence[InputInfo | ResultInfo | MapInfo]) -> Iterator[str]:
+    """Yield the first names, and the number of the others."""
+    yield from (SHORT.repr(each.name) for each in described[:_SHOWN])
+    if len(described) > _SHOWN:
+        yield f"{len(described) - _SHOWN} more"
 
 
 def read_status(message: service_pb2.ModelStatus) -> ModelStatus:

@@ -11,7 +11,7 @@ from limelight.records import FrozenMapping, Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GenerationStart(Record):
     """The first event."""
 
@@ -23,7 +23,7 @@ class GenerationStart(Record):
     """The seed used; None if nothing was sampled."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GeneratedToken(Record):
     """A generated token."""
 
@@ -42,7 +42,7 @@ class GeneratedToken(Record):
     """One row a map: the query axis has size 1 and is this token."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GenerationEnd(Record):
     """The last event."""
 

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
-from limelight.records import Record, as_array
+from limelight.records import SHORT, Record, as_array, json_types
 from limelight.v1 import attention_pb2, values_pb2
 
 Integers = NDArray[np.int32]
+
+_SHOWN = 6  # labels that the representation of a set has
 
 
 def _empty() -> Integers:
@@ -67,7 +69,7 @@ class Grid(Record):
         return Region(left, top, left + wide, top + high)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelSet(Record):
     """Labels of the entries along an axis.
 
@@ -108,6 +110,28 @@ class LabelSet(Record):
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        shown = [SHORT.repr(label) for label in self.labels[:_SHOWN]]
+        if len(self) > _SHOWN:
+            shown[-1:] = ["…", SHORT.repr(self.labels[-1])]
+        return f"<LabelSet {SHORT.repr(self.name)}, {self.kind}, {len(self)}: {' '.join(shown)}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the columns as lists; a column that does not apply is None."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "labels": list(self.labels),
+            "offsets": json_types(self.offsets) or None,
+            "ids": self.ids.tolist() or None,
+            "special": self.special.tolist(),
+            "parents": self.parents.tolist() or None,
+            "parent": self.parent or None,
+            "inputs": list(self.origins) or None,
+            "words": self.words.tolist() or None,
+            "grid": json_types(self.grid),
+        }
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return as_array(np.array(self.labels, str), dtype, copy)

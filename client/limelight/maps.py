@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
 from limelight.labels import LabelSet
-from limelight.records import Record, as_array
+from limelight.records import SHORT, Record, as_array, json_types
+from limelight.suggestions import similar
 from limelight.tensors import to_array
 from limelight.v1 import attention_pb2
 from limelight.words import words_of
@@ -20,7 +21,7 @@ _IMPOSSIBLE_HALF = float(np.finfo(np.float16).min)
 _NO_KEY = -1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Edges(Record):
     """Query and key of each edge: positions along the map's own `query` and `key` axes."""
 
@@ -33,7 +34,7 @@ class Edges(Record):
         return len(self.query_index)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AttentionMap(Record):
     """The weights of one attention map for one instance.
 
@@ -81,6 +82,51 @@ class AttentionMap(Record):
             return ("head", "query", "place")
         axes = ("head", "query", "key") if self.edges is None else ("head", "edge")
         return (*axes, "feature") if self.weights.ndim > len(axes) else axes
+
+    def __repr__(self) -> str:
+        return f"<AttentionMap {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """Name, shape and axes in one line."""
+        shape = ", ".join(f"{axis} {size}" for axis, size in zip(self.axes, self.weights.shape, strict=True))
+        heads = f", {self.head_reduction} of {len(self.heads)} heads" if self.head_reduction else ""
+        name, query, key = (SHORT.repr(each) for each in (self.name, self.query.name, self.key.name))
+        return f"{name}: {self.quantity} [{shape}], {query} to {key}{heads}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the map as JSON types: `weights` nested by `axes`, and indices into the whole label sets."""
+        edges, key_index = None, None
+        if self.edges is not None:
+            edges = {
+                "query_index": _whole_indices(self.edges.query_index, self.query),
+                "key_index": _whole_indices(self.edges.key_index, self.key),
+            }
+        if self.key_index is not None:
+            key_index = _whole_indices(self.key_index, self.key)
+        return {
+            "name": self.name,
+            "stack": self.stack,
+            "layer": self.layer,
+            "kind": self.kind,
+            "quantity": self.quantity,
+            "normalised": self.normalised,
+            "signed": self.signed,
+            "query": self.query.name,
+            "key": self.key.name,
+            "head_labels": self.head_labels.name if self.head_labels else None,
+            "feature_labels": self.feature_labels.name if self.feature_labels else None,
+            "heads": list(self.heads),
+            "head_reduction": self.head_reduction,
+            "queries": json_types(self.query.indices),
+            "keys": json_types(self.key.indices),
+            "axes": list(self.axes),
+            "shape": list(self.weights.shape),
+            "edges": edges,
+            "key_index": key_index,
+            "weights": self.weights.tolist(),
+            "left_out": json_types(self.left_out),
+        }
 
     def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
         """Return the weights as [head, query, key] (and feature), with `absent` where there is none."""
@@ -197,7 +243,15 @@ def find(maps: Sequence[AttentionMap], name: str) -> AttentionMap:
     for each in maps:
         if each.name == name:
             return each
-    raise KeyError(f"no map {name!r} in this answer; it has {', '.join(each.name for each in maps) or 'none'}")
+    names = [each.name for each in maps]
+    raise KeyError(f"no map {name!r} in this answer; it has {', '.join(names) or 'none'}{similar(str(name), names)}")
+
+
+def _whole_indices(positions: NDArray[np.int64], labels: LabelSet) -> Any:
+    """Convert positions along an axis to indices into its whole label set; negative positions stay."""
+    if labels.indices is None:
+        return positions.tolist()
+    return np.where(positions < 0, positions, np.asarray(labels.indices, np.int64)[positions]).tolist()
 
 
 def read_map(

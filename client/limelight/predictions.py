@@ -1,7 +1,7 @@
 """Predictions: typed results, raw outputs, and provenance."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -10,9 +10,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from limelight.enums import name_of
 from limelight.labels import LabelSet, read_label_sets
-from limelight.records import FrozenMapping, Record, as_array
+from limelight.records import SHORT, FrozenMapping, Record, as_array, json_types
 from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
+
+# Entries of each kind that a headline has.
+_FEW = 8
+_CLASSES = 3
+_LONGEST = 300  # characters of a headline in a representation
+NO_OBJECT = "(no object)"
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,7 @@ class ClassProbability(Record):
     probability: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Classification(Record):
     """The classes of an instance."""
 
@@ -45,7 +51,7 @@ class Classification(Record):
         return self.classes[0].probability if self.classes else None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tagging(Record):
     """The classes of entries of a label set, as columns; `tagging[3]` are those of row 3.
 
@@ -96,7 +102,7 @@ class Span(Record):
     """For a document sent as sentences: the sentence that contains the span, to which its offsets refer."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Spans(Record):
     """Spans, most probable first."""
 
@@ -122,7 +128,7 @@ class Box(Record):
     """Query that found the object: index along the query axis of its attention."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Boxes(Record):
     """The objects in an image."""
 
@@ -134,7 +140,7 @@ class Boxes(Record):
     """True if tensors were sent: edges are then parts of the model's picture, from 0 to 1."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GeneratedSequence(Record):
     """A generated sequence."""
 
@@ -152,8 +158,12 @@ class GeneratedSequence(Record):
         """Probability of the whole sequence: the product of its tokens' probabilities."""
         return math.exp(min(0.0, math.fsum(self.log_probabilities)))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the probability as JSON types."""
+        return {**super().to_dict(), "probability": self.probability}
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Sequences(Record):
     """Generated sequences, best first."""
 
@@ -161,7 +171,7 @@ class Sequences(Record):
     """Best first: one, or `hypotheses`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Embedding(Record):
     """A vector; `numpy.asarray` returns it."""
 
@@ -182,7 +192,7 @@ class Number(Record):
     """Empty for none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Regression(Record):
     """Numbers in the order of the model's description; `regression["temperature"]` is the value of a target."""
 
@@ -218,7 +228,7 @@ class Provenance(Record):
     encode_seconds: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prediction(Record):
     """The answer to one instance.
 
@@ -306,8 +316,71 @@ class Prediction(Record):
         found = self._first(Regression)
         return found.numbers if found else ()
 
+    @property
+    def headline(self) -> str:
+        """The answer in one line: the most probable classes, the text, the first few tags, spans, boxes or numbers."""
+        if self.classes:
+            return class_list(self.classes)
+        if self.text is not None:
+            return f"{self.text} {self.sequences[0].probability:.2f}"
+        if self.tags is not None and (rows := list(zip(self.tagged_texts(self.tags), self.tags.labels, strict=True))):
+            return _few([f"{entry} {label}" for entry, label in rows])
+        if (self.none_probability or 0.0) > max((span.probability for span in self.spans), default=0.0):
+            return f"(no answer in the text) {self.none_probability:.2f}"
+        if self.spans:
+            return f"{self.spans[0].text} {self.spans[0].probability:.2f}"
+        if self._first(Boxes) is not None:
+            found = [f"{each.label} {each.probability:.2f} (query {each.query})" for each in self.boxes]
+            return _few(found) or NO_OBJECT
+        if self.numbers:
+            return ", ".join(f"{each.name} {each.value:.4g} {each.unit}".rstrip() for each in self.numbers)
+        small = {name: array.reshape(-1).tolist() for name, array in self.outputs.items() if array.size <= _FEW}
+        return ", ".join(f"{name} {' '.join(f'{number:.4g}' for number in numbers)}" for name, numbers in small.items())
+
+    def tagged_texts(self, tagging: Tagging) -> list[str]:
+        """Return the text of each row of a tagging of this answer: an entry, or the pieces of a word."""
+        labels = self.label_sets[tagging.label_set].labels
+        if tagging.entries is None:
+            return list(labels)
+        return ["".join(labels[begin:end]) for begin, end in tagging.entries]
+
+    @property
+    def heading(self) -> str:
+        """The model, its version and the headline; long texts are shortened."""
+        made_by, line = self.provenance, self.headline
+        line = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+        return f"{SHORT.repr(made_by.model)} version {made_by.version}: {line}"
+
+    def __repr__(self) -> str:
+        return f"<Prediction {self.heading}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the prediction as JSON types: results by name, and the first label and text, or None."""
+        return {
+            "label": self.label,
+            "probability": self.probability,
+            "text": self.text,
+            "results": {
+                name: {"kind": type(each).__name__.lower(), **each.to_dict()} for name, each in self.results.items()
+            },
+            "label_sets": {name: each.to_dict() for name, each in self.label_sets.items()},
+            "outputs": json_types(self.outputs),
+            "truncated": self.truncated,
+            "seed": self.seed,
+            "provenance": json_types(self.provenance),
+        }
+
     def _first(self, kind: type[Kind]) -> Kind | None:
         return next((result for result in self.results.values() if isinstance(result, kind)), None)
+
+
+def class_list(classes: Sequence[ClassProbability]) -> str:
+    """Format the most probable classes as one line."""
+    return ", ".join(f"{each.label} {each.probability:.2f}" for each in classes[:_CLASSES])
+
+
+def _few(entries: list[str]) -> str:
+    return ", ".join(entries[:_FEW]) + (", …" if len(entries) > _FEW else "")
 
 
 def read_prediction(message: service_pb2.Prediction, instance: values_pb2.Instance | None = None) -> Prediction:

@@ -1,6 +1,6 @@
 """Construction of requests from Python values, for both clients."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -8,6 +8,7 @@ from limelight.enums import number_of
 from limelight.errors import InputError
 from limelight.groups import Groupings, Pool, grouping_messages
 from limelight.strings import check_string, check_strings
+from limelight.suggestions import check_keywords
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 from limelight.values import Inputs, to_instance
 
@@ -194,6 +195,33 @@ class GenerateOptions(CallOptions, total=False):
     beams: int
     length_penalty: float | None
     hypotheses: int
+
+
+_GENERATION = frozenset(field.name for field in fields(Generation))
+_OPTIONS = {
+    "predict": PredictOptions.__optional_keys__,
+    "attend": AttendOptions.__optional_keys__,
+    "attend_stream": AttendOptions.__optional_keys__,
+    "generate": GenerateOptions.__optional_keys__,
+}
+
+
+def check_options(method: str, given: Iterable[str]) -> None:
+    """Refuse options that a method lacks.
+
+    Raises:
+        TypeError: names the first of them, and where it belongs or what it is most similar to.
+    """
+    known = _OPTIONS[method]
+    for name in given:
+        if name in known:
+            continue
+        if name in _GENERATION and "generation" in known:
+            raise TypeError(f"{method}() has no option {name!r}; pass generation=limelight.Generation({name}=…)")
+        if name in _OPTIONS["attend"] - _OPTIONS["predict"]:
+            where = f"pass attention=limelight.Attention({name}=…)" if "attention" in known else "attend() has it"
+            raise TypeError(f"{method}() has no option {name!r}; {where}")
+        check_keywords([name], [*known, "timeout"], f"{method}()")
 
 
 Instances = Inputs | values_pb2.Instance | Sequence[Inputs | values_pb2.Instance]

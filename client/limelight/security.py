@@ -4,14 +4,17 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 import grpc
 
 from limelight.errors import InputError
 from limelight.strings import check_string
+from limelight.suggestions import check_keywords
 from limelight.targets import is_local
 
+# Arguments of a client beside these options, for suggestions.
+_OTHERS = ("target", "timeout", "max_response_bytes", "attempts", "credentials", "metadata", "options")
 _TOKEN = re.compile(r"[!-~]+")
 
 
@@ -99,3 +102,9 @@ class Security:
 
 def _read(path: str | os.PathLike[str] | None) -> bytes | None:
     return None if path is None else Path(path).read_bytes()
+
+
+def security_of(**options: Unpack[SecurityOptions]) -> Security:
+    """Validate the options of a client. Raises TypeError for an unknown one, and what `Security` raises."""
+    check_keywords(options, (*SecurityOptions.__optional_keys__, *_OTHERS), "Client()")
+    return Security(**options)

@@ -15,7 +15,7 @@ from limelight.records import Record
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class StreamedMap(Record):
     """A map of a stream. Its fields are those of `AttentionMap`."""
 
@@ -32,7 +32,7 @@ class StreamedMap(Record):
     """Shape of the whole map: [head, query, key] (and feature), also for maps of edges and maps cut by `top_k`."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StreamStart(Record):
     """The first event of an instance."""
 
@@ -42,7 +42,7 @@ class StreamStart(Record):
     """The maps of the stream, in order."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MapChunk(Record):
     """Some heads and queries of a map. `part` is a map of these; the slices give its position in the whole map."""
 

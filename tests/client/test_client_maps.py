@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import limelight
-from limelight.cli import as_json
 from limelight.labels import read_label_sets
 from limelight.maps import read_map
 from limelight.tensors import to_tensor
@@ -95,7 +94,7 @@ def test_a_map_of_edges_can_have_none():
     assert each.edges is not None and len(each.edges) == 0
     assert not each.dense().any() and each.dense().shape == (1, 3, 3)
     assert not each.present().any()
-    assert as_json.attention_map(each)["edges"] == {"query_index": [], "key_index": []}
+    assert each.to_dict()["edges"] == {"query_index": [], "key_index": []}
     bytes_ = message(
         empty.astype(np.uint8), query_index=none, key_index=none, scales=to_tensor(np.zeros((1, 3), np.float32))
     )
@@ -114,10 +113,10 @@ def test_a_map_cut_by_top_k_knows_what_is_there_and_what_was_left_out():
     np.testing.assert_array_equal(each.dense().sum(axis=2) + each.left_out, [[1, 1, 1]])
     assert each.present().tolist() == [[[True, False, True], [True, True, False], [False, True, False]]]
     assert np.isnan(each.dense(absent=np.nan)).sum() == 4
-    document = as_json.attention_map(each)
+    document = each.to_dict()
     assert (document["edges"], document["key_index"]) == (None, keys.tolist())
     cut = message(weights, queries=[2, 1, 0], keys=[0, 1, 2], key_index=to_tensor(keys), left_out=left_out)
-    assert as_json.attention_map(read_map(cut, labels()))["key_index"] == keys.tolist()
+    assert read_map(cut, labels()).to_dict()["key_index"] == keys.tolist()
     of_bytes = message(
         np.full((1, 3, 2), 2, np.uint8),
         key_index=to_tensor(keys),
@@ -131,7 +130,7 @@ def test_a_map_cut_by_top_k_of_selected_keys_points_among_those():
     each = read_map(message(weights, keys=[1, 2], key_index=to_tensor(keys)), labels())
     assert each.key_index is not None and each.key_index.tolist() == [[[0, 1]] * 3]
     assert each.dense().tolist() == weights.tolist()
-    assert as_json.attention_map(each)["key_index"] == keys.tolist()
+    assert each.to_dict()["key_index"] == keys.tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

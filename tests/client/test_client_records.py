@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -57,6 +58,57 @@ def test_what_is_given_is_copied_pickled_compared_and_taken_apart(client: limeli
         assert list(apart) == [field.name for field in dataclasses.fields(each)]
         assert not any(dataclasses.is_dataclass(value) for value in apart.values())
         assert each != object() and repr(each)
+
+
+def long_text(words: int) -> str:
+    return " ".join(f"word{number}" for number in range(words))
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        *GIVEN.values(),
+        lambda client: client.attend("scribe", {"text": long_text(500)}),
+        lambda client: client.attend("han", {"document": ". ".join(["It rains"] * 500)}),
+        lambda client: client.attend("echo", {"text": long_text(500)}, sequences=2),
+        lambda client: client.predict("weather", {"text": long_text(500)}),
+    ],
+)
+def test_a_representation_fits_on_a_screen(client: limelight.Client, ask: Ask):
+    given = ask(client)
+    for each in given if isinstance(given, list) else [given]:
+        shown = repr(each)
+        assert len(shown) <= 1500 and shown.count("\n") <= 20, shown
+
+
+def test_representations_say_what_is_there(client: limelight.Client):
+    answer = client.attend("scribe", {"text": "big cat"})
+    assert repr(answer) == (
+        "<Attended 'scribe' version 1: long 0.75, short 0.25\n"
+        "  'encoder.0.self': weights [head 2, query 4, key 4], 'tokens' to 'tokens'\n"
+        "  'encoder.1.self': weights [head 2, query 4, key 4], 'tokens' to 'tokens'>"
+    )
+    assert repr(answer.maps[0].key) == "<LabelSet 'tokens', tokens, 4: '[CLS]' 'big' 'cat' '[SEP]'>"
+    assert repr(client.model("vqa")) == (
+        "<Model 'vqa' version 1, classification; inputs 'image', 'question'; maps 'encoder.0.self', 'encoder.1.self'>"
+    )
+    many = dataclasses.replace(answer, maps=answer.maps * 40)
+    assert repr(many).endswith("\n  and 68 more maps>")
+
+
+def test_an_answer_has_the_label_or_the_text_of_its_prediction(client: limelight.Client):
+    answer, written = client.attend("scribe", {"text": "big cat"}), client.attend("echo", {"text": "a b"})
+    assert (answer.label, answer.probability, answer.text) == ("long", 0.75, None)
+    assert (written.label, written.text) == (None, "A B") and written.probability == pytest.approx(np.exp(-1.5))
+
+
+@pytest.mark.parametrize("ask", GIVEN.values(), ids=GIVEN)
+def test_what_is_given_becomes_json(client: limelight.Client, ask: Ask):
+    given = ask(client)
+    for each in given if isinstance(given, list) else [given]:
+        if not isinstance(each, limelight.MapChunk):  # its slices are no JSON
+            document = json.loads(json.dumps(each.to_dict()))
+            assert document == each.to_dict() and document
 
 
 def test_answers_that_differ_in_a_number_a_word_or_their_type_are_not_equal(client: limelight.Client):

@@ -90,13 +90,13 @@ def test_boxes_are_read_and_shown():
     message = service.Prediction()
     found = message.results.add(name="objects").boxes
     found.label_set = "queries"
-    assert predict.lines(read_prediction(message)) == [predict.headline(read_prediction(message))] == ["(no object)"]
+    assert predict.lines(read_prediction(message)) == [read_prediction(message).headline] == ["(no object)"]
     found.boxes.add(label="cat", index=3, probability=0.75, left=-1.5, top=2, right=30.25, bottom=40, query=7)
     answer = read_prediction(message)
     assert answer.boxes == (limelight.Box("cat", 3, 0.75, -1.5, 2, 30.25, 40, 7),)
     assert answer.results["objects"] == limelight.Boxes(answer.boxes, "queries", relative=False)
     assert predict.lines(answer) == ["0.7500  cat  [-1.5 2 30.25 40]  query 7"]
-    assert predict.headline(answer) == "cat 0.75 (query 7)"
+    assert answer.headline == "cat 0.75 (query 7)"
 
 
 def test_a_kind_of_result_that_came_later_is_left_out():

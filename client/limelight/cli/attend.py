@@ -16,10 +16,10 @@ from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
-from limelight.cli.predict import headline
 from limelight.cli.render_terminal import print_figures
-from limelight.cli.views import Figure, Shape, figures, parent_maps
+from limelight.figures import Figure, Shape, figures, parent_maps
 from limelight.predictions import Prediction
+from limelight.records import json_types
 from limelight.requests import AttendOptions, Generation
 from limelight.saving import save_maps
 from limelight.speech import TimedWord, word_times
@@ -161,7 +161,7 @@ def attend(
         render_png = importlib.import_module("limelight.cli.render_png")  # imports Pillow only when needed
         render_png.save(pictures, png, image=_image(instance), heading={**texts, **_answer_heading(answer.prediction)})
     if as_document:
-        as_json.write(as_json.attended(answer))
+        as_json.write(answer.to_dict())
     elif png is None:
         _show(answer, texts, pictures)
     else:
@@ -171,7 +171,7 @@ def attend(
 
 def _show_times(words: Sequence[TimedWord], *, as_document: bool) -> None:
     if as_document:
-        as_json.write(as_json.plain(words))
+        as_json.write(json_types(words))
         return
     for each in words:
         print(f"{each.start:7.2f} {each.end:7.2f}  {each.text}")
@@ -226,7 +226,7 @@ def _show(answer: Attended, texts: Mapping[str, str], pictures: Iterable[Figure]
 
 def _show_prediction(prediction: Prediction, texts: Mapping[str, str], console: Console) -> None:
     made_by = prediction.provenance
-    line = f"{made_by.model} version {made_by.version}: {headline(prediction)}".removesuffix(": ")
+    line = f"{made_by.model} version {made_by.version}: {prediction.headline}".removesuffix(": ")
     for each in (*input_lines(texts), line):
         console.print(each, markup=False, highlight=False, emoji=False, soft_wrap=True)
     if prediction.truncated:
@@ -241,7 +241,7 @@ def _answer_heading(prediction: Prediction) -> dict[str, str]:
     said = ", ".join(shown)
     if not said and prediction.sequences:
         said = f"{prediction.text} ({prediction.sequences[0].probability:.2f})"
-    said = said or headline(prediction)
+    said = said or prediction.headline
     return {"answer": said} if said else {}
 
 

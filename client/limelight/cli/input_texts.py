@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from limelight.cli.views import one_line
 from limelight.descriptions import Model
+from limelight.figures import one_line
 from limelight.v1 import values_pb2
 
 _MOST = 300  # maximum length of a displayed text

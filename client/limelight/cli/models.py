@@ -32,7 +32,7 @@ def models(
         else:
             model = client.model(name, version)
             if as_document:
-                as_json.write(as_json.model(model))
+                as_json.write(model.to_dict())
             else:
                 _print_model(model)
 

@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 
 from limelight.cli.colours import FAINT, colour, is_light, text_colour
-from limelight.cli.views import Figure, GridHeatmap, lines_of
+from limelight.figures import Figure, GridHeatmap, lines_of
 
 NEWLINE = "\n"
 

@@ -10,7 +10,7 @@ from PIL import Image
 import limelight
 from limelight.cli import drawing, render_png
 from limelight.cli.colours import colour
-from limelight.cli.views import Figure, GridHeatmap
+from limelight.figures import Figure, GridHeatmap
 from tests.client.command.people import Run
 
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from limelight.cli.colours import colour, is_light
-from limelight.cli.scale import scale_of
-from limelight.cli.views import figures
+from limelight.figures import figures
 from limelight.labels import plain
 from limelight.maps import AttentionMap
+from limelight.scale import scale_of
 
 
 def figure_of(weights: list[float], **fields: object):

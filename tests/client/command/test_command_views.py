@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 import limelight
-from limelight.cli import as_json
 from limelight.cli.render_terminal import plain as plain_text
-from limelight.cli.views import figures, lines_of
+from limelight.figures import figures, lines_of
 from limelight.labels import LabelSet, plain, read_label_sets
 from limelight.maps import AttentionMap, Edges, read_map
 from limelight.tensors import to_tensor
@@ -99,7 +98,7 @@ def test_json_of_a_selection_of_edges_counts_in_the_whole_label_set():
         key=words.take([0, 2]),
         edges=edges,
     )
-    document = as_json.attention_map(each)
+    document = each.to_dict()
     assert document["edges"] == {"query_index": [1, 3], "key_index": [2, 0]}
     assert (document["queries"], document["keys"]) == ([1, 3], [0, 2])
 

@@ -15,7 +15,7 @@ import limelight
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from export.importing.huggingface.tasks.task import ImportOptions
 from limelight.cli import main
-from limelight.cli.predict import headline, lines
+from limelight.cli.predict import lines
 from tests.importing.huggingface.checkpoints import change_config, sizes, stated_pooling, write_checkpoint, write_json
 from tests.importing.huggingface.encoders import ENCODERS
 from tests.service.serving import serving
@@ -116,7 +116,7 @@ def test_tags_are_of_words_joined_from_their_pieces(client: limelight.Client, fo
     assert tokens.words.tolist() == [-1, 0, 1, 1, 2, 3, 4, 5, 6, -1]
     words = ["".join(tokens.labels[begin:end]) for begin, end in tags.entries]
     assert words == ["The", "cats", "sat", "on", "a", "mat", "."]
-    assert headline(answer.prediction).startswith(f"The {tags.labels[0]}, cats {tags.labels[1]}, ")
+    assert answer.prediction.headline.startswith(f"The {tags.labels[0]}, cats {tags.labels[1]}, ")
     assert [line.split()[0] for line in lines(answer.prediction)] == words
     output = eager(folders["tagger"], "AutoModelForTokenClassification", TEXT)
     likely = output.logits[0].softmax(-1)

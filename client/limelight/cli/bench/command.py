@@ -20,6 +20,7 @@ from limelight.cli.bench.ramp import find_knee
 from limelight.cli.bench.report import Ramp, Report, Setup, outcome_of, print_report
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.errors import Unavailable
+from limelight.records import json_types
 from limelight.version import version as client_version
 
 _PROTOCOLS: Mapping[Protocol, Open] = {
@@ -200,10 +201,10 @@ def bench(
 def _deliver(report: Report, json_file: Path | None, html_file: Path | None) -> int:
     """Print the report and write its files. Returns the exit status; raises CommandError where calls failed."""
     if json_file == _STANDARD_OUTPUT:
-        as_json.write(as_json.plain(report))
+        as_json.write(json_types(report))
     else:
         if json_file is not None:
-            _write(json_file, json.dumps(as_json.plain(report), indent=1) + "\n")
+            _write(json_file, json.dumps(json_types(report), indent=1) + "\n")
         print_report(report)
     if html_file is not None:
         _write(html_file, page.page(report))

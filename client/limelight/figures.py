@@ -8,10 +8,10 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from limelight.cli.scale import Scale, scale_of
 from limelight.descriptions import Model
 from limelight.labels import LabelSet, Region
 from limelight.maps import AttentionMap
+from limelight.scale import Scale, scale_of
 from limelight.v1 import values_pb2
 
 Weights = NDArray[np.float32]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from limelight.labels import Grid as Grid
     from limelight.labels import LabelSet as LabelSet
     from limelight.labels import Region as Region
+    from limelight.loading import load as load
     from limelight.maps import AttentionMap as AttentionMap
     from limelight.maps import Edges as Edges
     from limelight.predictions import Box as Box
@@ -93,6 +94,7 @@ _MODULES = {
     "events": "GeneratedToken GenerationEnd GenerationStart",
     "groups": "Grouping Pool TextSpan",
     "labels": "Grid LabelSet Region",
+    "loading": "load",
     "maps": "AttentionMap Edges",
     "predictions": (
         "Box Boxes Classification ClassProbability Embedding GeneratedSequence Number Prediction Provenance Regression "

@@ -1,15 +1,21 @@
 """Answers with attention maps."""
 
+import os
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
 
-from limelight import bertviz
+from limelight import archive, bertviz, notebook, tables
 from limelight.labels import LabelSet, read_label_sets
 from limelight.maps import AttentionMap, find, read_map
 from limelight.predictions import Prediction, read_prediction
 from limelight.records import FrozenMapping, Record
 from limelight.v1 import service_pb2, values_pb2
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
 
 _SHOWN = 12  # maps that a representation lists
 
@@ -84,6 +90,9 @@ class Attended(_Maps):
     def __repr__(self) -> str:
         return f"<Attended {self.prediction.heading}{self._listed()}>"
 
+    def _repr_html_(self) -> str:
+        return notebook.page(self.maps, self.prediction.heading)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as JSON types: `prediction`, `maps` and `other_sequences`."""
         others = [
@@ -109,6 +118,33 @@ class Attended(_Maps):
     def label_sets(self) -> Mapping[str, LabelSet]:
         """The whole label sets of maps and results, by name."""
         return self.prediction.label_sets
+
+    def to_pandas(self, names: str = "*") -> "pandas.DataFrame":
+        """Return the rows of `AttentionMap.to_pandas` of all maps that match a glob, in one pandas DataFrame.
+
+        Raises:
+            KeyError: no map matches.
+            ModuleNotFoundError: pandas is not installed.
+        """
+        return tables.frame(self._matching(names))
+
+    def to_xarray(self, names: str = "*") -> "xarray.DataArray":
+        """Return the maps that match a glob as one xarray DataArray [map, head, query, key] (`AttentionMap.to_xarray`).
+
+        Raises:
+            KeyError: no map matches.
+            ValueError: the maps differ in heads or labels.
+            ModuleNotFoundError: xarray is not installed.
+        """
+        return tables.stacked(self._matching(names))
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the answer into a file that `limelight.load` reads: NumPy's `.npz`, without pickles."""
+        archive.save(self, file)
+
+    def _matching(self, names: str) -> tuple[AttentionMap, ...]:
+        chosen = tuple(each for each in self.maps if fnmatchcase(each.name, names))
+        return chosen or (find(self.maps, names),)
 
     def to_bertviz(self, names: str = "*") -> dict[str, Any]:
         """Return arguments of bertviz's views for the maps that match a glob (`limelight.bertviz.arguments`)."""

@@ -238,9 +238,13 @@ class Model(Record):
     """Largest answer that the server sends, in bytes."""
 
     def __repr__(self) -> str:
-        named = {"inputs": self.inputs, "results": self.results, "maps": self.maps}
-        lists = [f"{what} {', '.join(_names(each))}" for what, each in named.items() if each]
-        return f"<Model {SHORT.repr(self.name)} version {self.version}, {'; '.join([self.task, *lists])}>"
+        parts: dict[str, Sequence[InputInfo | ResultInfo | MapInfo]] = {
+            "inputs": self.inputs,
+            "results": self.results,
+            "maps": self.maps,
+        }
+        lists = [f"{what} {', '.join(_names(each))}" for what, each in parts.items() if each]
+        return f"<Model {self.name} version {self.version}, {'; '.join([self.task, *lists])}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON types, with the number of its examples in place of the examples."""

@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from limelight.descriptions import Model
 from limelight.labels import LabelSet, Region
-from limelight.maps import AttentionMap
 from limelight.scale import Scale, scale_of
 from limelight.v1 import values_pb2
+
+if TYPE_CHECKING:
+    from limelight.maps import AttentionMap
 
 Weights = NDArray[np.float32]
 """Float32, NaN where there is no number: no edge, left out by `top_k`, or no attention possible."""
@@ -102,7 +104,7 @@ class Figure:
 class DisplayedMap:
     """A map as displayed: one head, or the mean of several."""
 
-    map: AttentionMap
+    map: "AttentionMap"
     weights: Weights
     """[query, key]."""
     left_out: Weights | None
@@ -120,7 +122,7 @@ class Shape(TypedDict):
 
 
 def figures(
-    maps: Sequence[AttentionMap],
+    maps: Sequence["AttentionMap"],
     *,
     each_head: bool = False,
     each_query: bool = False,
@@ -167,7 +169,7 @@ def parent_maps(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(each.name for each in model.maps if each.key in nested and each not in asked)
 
 
-def _seen(each: AttentionMap, each_head: bool) -> Iterator[DisplayedMap]:
+def _seen(each: "AttentionMap", each_head: bool) -> Iterator[DisplayedMap]:
     dense = each.dense()
     dense = dense.mean(axis=3) if dense.ndim == 4 else dense
     weights = np.where(each.present(), dense, np.float32(np.nan))
@@ -182,7 +184,7 @@ def _seen(each: AttentionMap, each_head: bool) -> Iterator[DisplayedMap]:
     yield DisplayedMap(each, _mean(weights, each), mean, _heads(each))
 
 
-def _mean(weights: Weights, each: AttentionMap) -> Weights:
+def _mean(weights: Weights, each: "AttentionMap") -> Weights:
     """Average over the first axis. A missing weight counts as 0; a missing score is not counted."""
     there = ~np.isnan(weights)
     number = np.maximum(there.sum(axis=0), 1) if each.quantity == "scores" else len(weights)
@@ -190,13 +192,13 @@ def _mean(weights: Weights, each: AttentionMap) -> Weights:
     return np.where(there.any(axis=0), mean, np.nan).astype(np.float32)
 
 
-def _heads(each: AttentionMap) -> str:
+def _heads(each: "AttentionMap") -> str:
     if len(each.heads) > 1:
         return f"{each.head_reduction or 'mean'} of {len(each.heads)} heads"
     return _head(each, each.heads[0]) if each.heads and (each.heads[0] or each.head_labels) else ""
 
 
-def _head(each: AttentionMap, index: int) -> str:
+def _head(each: "AttentionMap", index: int) -> str:
     return each.head_labels.labels[index] if each.head_labels else f"head {index}"
 
 

@@ -141,7 +141,7 @@ class LabelSet(Record):
         """[entry]: True if the entry is not a part of the input: a special token, or a grid's leading entry."""
         if len(self.flags) or self.grid is None:
             return self.flags if len(self.flags) else np.zeros(len(self), np.bool_)
-        return np.asarray(self._numbers() < len(self.grid.leading))
+        return np.asarray(self.numbers < len(self.grid.leading))
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...]:
@@ -161,7 +161,7 @@ class LabelSet(Record):
         Raises:
             IndexError: there is no such entry.
         """
-        number = int(self._numbers()[index])
+        number = int(self.numbers[index])
         if self.grid is None or self.grid.region is None or number < len(self.grid.leading):
             return None
         return self.grid.cell(*divmod(number - len(self.grid.leading), self.grid.columns))
@@ -173,7 +173,7 @@ class LabelSet(Record):
         return replace(
             self,
             labels=tuple(self.labels[place] for place in places.tolist()),
-            indices=tuple(self._numbers()[places].tolist()),
+            indices=tuple(self.numbers[places].tolist()),
             **{name: column[places] if len(column) else column for name, column in columns.items()},
         )
 
@@ -193,8 +193,9 @@ class LabelSet(Record):
         special = np.concatenate([self.special, others.special])
         return replace(self, labels=self.labels + others.labels, **{**columns, "flags": special})
 
-    def _numbers(self) -> NDArray[np.int64]:
-        """Index of each entry in the whole set."""
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """[entry]: index of each entry in the whole set."""
         return np.arange(len(self)) if self.indices is None else np.array(self.indices, np.int64)
 
 
@@ -258,12 +259,12 @@ def _read(message: attention_pb2.LabelSet) -> LabelSet:
         words=np.array(message.words, np.int32),
         grid=grid,
     )
-    _check(labels, size)
+    check_columns(labels, size)
     return labels
 
 
-def _check(labels: LabelSet, size: int) -> None:
-    """Check that columns have the set's size, and make them read-only."""
+def check_columns(labels: LabelSet, size: int) -> None:
+    """Check that columns have the set's size, and make them read-only. Raises ValueError."""
     what = f"label set {labels.name!r}"
     if len(labels) != size:
         raise ValueError(f"{what} has size {size} but {len(labels)} entries")

@@ -1,12 +1,14 @@
 """Attention maps: weights as NumPy arrays, with labels along their axes."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from limelight import archive, notebook, tables
 from limelight.enums import name_of
 from limelight.labels import LabelSet
 from limelight.records import SHORT, Record, as_array, json_types
@@ -14,6 +16,10 @@ from limelight.suggestions import similar
 from limelight.tensors import to_array
 from limelight.v1 import attention_pb2
 from limelight.words import words_of
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
 
 # The score of a position without possible attention, in single and half precision.
 _IMPOSSIBLE = np.finfo(np.float32).min
@@ -86,6 +92,9 @@ class AttentionMap(Record):
     def __repr__(self) -> str:
         return f"<AttentionMap {self.summary}>"
 
+    def _repr_html_(self) -> str:
+        return notebook.page([self], fold_heads=True)
+
     @property
     def summary(self) -> str:
         """Name, shape and axes in one line."""
@@ -127,6 +136,31 @@ class AttentionMap(Record):
             "weights": self.weights.tolist(),
             "left_out": json_types(self.left_out),
         }
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return a pandas DataFrame with a row for each value that the map has.
+
+        Columns: map, layer, head (or its reduction), query, query_label, key, key_label, feature (if there are
+        several), weight (or score, norm). `query` and `key` are indices into the whole label sets.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        return tables.frame([self])
+
+    def to_xarray(self) -> "xarray.DataArray":
+        """Return an xarray DataArray [head, query, key] (and feature), NaN where the map has no value.
+
+        Coordinates are the indices of heads, queries and keys, and their labels: `query_label`, `key_label`.
+
+        Raises:
+            ModuleNotFoundError: xarray is not installed.
+        """
+        return tables.array(self)
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the map into a file that `limelight.load` reads: NumPy's `.npz`, without pickles."""
+        archive.save(self, file)
 
     def dense(self, *, absent: float = 0.0) -> NDArray[np.float32]:
         """Return the weights as [head, query, key] (and feature), with `absent` where there is none."""

@@ -1,6 +1,7 @@
 """Predictions: typed results, raw outputs, and provenance."""
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -8,9 +9,10 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from limelight import archive
 from limelight.enums import name_of
 from limelight.labels import LabelSet, read_label_sets
-from limelight.records import SHORT, FrozenMapping, Record, as_array, json_types
+from limelight.records import FrozenMapping, Record, as_array, json_types
 from limelight.tensors import to_array
 from limelight.v1 import service_pb2, values_pb2
 
@@ -349,7 +351,7 @@ class Prediction(Record):
         """The model, its version and the headline; long texts are shortened."""
         made_by, line = self.provenance, self.headline
         line = line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
-        return f"{SHORT.repr(made_by.model)} version {made_by.version}: {line}"
+        return f"{made_by.model} version {made_by.version}: {line}"
 
     def __repr__(self) -> str:
         return f"<Prediction {self.heading}>"
@@ -369,6 +371,10 @@ class Prediction(Record):
             "seed": self.seed,
             "provenance": json_types(self.provenance),
         }
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the prediction into a file that `limelight.load` reads: NumPy's `.npz`, without pickles."""
+        archive.save(self, file)
 
     def _first(self, kind: type[Kind]) -> Kind | None:
         return next((result for result in self.results.values() if isinstance(result, kind)), None)

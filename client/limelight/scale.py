@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 # Weights below this multiple of equal weights never get the strongest colour.
 _CONTRAST = 4.0
+# No shade below this strength: noise would shade every word.
+FAINT = 0.02
 
 
 @dataclass(frozen=True)

@@ -84,13 +84,13 @@ def test_a_representation_fits_on_a_screen(client: limelight.Client, ask: Ask):
 def test_representations_say_what_is_there(client: limelight.Client):
     answer = client.attend("scribe", {"text": "big cat"})
     assert repr(answer) == (
-        "<Attended 'scribe' version 1: long 0.75, short 0.25\n"
+        "<Attended scribe version 1: long 0.75, short 0.25\n"
         "  'encoder.0.self': weights [head 2, query 4, key 4], 'tokens' to 'tokens'\n"
         "  'encoder.1.self': weights [head 2, query 4, key 4], 'tokens' to 'tokens'>"
     )
     assert repr(answer.maps[0].key) == "<LabelSet 'tokens', tokens, 4: '[CLS]' 'big' 'cat' '[SEP]'>"
     assert repr(client.model("vqa")) == (
-        "<Model 'vqa' version 1, classification; inputs 'image', 'question'; maps 'encoder.0.self', 'encoder.1.self'>"
+        "<Model vqa version 1, classification; inputs 'image', 'question'; maps 'encoder.0.self', 'encoder.1.self'>"
     )
     many = dataclasses.replace(answer, maps=answer.maps * 40)
     assert repr(many).endswith("\n  and 68 more maps>")

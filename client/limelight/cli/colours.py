@@ -7,9 +7,6 @@ import numpy as np
 
 Colour: TypeAlias = tuple[int, int, int]
 
-# No shade below this strength: noise would shade every word.
-FAINT = 0.02
-
 _ON_DARK = (
     np.array([[18, 38, 28], [24, 92, 62], [66, 158, 62], [160, 216, 54], [222, 255, 82]], float),
     np.array([[38, 18, 22], [110, 26, 36], [184, 44, 48], [232, 92, 70], [255, 160, 120]], float),

@@ -1,23 +1,27 @@
 """The asynchronous client, for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import Any, NoReturn, Self, Unpack, overload
+from typing import Any, NoReturn, Self, Unpack, cast, overload
 
 import grpc
 import grpc.aio
 
-from limelight import calls, errors, health, requests, transport
+from limelight import calls, errors, health, many, requests, transport
 from limelight.attended import Attended
 from limelight.calls import Answer, Call
-from limelight.client import OneInstance
+from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
 from limelight.descriptions import Model, ModelStatus
+from limelight.errors import Error
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
 from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
+from limelight.values import to_instance
 
 
 class AsyncClient:
@@ -50,9 +54,11 @@ class AsyncClient:
         )
         # Created at the first call in a loop: an asynchronous channel belongs to the running loop.
         self._connections: dict[asyncio.AbstractEventLoop, tuple[Any, Any]] = {}
+        # Described models, by name and requested version.
+        self._models: dict[tuple[str, int], Model] = {}
 
     @overload
-    async def predict(
+    async def predict(  # type: ignore[overload-overlap]
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction: ...
     @overload
@@ -65,14 +71,15 @@ class AsyncClient:
         **options: Unpack[PredictOptions],
     ) -> list[Prediction]: ...
     async def predict(
-        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction | list[Prediction]:
         """Predict as `Client.predict` does."""
-        answers = await self._call(calls.predict(model, inputs, **options), timeout)
-        return answers[0] if requests.is_one(inputs) else answers
+        named = await self._named(model, inputs, options.get("version", 0), timeout)
+        answers = await self._call(calls.predict(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
 
     @overload
-    async def attend(
+    async def attend(  # type: ignore[overload-overlap]
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Attended: ...
     @overload
@@ -85,23 +92,54 @@ class AsyncClient:
         **options: Unpack[AttendOptions],
     ) -> list[Attended]: ...
     async def attend(
-        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Attended | list[Attended]:
         """Predict with attention as `Client.attend` does."""
-        answers = await self._call(calls.attend(model, inputs, **options), timeout)
-        return answers[0] if requests.is_one(inputs) else answers
+        named = await self._named(model, inputs, options.get("version", 0), timeout)
+        answers = await self._call(calls.attend(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
 
     def attend_stream(
-        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> AsyncIterator[StreamEvent]:
         """Stream attention as `Client.attend_stream` does, for `async for`."""
-        return self._stream(calls.attend_stream(model, inputs, **options), transport.check_timeout(timeout))
+        return self._named_stream(calls.attend_stream, model, inputs, timeout, dict(options))
+
+    def predict_many(
+        self,
+        model: str,
+        inputs: Iterable[OneInstance],
+        *,
+        batch_size: int = many.BATCH,
+        concurrency: int = many.CONCURRENCY,
+        progress: many.Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[PredictOptions],
+    ) -> AsyncIterator[Prediction | Error]:
+        """Yield predictions as `Client.predict_many` does, for `async for`."""
+        requests.check_options("predict", options)
+        return self._many(calls.predict, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
+
+    def attend_many(
+        self,
+        model: str,
+        inputs: Iterable[OneInstance],
+        *,
+        batch_size: int = many.BATCH,
+        concurrency: int = many.CONCURRENCY,
+        progress: many.Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[AttendOptions],
+    ) -> AsyncIterator[Attended | Error]:
+        """Yield predictions with attention as `Client.attend_many` does, for `async for`."""
+        requests.check_options("attend", options)
+        return self._many(calls.attend, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
 
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
     ) -> AsyncIterator[GenerationEvent]:
         """Generate as `Client.generate` does, for `async for`."""
-        return self._stream(calls.generate(model, inputs, **options), transport.check_timeout(timeout))
+        return self._named_stream(calls.generate, model, inputs, timeout, dict(options))
 
     async def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
         """List models as `Client.models` does."""
@@ -157,12 +195,107 @@ class AsyncClient:
                 request, timeout=self._timeout(timeout), metadata=self._settings.call_metadata or None
             )
         except grpc.RpcError as error:
+            self._models.clear()  # another version of a model may have other inputs
             raise errors.from_rpc(error) from None
+
+    async def _named(self, model: str, inputs: Instances, version: int, timeout: float | None) -> Sequence[Named]:
+        """Return instances whose values have names, as `Client` does."""
+        several = listed(inputs)
+        if are_definite(several):
+            return several
+        described = self._models.get((model, version))
+        if described is None:
+            described = await self.model(model, version, timeout=timeout)
+            if described.inputs:  # a model that is loading tells none yet
+                self._models[model, version] = described
+        return [with_names(each, described) for each in several]
+
+    def _named_stream(
+        self,
+        make: Callable[..., Call[Answer]],
+        model: str,
+        inputs: Instances,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> AsyncIterator[Answer]:
+        """Stream the answers of a call. What needs no description is checked here, and not at the first event."""
+        limit, one = transport.check_timeout(timeout), is_one(inputs)
+        if are_definite(listed(inputs)):
+            return self._stream(make(model, inputs, **options), limit)
+
+        async def described() -> AsyncIterator[Answer]:
+            named = await self._named(model, inputs, options.get("version", 0), timeout)
+            async with aclosing(self._stream(make(model, named[0] if one else named, **options), limit)) as stream:
+                async for each in stream:
+                    yield each
+
+        return described()
+
+    async def _many(
+        self,
+        make: Callable[..., Call[list[Answer]]],
+        model: str,
+        inputs: Iterable[OneInstance],
+        batch_size: int,
+        concurrency: int,
+        progress: many.Progress,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> AsyncIterator[Answer | Error]:
+        course, places = many.Course(batch_size), asyncio.Semaphore(many.check_concurrency(concurrency))
+        batcher, most = many.Batcher(course), 2 * concurrency
+
+        async def prepare(number: int, instance: OneInstance) -> many.Instance:
+            try:
+                (named,) = await self._named(model, [instance], options.get("version", 0), timeout)
+                return to_instance(named, f"instances[{number}]")
+            except many.UNSENDABLE as error:
+                return many.refusal(error, number)
+
+        async def exchange(batch: Sequence[tuple[int, many.Instance]]) -> list[Answer | Error]:
+            steps, reply = many.answers(batch, course), cast(Any, None)
+            async with places:
+                try:
+                    while True:
+                        step = steps.send(reply)
+                        if isinstance(step, list):
+                            reply = await self._reply(make(model, step, **options), timeout)
+                        else:
+                            await asyncio.sleep(step)
+                except StopIteration as finished:
+                    found: list[Answer | Error] = finished.value
+                    return found
+
+        running: deque[asyncio.Task[list[Answer | Error]]] = deque()
+        with many.counting(progress, many.total_of(inputs)) as count:
+            try:
+                for number, instance in enumerate(inputs):
+                    if batch := batcher.add(await prepare(number, instance)):
+                        running.append(asyncio.create_task(exchange(batch)))
+                    while len(running) >= most or (running and running[0].done()):
+                        count(len(answers := await running.popleft()))
+                        for answer in answers:
+                            yield answer
+                running.append(asyncio.create_task(exchange(batcher.rest())))
+                while running:
+                    count(len(answers := await running.popleft()))
+                    for answer in answers:
+                        yield answer
+            finally:
+                for each in running:
+                    each.cancel()
+                await asyncio.gather(*running, return_exceptions=True)
+
+    async def _reply(self, call: Call[Answer], timeout: float | None) -> Answer | Error:
+        try:
+            return await self._call(call, timeout)
+        except Error as error:
+            return error
 
     async def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
         return calls.read(call, await self.call(call.method, call.request, timeout=timeout))
 
-    async def _stream(self, call: Call[Answer], timeout: float | None) -> AsyncIterator[Answer]:
+    async def _stream(self, call: Call[Answer], timeout: float | None) -> AsyncGenerator[Answer, None]:
         stream = getattr(self._stub(), call.method)(
             call.request, timeout=self._timeout(timeout), metadata=self._settings.call_metadata or None
         )

@@ -1,24 +1,26 @@
 """The synchronous client."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import NoReturn, Self, Unpack, overload
+from typing import Any, NoReturn, Self, Unpack, cast, overload
 
 import grpc
 
-from limelight import calls, errors, health, requests, transport
+from limelight import calls, errors, health, many, requests, transport
 from limelight.attended import Attended
 from limelight.calls import Answer, Call
+from limelight.described import Instances, Named, OneInstance, are_definite, is_one, listed, with_names
 from limelight.descriptions import Model, ModelStatus
+from limelight.errors import Error
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
 from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
 from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
-from limelight.v1 import values_pb2
-from limelight.values import Inputs
-
-OneInstance = Inputs | values_pb2.Instance
+from limelight.values import to_instance
 
 
 class Client:
@@ -70,9 +72,11 @@ class Client:
         else:
             self._channel = grpc.secure_channel(self._settings.address, made, channel_options)
         self._stub = transport.service_methods(self._channel)
+        # Described models, by name and requested version.
+        self._models: dict[tuple[str, int], Model] = {}
 
     @overload
-    def predict(
+    def predict(  # type: ignore[overload-overlap]
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction: ...
     @overload
@@ -85,19 +89,22 @@ class Client:
         **options: Unpack[PredictOptions],
     ) -> list[Prediction]: ...
     def predict(
-        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[PredictOptions]
     ) -> Prediction | list[Prediction]:
-        """Return the prediction for one instance (values by input name), or a list for a list of instances.
+        """Return the prediction for one instance, or a list for a list of instances.
 
         Args:
+            inputs: values by input name, or the value alone where the model has one input: a text, a path, pixels, an
+                image of Pillow… (`limelight.values`).
             options: version, truncate, outputs, seed, generation, max_classes; see `limelight.requests.PredictOptions`.
             timeout: time limit in seconds; None for the client's.
         """
-        answers = self._call(calls.predict(model, inputs, **options), timeout)
-        return answers[0] if requests.is_one(inputs) else answers
+        named = self._named(model, inputs, options.get("version", 0), timeout)
+        answers = self._call(calls.predict(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
 
     @overload
-    def attend(
+    def attend(  # type: ignore[overload-overlap]
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Attended: ...
     @overload
@@ -110,7 +117,7 @@ class Client:
         **options: Unpack[AttendOptions],
     ) -> list[Attended]: ...
     def attend(
-        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Attended | list[Attended]:
         """Predict as `predict` does, with attention weights.
 
@@ -118,11 +125,12 @@ class Client:
             options: those of `predict`, and the fields of `Attention`: maps, layers, heads, queries, keys, quantity,
                 reduce, rollout, key_groups, query_groups, pool, top_k, encoding, sequences…
         """
-        answers = self._call(calls.attend(model, inputs, **options), timeout)
-        return answers[0] if requests.is_one(inputs) else answers
+        named = self._named(model, inputs, options.get("version", 0), timeout)
+        answers = self._call(calls.attend(model, named, **options), timeout)
+        return answers[0] if is_one(inputs) else answers
 
     def attend_stream(
-        self, model: str, inputs: requests.Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
+        self, model: str, inputs: Instances, *, timeout: float | None = None, **options: Unpack[AttendOptions]
     ) -> Iterator[StreamEvent]:
         """Predict as `attend` does, with maps of any size as a stream of chunks.
 
@@ -135,7 +143,56 @@ class Client:
                 message.
             timeout: time limit of the whole stream in seconds.
         """
-        return self._stream(calls.attend_stream(model, inputs, **options), transport.check_timeout(timeout))
+        named = self._named(model, inputs, options.get("version", 0), timeout)
+        return self._stream(calls.attend_stream(model, named, **options), transport.check_timeout(timeout))
+
+    def predict_many(
+        self,
+        model: str,
+        inputs: Iterable[OneInstance],
+        *,
+        batch_size: int = many.BATCH,
+        concurrency: int = many.CONCURRENCY,
+        progress: many.Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[PredictOptions],
+    ) -> Iterator[Prediction | Error]:
+        """Yield the prediction for each instance, in order, and the Error of each that failed.
+
+        Instances are sent several at a time in several calls at the same time. A call that is too large is split. A
+        refused instance fails alone, and what an overloaded server refuses is sent again when it says.
+
+        Args:
+            inputs: any number of instances, which are read as they are sent.
+            batch_size: largest number of instances of a call.
+            concurrency: number of calls at the same time.
+            progress: True for a bar (tqdm), or a function of the number of finished instances and of all.
+            timeout: time limit of each call in seconds.
+            options: those of `predict`.
+        Raises:
+            Error: one that every call would get: an unknown model or option, no server, no permission.
+        """
+        requests.check_options("predict", options)
+        return self._many(calls.predict, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
+
+    def attend_many(
+        self,
+        model: str,
+        inputs: Iterable[OneInstance],
+        *,
+        batch_size: int = many.BATCH,
+        concurrency: int = many.CONCURRENCY,
+        progress: many.Progress = False,
+        timeout: float | None = None,
+        **options: Unpack[AttendOptions],
+    ) -> Iterator[Attended | Error]:
+        """Yield the prediction with attention for each instance as `predict_many` does.
+
+        Args:
+            options: those of `attend`.
+        """
+        requests.check_options("attend", options)
+        return self._many(calls.attend, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
 
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
@@ -150,7 +207,8 @@ class Client:
             timeout: time limit of the whole sequence in seconds.
         """
         # Not a generator, so that invalid inputs are reported here and not at the first event.
-        return self._stream(calls.generate(model, inputs, **options), transport.check_timeout(timeout))
+        (named,) = self._named(model, [inputs], options.get("version", 0), timeout)
+        return self._stream(calls.generate(model, named, **options), transport.check_timeout(timeout))
 
     def models(self, *, timeout: float | None = None) -> list[ModelStatus]:
         """List the models in the repository by name and version, including those that failed to load."""
@@ -197,11 +255,81 @@ class Client:
     ) -> None:
         self.close()
 
+    def _named(self, model: str, inputs: Instances, version: int, timeout: float | None) -> Sequence[Named]:
+        """Return instances whose values have names. Describes the model, once, where they have none."""
+        several = listed(inputs)
+        if are_definite(several):
+            return several
+        described = self._models.get((model, version))
+        if described is None:
+            described = self.model(model, version, timeout=timeout)
+            if described.inputs:  # a model that is loading tells none yet
+                self._models[model, version] = described
+        return [with_names(each, described) for each in several]
+
+    def _many(
+        self,
+        make: Callable[..., Call[list[Answer]]],
+        model: str,
+        inputs: Iterable[OneInstance],
+        batch_size: int,
+        concurrency: int,
+        progress: many.Progress,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> Iterator[Answer | Error]:
+        course = many.Course(batch_size)
+        batcher, most = many.Batcher(course), 2 * many.check_concurrency(concurrency)
+
+        def prepare(number: int, instance: OneInstance) -> many.Instance:
+            try:
+                (named,) = self._named(model, [instance], options.get("version", 0), timeout)
+                return to_instance(named, f"instances[{number}]")
+            except many.UNSENDABLE as error:
+                return many.refusal(error, number)
+
+        def exchange(batch: Sequence[tuple[int, many.Instance]]) -> list[Answer | Error]:
+            steps, reply = many.answers(batch, course), cast(Any, None)
+            try:
+                while True:
+                    step = steps.send(reply)
+                    if isinstance(step, list):
+                        reply = self._reply(make(model, step, **options), timeout)
+                    else:
+                        time.sleep(step)
+            except StopIteration as finished:
+                found: list[Answer | Error] = finished.value
+                return found
+
+        running: deque[Future[list[Answer | Error]]] = deque()
+        with many.counting(progress, many.total_of(inputs)) as count, ThreadPoolExecutor(concurrency) as pool:
+            try:
+                for number, instance in enumerate(inputs):
+                    if batch := batcher.add(prepare(number, instance)):
+                        running.append(pool.submit(exchange, batch))
+                    while len(running) >= most or (running and running[0].done()):
+                        count(len(found := running.popleft().result()))
+                        yield from found
+                running.append(pool.submit(exchange, batcher.rest()))
+                while running:
+                    count(len(found := running.popleft().result()))
+                    yield from found
+            finally:
+                for each in running:
+                    each.cancel()
+
+    def _reply(self, call: Call[Answer], timeout: float | None) -> Answer | Error:
+        try:
+            return self._call(call, timeout)
+        except Error as error:
+            return error
+
     def _call(self, call: Call[Answer], timeout: float | None) -> Answer:
         method = getattr(self._stub, call.method)
         try:
             response = method(call.request, timeout=self._start_call(timeout), metadata=self._settings.call_metadata)
         except grpc.RpcError as error:
+            self._models.clear()  # another version of a model may have other inputs
             raise errors.from_rpc(error) from None
         return calls.read(call, response)
 

@@ -303,14 +303,7 @@ def model_message(name: str, version: int = 0) -> values_pb2.Model:
     return values_pb2.Model(name=check_string(name, "model.name"), version=version)
 
 
-def is_one(inputs: Instances) -> bool:
-    """Return whether the argument is a single instance, not a list of instances."""
-    return not isinstance(inputs, Sequence)
-
-
 def _instances(inputs: Instances, seed: Seeds) -> list[values_pb2.Instance]:
-    if isinstance(inputs, str | bytes):
-        raise TypeError('inputs go by name: {"text": …}; `Client.model` says which a model takes')
     several = inputs if isinstance(inputs, Sequence) else [inputs]
     instances = [to_instance(each, f"instances[{number}]") for number, each in enumerate(several)]
     seeds = seed if isinstance(seed, Sequence) else [seed] * len(instances)

@@ -7,16 +7,19 @@
 | `tuple` of two `str` | pair |
 | `bytes` | image; audio if they start as a WAV file |
 | path | the file: image, WAV, `.txt`, or `.npy`, by its suffix |
+| Pillow image | image |
 | NumPy array | tensor |
 | `Document`, `Pair`, `Image`, `Audio`, `Graph` | the value of that kind |
 | `limelight.v1.values_pb2.Value` | itself |
 """
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,6 +29,11 @@ from limelight.png import encode_png
 from limelight.strings import check_string, check_strings, decode_utf8, quote
 from limelight.tensors import to_tensor
 from limelight.v1 import values_pb2
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowImage
+else:
+    PillowImage = Any
 
 
 @dataclass(frozen=True)
@@ -100,11 +108,10 @@ class Graph:
         )
 
 
-Input: TypeAlias = (
+LoneInput: TypeAlias = (
     str
     | bytes
     | os.PathLike[str]
-    | list[str]
     | tuple[str, str]
     | NDArray[Any]
     | Document
@@ -113,10 +120,17 @@ Input: TypeAlias = (
     | Audio
     | Graph
     | values_pb2.Value
+    | PillowImage
 )
+"""What may stand for an instance of a model with one input: a list is several instances."""
+Input: TypeAlias = LoneInput | list[str]
 Inputs: TypeAlias = Mapping[str, Input]
 
+# Modes of Pillow that a PNG file keeps; other images become RGB.
+_PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA"}
 _IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp"}
+SUFFIXES = {*_IMAGE_SUFFIXES, ".wav", ".txt", ".npy"}
+"""Suffixes of files whose kind is known without the model."""
 
 
 def to_instance(inputs: Inputs | values_pb2.Instance, field: str = "instances[0]") -> values_pb2.Instance:
@@ -184,13 +198,35 @@ def to_value(value: Input, field: str = "value") -> values_pb2.Value:
         case Graph():
             check_strings(value.node_names, f"{field}.node_names")
             return values_pb2.Value(graph=value.message())
-        case tuple() if len(value) == 2 and all(isinstance(text, str) for text in value):
+        case tuple() if is_pair(value):
             return to_value(Pair(*value), field)
         case list() if value and all(isinstance(text, str) for text in value):
             return to_value(Document(value), field)
         case list() | tuple():
             raise TypeError("a list of sentences and a pair of texts hold strings; numbers go into a NumPy array")
+    if _is_pillow(value):
+        return values_pb2.Value(image=_png(value))
     raise TypeError(f"a {type(value).__name__} cannot be an input")
+
+
+def is_pair(value: object) -> TypeGuard[tuple[str, str]]:
+    """Return whether a value is a tuple of two texts."""
+    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(text, str) for text in value)
+
+
+def _is_pillow(value: object) -> bool:
+    """Return whether a value is an image of Pillow, which is not imported here: a caller with an image has done so."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(value, pillow.Image)
+
+
+def _png(image: Any) -> bytes:
+    """Encode an image of Pillow, turned as its EXIF data say, as the server turns files."""
+    from PIL import ImageOps
+
+    turned = ImageOps.exif_transpose(image)
+    (turned if turned.mode in _PNG_MODES else turned.convert("RGB")).save(data := BytesIO(), "PNG")
+    return data.getvalue()
 
 
 def _from_file(path: Path, field: str) -> values_pb2.Value:

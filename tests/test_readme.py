@@ -52,7 +52,8 @@ def blocks(page: str) -> list[Block]:
 
 
 BLOCKS = blocks("README.md")
-GUIDES = ("index", "concepts", "reading-attention", "calling", "http")
+GUIDES = ("index", "concepts", "reading-attention", "calling", "python", "http")
+EXTRA = {"to_pandas": "pandas", "to_xarray": "xarray", ".parquet": "pyarrow"}
 # A block that stands in the README as well is run once.
 GUIDE_BLOCKS = [each for page in GUIDES for each in blocks(f"docs/{page}.md") if each not in BLOCKS]
 # `make test` runs this very test; `make demo-models` trains for minutes. That they are right is seen by running them.
@@ -173,6 +174,8 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
 
 @pytest.mark.parametrize("block", GUIDE_BLOCKS, ids=lambda block: block.name)
 def test_a_block_of_a_guide_works(block: Block, checkout: Path, demo: str, http: str) -> None:
+    for package in (each for name, each in EXTRA.items() if name in block.text):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     if block.language == "python":
         run([sys.executable, "-c", block.text.replace(DEMO, demo).replace(HTTP, http)], checkout, demo)
         return

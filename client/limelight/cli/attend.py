@@ -11,6 +11,7 @@ from rich.console import Console
 
 from limelight.attended import Attended
 from limelight.cli import CommandError, as_json, options
+from limelight.cli.answering import answer_file
 from limelight.cli.chat_options import Chat, System, write_as_chat
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
@@ -37,7 +38,12 @@ Png = Annotated[
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Save whole maps of any size into a folder, as NumPy files."),
+    typer.Option(
+        "--out",
+        metavar="PATH",
+        help="Save whole maps of any size into a folder, as NumPy files; with --file: answers into a .jsonl or "
+        ".parquet file. The same command goes on where one ended.",
+    ),
 ]
 
 WordsAlone = Annotated[
@@ -88,9 +94,10 @@ def attend(
     times: Times = False,
     png: Png = None,
     out: Out = None,
+    file: options.InputFile = None,
     as_document: options.Json = False,
     version: options.Version = 0,
-) -> None:
+) -> int | None:
     """Show a model's attention: `limelight attend dates "7 March 2021"`
 
     A terminal shades words or patches by weight; a pipe gets text with numbers. Maps with several heads show the mean,
@@ -100,15 +107,21 @@ def attend(
     A group is a part of the text by characters (--group subject=0:12, in a pair first:0:12), entries by number (#0:3 or
     #0,-1), or an input (--group question=pair.first).
 
-    Maps of long inputs may exceed the size of an answer: --out FOLDER saves them as a stream.
+    Maps of long inputs may exceed the size of an answer: --out FOLDER saves them as a stream. --file answers every row
+    of a file, with many calls at the same time, into the file --out, as JSON.
     """
+    options.check_file(file, None, (values, named, image, example))
+    if file is not None and (png is not None or words or hide_special or times or chat or system):
+        raise CommandError(
+            "--file writes JSON: --png, --words, --hide-special, --times and --chat are for one answer", status=2
+        )
     if (words or hide_special) and (out is not None or as_document):
         option = "--words" if words else "--hide-special"
         raise CommandError(f"{option} is for the display: --json and --out have every token", status=2)
     if out is not None and png is not None:
         raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
     # The display shows the mean over heads; the server computes it and sends less.
-    shown_alone = not as_document and not heads and not rollout and out is None
+    shown_alone = not as_document and file is None and not heads and not rollout and out is None
     reduction: Literal["mean", "max"] | None = "mean" if shown_alone else None
     if reduce is not None:
         reduction = reduce.value
@@ -117,17 +130,8 @@ def attend(
         several = Generation(strategy="beam", beams=max(_BEAMS, sequences), hypotheses=sequences)
     with connection.client() as client:
         description = client.model(model, version)
-        instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
-        if times:
-            if _ALIGNMENT not in [each.name for each in description.maps]:
-                raise CommandError(f"--times: {model} has no map {_ALIGNMENT!r}", status=2)
-            heard = client.attend(model, instance, version=version, truncate=truncate, seed=seed, maps=_ALIGNMENT)
-            _show_times(word_times(heard, _ALIGNMENT), as_document=as_document)
-            return
-        write_as_chat(description, instance, chat, system)
-        texts = input_texts(description, instance)
         # The display weights the words of a line by the line's weight.
-        one_by_one = as_document or out is not None or layers or heads or queries or not maps
+        one_by_one = as_document or out is not None or file is not None or layers or heads or queries or not maps
         levels = () if one_by_one else parent_maps(description, maps or ())
         asked: AttendOptions = {
             "version": version,
@@ -149,9 +153,20 @@ def attend(
             "sequences": sequences,
             "encoding": encoding.value,
         }
+        if file is not None:
+            return answer_file(file, out, description, lambda inputs: client.attend_many(model, inputs, **asked))
+        instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
+        if times:
+            if _ALIGNMENT not in [each.name for each in description.maps]:
+                raise CommandError(f"--times: {model} has no map {_ALIGNMENT!r}", status=2)
+            heard = client.attend(model, instance, version=version, truncate=truncate, seed=seed, maps=_ALIGNMENT)
+            _show_times(word_times(heard, _ALIGNMENT), as_document=as_document)
+            return None
+        write_as_chat(description, instance, chat, system)
+        texts = input_texts(description, instance)
         if out is not None:
             _save(client.attend_stream(model, instance, **asked), out, texts, as_document=as_document)
-            return
+            return None
         answer = client.attend(model, instance, **asked)
         if words or hide_special:
             answer = _shown(answer, by_words=words, chosen_queries=bool(queries))
@@ -167,6 +182,7 @@ def attend(
     else:
         _show_prediction(answer.prediction, texts, Console())
         print(png)
+    return None
 
 
 def _show_times(words: Sequence[TimedWord], *, as_document: bool) -> None:

@@ -99,7 +99,7 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
         data = standard_input() if argument == "-" else Path(argument.removeprefix("@")).read_bytes()
         return Image(data) if kind == "image" else Audio(data)
     if kind == "tensor" and argument.startswith("@") and argument.endswith(".npy"):
-        return _array(np.load(argument[1:], allow_pickle=False), info, tensor)
+        return as_array(np.load(argument[1:], allow_pickle=False), info, tensor)
     if argument == "-":
         # Remove the line break that a terminal or `echo` adds.
         text = decode_utf8(standard_input(), path, "standard input").removesuffix("\n")
@@ -116,17 +116,19 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
                     return Pair(first, second)
             raise CommandError(f'input {info.name!r} is a pair: ["first text", "second text"]', status=2)
         case "tensor":
-            return _array(_json(text, info.name), info, tensor)
+            return as_array(_json(text, info.name), info, tensor)
         case "graph":
-            graph = _json(text, info.name)
-            if not isinstance(graph, dict) or not {"nodes", "edges"} <= set(graph):
-                raise CommandError(
-                    f'input {info.name!r} is a graph: {{"nodes": [...], "edges": [[...], [...]]}}', status=2
-                )
-            features = np.asarray(graph["edge_features"], np.float32) if "edge_features" in graph else None
-            nodes = np.asarray(graph["nodes"], np.float32)
-            return Graph(nodes, graph["edges"], features, graph.get("node_names", ()))
+            return as_graph(_json(text, info.name), info.name)
     return text
+
+
+def as_graph(graph: Any, name: str) -> Graph:
+    """Convert an object of JSON to a graph. Raises CommandError."""
+    if not isinstance(graph, dict) or not {"nodes", "edges"} <= set(graph):
+        raise CommandError(f'input {name!r} is a graph: {{"nodes": [...], "edges": [[...], [...]]}}', status=2)
+    features = np.asarray(graph["edge_features"], np.float32) if "edge_features" in graph else None
+    nodes = np.asarray(graph["nodes"], np.float32)
+    return Graph(nodes, graph["edges"], features, graph.get("node_names", ()))
 
 
 def standard_input() -> bytes:
@@ -134,8 +136,8 @@ def standard_input() -> bytes:
     return sys.stdin.buffer.read() if sys.stdin is not None else b""
 
 
-def _array(value: Any, info: InputInfo, tensor: str) -> Input:
-    """Convert a JSON list to an array of the described type."""
+def as_array(value: Any, info: InputInfo, tensor: str = "") -> Input:
+    """Convert a list of JSON to an array of the type of an input, or of one of its tensors. Raises CommandError."""
     types = {each.name: each.data_type for each in info.tensors}
     data_type = types.get(tensor) or next(iter(types.values()), "float32")
     try:

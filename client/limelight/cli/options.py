@@ -1,10 +1,13 @@
 """Options shared by several commands."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from limelight.cli import CommandError
 
 
 class Reduce(StrEnum):
@@ -94,4 +97,28 @@ SequenceMaps = Annotated[
 ]
 ReduceHeads = Annotated[Reduce | None, typer.Option("--reduce", help="Reduce the heads to one.")]
 Rollout = Annotated[bool, typer.Option("--rollout", help="One map for all self-attention layers of a stack.")]
+InputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Answer every row of a file: .jsonl, .csv, .tsv or .parquet, with inputs by name.",
+    ),
+]
+AnswerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="With --file: write answers into a .jsonl or .parquet file. The same command goes on where one ended.",
+    ),
+]
 WireEncoding = Annotated[Encoding, typer.Option("--encoding", help="Encoding of weights.")]
+
+
+def check_file(file: Path | None, out: Path | None, others: Iterable[object]) -> None:
+    """Refuse --out without --file, and other inputs beside a file. Raises CommandError."""
+    if file is None and out is not None:
+        raise CommandError("--out is for the answers of --file", status=2)
+    if file is not None and any(each not in (None, []) for each in others):
+        raise CommandError("--file has the inputs; give no others", status=2)

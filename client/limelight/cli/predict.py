@@ -1,6 +1,7 @@
 """`limelight predict`."""
 
 from limelight.cli import as_json, options
+from limelight.cli.answering import answer_file
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
@@ -18,6 +19,7 @@ from limelight.predictions import (
     Tagging,
     class_list,
 )
+from limelight.requests import PredictOptions
 
 
 @with_connection_options
@@ -31,18 +33,33 @@ def predict(
     truncate: options.Truncate = False,
     seed: options.Seed = None,
     max_classes: options.MaxClasses = 0,
+    file: options.InputFile = None,
+    out: options.AnswerFile = None,
     as_document: options.Json = False,
     version: options.Version = 0,
-) -> None:
-    """Predict: `limelight predict dates "7 March 2021"`"""
+) -> int | None:
+    """Predict: `limelight predict dates "7 March 2021"`
+
+    --file answers every row of a file, with many calls at the same time; rows that fail have an error, by line.
+    """
+    options.check_file(file, out, (values, named, image, example))
     with connection.client() as client:
         description = client.model(model, version)
+        if file is not None:
+            asked: PredictOptions = {
+                "version": version,
+                "truncate": truncate,
+                "seed": seed,
+                "max_classes": max_classes,
+            }
+            return answer_file(file, out, description, lambda inputs: client.predict_many(model, inputs, **asked))
         instance = read_instance(description, positional=values or (), named=named or (), image=image, example=example)
         answer = client.predict(model, instance, version=version, truncate=truncate, seed=seed, max_classes=max_classes)
     if as_document:
         as_json.write(answer.to_dict())
     else:
         print("\n".join((*input_lines(input_texts(description, instance)), *lines(answer))))
+    return None
 
 
 def lines(answer: Prediction) -> list[str]:

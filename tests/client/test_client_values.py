@@ -94,9 +94,12 @@ def test_what_no_input_can_be_is_a_type_error_that_names_the_input(value: object
         to_instance({"text": value})  # type: ignore[dict-item]
 
 
-def test_bare_text_is_refused_because_inputs_go_by_name():
-    with pytest.raises(TypeError, match="by name"):
-        limelight.Client("127.0.0.1:1").predict("scribe", "text")  # type: ignore[call-overload]
+def test_a_value_without_a_name_is_refused_by_models_of_several_inputs_or_of_none_yet(client: limelight.Client):
+    with pytest.raises(limelight.InputError, match=r"takes 'image' .*, 'question' .*: give values by name"):
+        client.predict("vqa", "text")
+    with pytest.raises(limelight.FailedPrecondition, match="'coming' is not ready, so its inputs are unknown: loading"):
+        client.predict("coming", "text")
+    assert client.predict("echo", "a b").text == "A B"  # its other input is optional
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (3, 5, 1), (3, 5, 2), (3, 5, 3), (3, 5, 4)])

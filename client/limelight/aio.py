@@ -18,7 +18,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.errors import Error
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
-from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
+from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
 from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
 from limelight.values import to_instance
@@ -106,34 +106,18 @@ class AsyncClient:
         return self._named_stream(calls.attend_stream, model, inputs, timeout, dict(options))
 
     def predict_many(
-        self,
-        model: str,
-        inputs: Iterable[OneInstance],
-        *,
-        batch_size: int = many.BATCH,
-        concurrency: int = many.CONCURRENCY,
-        progress: many.Progress = False,
-        timeout: float | None = None,
-        **options: Unpack[PredictOptions],
+        self, model: str, inputs: Iterable[OneInstance], **options: Unpack[PredictManyOptions]
     ) -> AsyncIterator[Prediction | Error]:
         """Yield predictions as `Client.predict_many` does, for `async for`."""
-        requests.check_options("predict", options)
-        return self._many(calls.predict, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
+        requests.check_options("predict_many", options)
+        return self._many(calls.predict, model, inputs, **options)
 
     def attend_many(
-        self,
-        model: str,
-        inputs: Iterable[OneInstance],
-        *,
-        batch_size: int = many.BATCH,
-        concurrency: int = many.CONCURRENCY,
-        progress: many.Progress = False,
-        timeout: float | None = None,
-        **options: Unpack[AttendOptions],
+        self, model: str, inputs: Iterable[OneInstance], **options: Unpack[AttendManyOptions]
     ) -> AsyncIterator[Attended | Error]:
         """Yield predictions with attention as `Client.attend_many` does, for `async for`."""
-        requests.check_options("attend", options)
-        return self._many(calls.attend, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
+        requests.check_options("attend_many", options)
+        return self._many(calls.attend, model, inputs, **options)
 
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
@@ -236,11 +220,12 @@ class AsyncClient:
         make: Callable[..., Call[list[Answer]]],
         model: str,
         inputs: Iterable[OneInstance],
-        batch_size: int,
-        concurrency: int,
-        progress: many.Progress,
-        timeout: float | None,
-        options: dict[str, Any],
+        *,
+        batch_size: int = many.BATCH,
+        concurrency: int = many.CONCURRENCY,
+        progress: many.Progress = False,
+        timeout: float | None = None,
+        **options: Any,
     ) -> AsyncIterator[Answer | Error]:
         course, places = many.Course(batch_size), asyncio.Semaphore(many.check_concurrency(concurrency))
         batcher, most = many.Batcher(course), 2 * concurrency

@@ -17,7 +17,7 @@ from limelight.descriptions import Model, ModelStatus
 from limelight.errors import Error
 from limelight.events import GenerationEvent
 from limelight.predictions import Prediction
-from limelight.requests import AttendOptions, GenerateOptions, PredictOptions
+from limelight.requests import AttendManyOptions, AttendOptions, GenerateOptions, PredictManyOptions, PredictOptions
 from limelight.security import SecurityOptions, security_of
 from limelight.streams import StreamEvent
 from limelight.values import to_instance
@@ -147,15 +147,7 @@ class Client:
         return self._stream(calls.attend_stream(model, named, **options), transport.check_timeout(timeout))
 
     def predict_many(
-        self,
-        model: str,
-        inputs: Iterable[OneInstance],
-        *,
-        batch_size: int = many.BATCH,
-        concurrency: int = many.CONCURRENCY,
-        progress: many.Progress = False,
-        timeout: float | None = None,
-        **options: Unpack[PredictOptions],
+        self, model: str, inputs: Iterable[OneInstance], **options: Unpack[PredictManyOptions]
     ) -> Iterator[Prediction | Error]:
         """Yield the prediction for each instance, in order, and the Error of each that failed.
 
@@ -164,35 +156,24 @@ class Client:
 
         Args:
             inputs: any number of instances, which are read as they are sent.
-            batch_size: largest number of instances of a call.
-            concurrency: number of calls at the same time.
-            progress: True for a bar (tqdm), or a function of the number of finished instances and of all.
-            timeout: time limit of each call in seconds.
-            options: those of `predict`.
+            options: batch_size, concurrency, progress, timeout of each call (see `limelight.requests.ManyOptions`), and
+                those of `predict`.
         Raises:
             Error: one that every call would get: an unknown model or option, no server, no permission.
         """
-        requests.check_options("predict", options)
-        return self._many(calls.predict, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
+        requests.check_options("predict_many", options)
+        return self._many(calls.predict, model, inputs, **options)
 
     def attend_many(
-        self,
-        model: str,
-        inputs: Iterable[OneInstance],
-        *,
-        batch_size: int = many.BATCH,
-        concurrency: int = many.CONCURRENCY,
-        progress: many.Progress = False,
-        timeout: float | None = None,
-        **options: Unpack[AttendOptions],
+        self, model: str, inputs: Iterable[OneInstance], **options: Unpack[AttendManyOptions]
     ) -> Iterator[Attended | Error]:
         """Yield the prediction with attention for each instance as `predict_many` does.
 
         Args:
             options: those of `attend`.
         """
-        requests.check_options("attend", options)
-        return self._many(calls.attend, model, inputs, batch_size, concurrency, progress, timeout, dict(options))
+        requests.check_options("attend_many", options)
+        return self._many(calls.attend, model, inputs, **options)
 
     def generate(
         self, model: str, inputs: OneInstance, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
@@ -272,11 +253,12 @@ class Client:
         make: Callable[..., Call[list[Answer]]],
         model: str,
         inputs: Iterable[OneInstance],
-        batch_size: int,
-        concurrency: int,
-        progress: many.Progress,
-        timeout: float | None,
-        options: dict[str, Any],
+        *,
+        batch_size: int = many.BATCH,
+        concurrency: int = many.CONCURRENCY,
+        progress: many.Progress = False,
+        timeout: float | None = None,
+        **options: Any,
     ) -> Iterator[Answer | Error]:
         course = many.Course(batch_size)
         batcher, most = many.Batcher(course), 2 * many.check_concurrency(concurrency)

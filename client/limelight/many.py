@@ -175,7 +175,7 @@ def _numbered(error: Error, place: int, number: int) -> Error:
 
 
 @contextmanager
-def counting(progress: Progress, total: int | None) -> Iterator[Callable[[int], None]]:
+def counting(progress: Progress, total: int | None) -> Iterator[Callable[[int], object]]:
     """Give a function that is told how many more instances are finished.
 
     Raises:
@@ -183,7 +183,7 @@ def counting(progress: Progress, total: int | None) -> Iterator[Callable[[int], 
     """
     if progress is True:
         with package("tqdm.auto", "progress=True").tqdm(total=total, unit="instance") as bar:
-            yield lambda more: bar.update(more) and None
+            yield bar.update
         return
     done = 0
 

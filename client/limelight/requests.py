@@ -1,6 +1,6 @@
 """Construction of requests from Python values, for both clients."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -181,6 +181,30 @@ class AttendOptions(PredictOptions, total=False):
     max_response_bytes: int
 
 
+class ManyOptions(TypedDict, total=False):
+    """Options of `predict_many` and `attend_many`.
+
+    Attributes:
+        batch_size: largest number of instances of a call, 32 by default.
+        concurrency: number of calls at the same time, 4 by default.
+        progress: True for a bar (tqdm); or a function of the number of finished instances and of all, None if unknown.
+        timeout: time limit of each call in seconds.
+    """
+
+    batch_size: int
+    concurrency: int
+    progress: bool | Callable[[int, int | None], object]
+    timeout: float | None
+
+
+class PredictManyOptions(PredictOptions, ManyOptions, total=False):
+    """Options of `predict_many`: those of `predict`, and of `ManyOptions`."""
+
+
+class AttendManyOptions(AttendOptions, ManyOptions, total=False):
+    """Options of `attend_many`: those of `attend`, and of `ManyOptions`."""
+
+
 class GenerateOptions(CallOptions, total=False):
     """Options of `generate`: the fields of `Generation`, `seed`, and `attention` for weights with each token."""
 
@@ -203,6 +227,8 @@ _OPTIONS = {
     "attend": AttendOptions.__optional_keys__,
     "attend_stream": AttendOptions.__optional_keys__,
     "generate": GenerateOptions.__optional_keys__,
+    "predict_many": PredictManyOptions.__optional_keys__,
+    "attend_many": AttendManyOptions.__optional_keys__,
 }
 
 

@@ -110,6 +110,7 @@ class AsyncClient:
     ) -> AsyncIterator[Prediction | Error]:
         """Yield predictions as `Client.predict_many` does, for `async for`."""
         requests.check_options("predict_many", options)
+        many.check_several(inputs)
         return self._many(calls.predict, model, inputs, **options)
 
     def attend_many(
@@ -117,6 +118,7 @@ class AsyncClient:
     ) -> AsyncIterator[Attended | Error]:
         """Yield predictions with attention as `Client.attend_many` does, for `async for`."""
         requests.check_options("attend_many", options)
+        many.check_several(inputs)
         return self._many(calls.attend, model, inputs, **options)
 
     def generate(

@@ -162,6 +162,7 @@ class Client:
             Error: one that every call would get: an unknown model or option, no server, no permission.
         """
         requests.check_options("predict_many", options)
+        many.check_several(inputs)
         return self._many(calls.predict, model, inputs, **options)
 
     def attend_many(
@@ -173,6 +174,7 @@ class Client:
             options: those of `attend`.
         """
         requests.check_options("attend_many", options)
+        many.check_several(inputs)
         return self._many(calls.attend, model, inputs, **options)
 
     def generate(

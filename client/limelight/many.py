@@ -5,7 +5,7 @@ it.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence, Sized
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -64,6 +64,12 @@ def check_concurrency(concurrency: int) -> int:
     if concurrency < 1:
         raise ValueError(f"concurrency is at least 1, not {concurrency}")
     return concurrency
+
+
+def check_several(instances: object) -> None:
+    """Refuse a single instance, whose letters or names would be taken for instances. Raises TypeError."""
+    if isinstance(instances, str | bytes | Mapping):
+        raise TypeError(f"several instances are expected, and this is one {type(instances).__name__}: give a list")
 
 
 def total_of(instances: Any) -> int | None:

@@ -18,7 +18,6 @@ from limelight.v1 import service_pb2, values_pb2
 
 # Entries of each kind that a headline has.
 _FEW = 8
-_CLASSES = 3
 _LONGEST = 300  # characters of a headline in a representation
 NO_OBJECT = "(no object)"
 
@@ -325,8 +324,8 @@ class Prediction(Record):
             return class_list(self.classes)
         if self.text is not None:
             return f"{self.text} {self.sequences[0].probability:.2f}"
-        if self.tags is not None and (rows := list(zip(self.tagged_texts(self.tags), self.tags.labels, strict=True))):
-            return _few([f"{entry} {label}" for entry, label in rows])
+        if self.tags is not None and (rows := list(zip(self.tagged_texts(self.tags), self.tags, strict=True))):
+            return _few([f"{entry} {class_list(tags, 1)}" for entry, tags in rows])
         if (self.none_probability or 0.0) > max((span.probability for span in self.spans), default=0.0):
             return f"(no answer in the text) {self.none_probability:.2f}"
         if self.spans:
@@ -380,9 +379,9 @@ class Prediction(Record):
         return next((result for result in self.results.values() if isinstance(result, kind)), None)
 
 
-def class_list(classes: Sequence[ClassProbability]) -> str:
+def class_list(classes: Sequence[ClassProbability], most: int = 3) -> str:
     """Format the most probable classes as one line."""
-    return ", ".join(f"{each.label} {each.probability:.2f}" for each in classes[:_CLASSES])
+    return ", ".join(f"{each.label} {each.probability:.2f}" for each in classes[:most])
 
 
 def _few(entries: list[str]) -> str:

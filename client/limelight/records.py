@@ -97,7 +97,7 @@ def _is_empty(record: Record, of: "Field[Any]") -> bool:
     """Return whether a field has nothing to tell: its default, None, or no entries."""
     value = getattr(record, of.name)
     if isinstance(value, str | tuple | Mapping | np.ndarray):
-        return not len(value)
+        return not np.size(value) if isinstance(value, np.ndarray) else not value
     return value is None or (of.default is not MISSING and value == of.default)
 
 

@@ -173,6 +173,13 @@ def test_a_selection_that_some_instances_lack_fails_those(running: Running, is_a
     assert [isinstance(each, limelight.InvalidArgument) for each in answers] == [size <= 4 for size in tokens]
 
 
+@pytest.mark.parametrize("one", ["a text", {"text": "a text"}, b"RIFF"])
+def test_one_instance_is_not_taken_for_several(client: limelight.Client, one: Any):
+    for call in (client.predict_many, client.attend_many, limelight.AsyncClient("127.0.0.1:1").predict_many):
+        with pytest.raises(TypeError, match=r"several instances are expected, .*: give a list"):
+            call("tiny", one)
+
+
 def test_instances_are_read_no_further_ahead_than_they_are_sent(client: limelight.Client):
     read = 0
 

@@ -5,6 +5,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from limelight.scale import FAINT as FAINT
+
 Colour: TypeAlias = tuple[int, int, int]
 
 _ON_DARK = (

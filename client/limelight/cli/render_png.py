@@ -9,12 +9,12 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageOps, UnidentifiedImageError
 
 from limelight.cli import CommandError
-from limelight.cli.colours import colour, text_colour
+from limelight.cli.colours import FAINT, colour, text_colour
 from limelight.cli.drawing import INK, PAPER, QUIET, Font, load_font, wrap_text
 from limelight.cli.render_terminal import caption
 from limelight.figures import Figure, GridHeatmap, Weights, lines_of
 from limelight.labels import Region
-from limelight.scale import FAINT, Scale
+from limelight.scale import Scale
 
 _MARGIN, _TEXT_WIDTH, _LINE = 16, 760, 22
 # Minimum width of a heading with long texts; maximum number of lines of a text.

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from limelight.cli.colours import colour, is_light, text_colour
+from limelight.cli.colours import FAINT, colour, is_light, text_colour
 from limelight.figures import Figure, GridHeatmap, lines_of
-from limelight.scale import FAINT
 
 NEWLINE = "\n"
 

@@ -116,7 +116,9 @@ def test_tags_are_of_words_joined_from_their_pieces(client: limelight.Client, fo
     assert tokens.words.tolist() == [-1, 0, 1, 1, 2, 3, 4, 5, 6, -1]
     words = ["".join(tokens.labels[begin:end]) for begin, end in tags.entries]
     assert words == ["The", "cats", "sat", "on", "a", "mat", "."]
-    assert answer.prediction.headline.startswith(f"The {tags.labels[0]}, cats {tags.labels[1]}, ")
+    first, second = (each[0] for each in (tags[0], tags[1]))
+    said = f"The {first.label} {first.probability:.2f}, cats {second.label} {second.probability:.2f}, "
+    assert answer.prediction.headline.startswith(said)
     assert [line.split()[0] for line in lines(answer.prediction)] == words
     output = eager(folders["tagger"], "AutoModelForTokenClassification", TEXT)
     likely = output.logits[0].softmax(-1)

@@ -4,6 +4,7 @@ Panels are data: a title, a unit, queries, and how to read them. Every query is 
 server.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -330,7 +331,8 @@ def dashboard() -> str:
         made = made.with_row(Row(title))
         for panel in panels:
             made = made.with_panel(_panel(panel))
-    return JSONEncoder(sort_keys=True, indent=1).encode(made.build()) + "\n"
+    written = JSONEncoder(sort_keys=True, separators=(",", ":")).encode(made.build())
+    return re.sub(r',(?=\{"(?:collapsed|datasource)":)', ",\n", written) + "\n"  # a line for each panel
 
 
 def _panel(panel: Panel) -> timeseries.Panel | stat.Panel | table.Panel:

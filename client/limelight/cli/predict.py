@@ -105,8 +105,9 @@ def headline(answer: Prediction) -> str:
         return _classes(answer.classes, 3)
     if answer.text is not None:
         return f"{answer.text} {answer.sequences[0].probability:.2f}"
-    if answer.tags is not None and (rows := list(zip(_tagged(answer.tags, answer), answer.tags.labels, strict=True))):
-        return ", ".join(f"{entry} {label}" for entry, label in rows[:_FEW]) + (", …" if len(rows) > _FEW else "")
+    if answer.tags is not None and (rows := list(zip(_tagged(answer.tags, answer), answer.tags, strict=True))):
+        more = ", …" if len(rows) > _FEW else ""
+        return ", ".join(f"{entry} {_classes(tags, 1)}" for entry, tags in rows[:_FEW]) + more
     if (answer.none_probability or 0.0) > max((span.probability for span in answer.spans), default=0.0):
         return f"(no answer in the text) {answer.none_probability:.2f}"
     if answer.spans:

@@ -1,0 +1,17 @@
+"""Names that were probably meant in place of unknown ones."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
+
+# A comparison takes up to 40 µs, and callers of a server decide how often it is made.
+_MOST, _LONGEST = 100, 64
+_CLOSE = 0.7
+
+
+def similar(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'maps'?` for the most similar of the first 100 known names, or nothing."""
+    if len(name) > _LONGEST:
+        return ""
+    found = get_close_matches(name, islice(known, _MOST), n=1, cutoff=_CLOSE)
+    return f"; did you mean {found[0]!r}?" if found else ""

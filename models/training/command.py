@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from limelight.cli import CommandError, installing
-from models.zoo.index import names
+from limelight.cli.program import command_line
+from models.zoo.index import ALIGNMENTS, names
+
+_REPOSITORY = "bundles"
 
 
 def train(
@@ -15,17 +18,26 @@ def train(
         str,
         typer.Argument(
             help=f"{', '.join(names())}; those after a dash are there for comparison, "
-            "as are NAME-uniform and NAME-frozen of each."
+            "as are NAME-uniform and NAME-frozen of each.",
+            autocompletion=lambda: list(names()),
         ),
     ],
     mechanism: Annotated[
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")
     ] = "",
+    attention: Annotated[
+        str,
+        typer.Option(
+            help=f"In the place of the model's softmax: {', '.join(ALIGNMENTS)}.",
+            autocompletion=lambda: list(ALIGNMENTS),
+        ),
+    ] = "",
     data: Annotated[
         str,
         typer.Option(
-            help="A file or folder (TSV, CSV, JSON lines, CoNLL, IDX, spoken digits in .npz), `builtin`, or "
-            "`builtin:NAME`; docs/data.md says what each model reads."
+            help="A file, or a folder with train, dev and test; by the ending: .csv, .tsv, .jsonl, .parquet, .conll, "
+            "IDX, or .npz with spoken digits. Or `builtin`, or `builtin:NAME`. Columns are found by their names "
+            "(label and text; source and target; ...); docs/data.md has those that each model reads."
         ),
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
@@ -65,7 +77,7 @@ def train(
         import torch
 
         from bundle.errors import LimelightError
-        from models.training.session import Order, slug
+        from models.training.session import Order, default_name
         from models.training.session import train as train_model
         from models.training.show import Show
         from models.training.stop import Interrupted, Stop
@@ -83,12 +95,13 @@ def train(
         "supervision": supervision,
     }
     changes = {key: value for key, value in options.items() if value is not None}
-    out = out or Path("runs") / (name or slug(mechanism or model))
+    out = out or Path("runs") / (name or default_name(model, mechanism, attention))
     if resume and (changes or overwrite):
         raise CommandError(f"--resume goes on with the settings of {out}; leave out the others")
     order = Order(
         model=model,
         mechanism=mechanism,
+        attention=attention,
         out=out,
         data=data,
         preset=preset,
@@ -106,8 +119,8 @@ def train(
         with Show() as show:
             metrics = train_model(order, stop=Stop(minutes=time_limit), told=show.told, said=show.said)
     except Interrupted:
-        again = f"interrupted; go on with: limelight train {model} --out {out} --resume"
-        raise CommandError(again, status=130) from None
+        again = command_line("train", model, "--out", out, "--resume")
+        raise CommandError(f"interrupted; go on with: {again}", status=130) from None
     except LimelightError as error:
         raise CommandError(error.message) from error
     except OSError as error:
@@ -116,7 +129,7 @@ def train(
         beside = "" if metric.baseline is None else f" ({metric.baseline_name}: {metric.baseline:.4f})"
         typer.echo(f"{metric.split} {metric.name}: {metric.value:.4f}{beside}")
     if repository is None:
-        typer.echo(f"export it with: limelight export {out} --repository DIR")
+        typer.echo(f"export it with: {command_line('export', out, '--repository', _REPOSITORY)}")
     else:
         _export(out, repository)
 
@@ -125,5 +138,6 @@ def _export(run: Path, repository: Path) -> None:
     """Export by whatever is registered for it: models know nothing of export."""
     found = entry_points(group="limelight.commands", name="export")
     if not found:
-        raise CommandError(f"no exporter is installed; later: limelight export {run} --repository {repository}")
+        again = command_line("export", run, "--repository", repository)
+        raise CommandError(f"no exporter is installed; later: {again}")
     next(iter(found)).load()(run, repository=repository)

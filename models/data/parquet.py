@@ -19,7 +19,7 @@ def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError as error:
-        how = installing.extra("parquet")
+        how = installing.extra("data")
         raise DataError(f"{path}: Parquet needs {error.name}, which is not installed: {how}") from error
     number = 0
     try:

@@ -137,4 +137,4 @@ class TestParquet:
         monkeypatch.setitem(sys.modules, "pyarrow", None)
         (tmp_path / "a.parquet").write_bytes(b"PAR1")
         said = refused(tmp_path / "a.parquet")
-        assert said == f": Parquet needs pyarrow, which is not installed: {installing.extra('parquet')}"
+        assert said == f": Parquet needs pyarrow, which is not installed: {installing.extra('data')}"

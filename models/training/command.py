@@ -35,9 +35,7 @@ def train(
     data: Annotated[
         str,
         typer.Option(
-            help="A file, or a folder with train, dev and test; by the ending: .csv, .tsv, .jsonl, .parquet, .conll, "
-            "IDX, or .npz with spoken digits. Or `builtin`, or `builtin:NAME`. Columns are found by their names "
-            "(label and text; source and target; ...); docs/data.md has those that each model reads."
+            help="A file, or a folder with train, dev and test, in a format above; or `builtin`, or `builtin:NAME`."
         ),
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
@@ -72,7 +70,25 @@ def train(
         str, typer.Option(help="A file of examples that say where to look (word alignments): to measure that on.")
     ] = "",
 ) -> None:
-    """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported."""
+    """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported.
+
+    The ending of --data says its format (docs/data.md has all that each model reads):
+
+    \b
+      .csv       fields between commas; the first line names them: label,text
+      .tsv       fields between tabs, with or without a line of names
+      .jsonl     a JSON object a line: {"label": "good", "text": "A fine film."}
+      .parquet   columns with these names
+      .conll     a word and its tag a line
+      .npz, IDX  graphs and spoken digits; pictures as MNIST has them
+
+    \b
+      classes of texts           label, text
+      classes of pairs of texts  label, first, second
+      texts to texts             source, target
+      captions of pictures       image, target
+      questions about pictures   label, image, question
+    """
     try:
         import torch
 

@@ -1,5 +1,7 @@
 """Names of a server's models, inputs and maps, for completion in a shell."""
 
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 
 import typer
@@ -10,27 +12,34 @@ from limelight.client import Client
 
 # A person waits for a completion no longer than this many seconds.
 _PATIENCE = 1.0
+# The shell evaluates what it is offered, and the server chooses it.
+_PLAIN = re.compile(r"\w[\w.-]*=?", re.ASCII)
 
 
 def models(context: typer.Context) -> list[str]:
     """Return the names of the server's models."""
     with _silent(), _client(context) as client:
-        return sorted({each.name for each in client.models()})
+        return plain({each.name for each in client.models()})
     return []
 
 
 def inputs(context: typer.Context) -> list[str]:
     """Return `NAME=` for each input of the model that the command line names."""
     with _silent(), _client(context) as client:
-        return [f"{each.name}=" for each in client.model(_model(context)).inputs]
+        return plain(f"{each.name}=" for each in client.model(_model(context)).inputs)
     return []
 
 
 def maps(context: typer.Context) -> list[str]:
     """Return the maps of the model that the command line names."""
     with _silent(), _client(context) as client:
-        return [each.name for each in client.model(_model(context)).maps]
+        return plain(each.name for each in client.model(_model(context)).maps)
     return []
+
+
+def plain(names: Iterable[str]) -> list[str]:
+    """Return the names that mean nothing to a shell, in order."""
+    return sorted(each for each in names if _PLAIN.fullmatch(each))
 
 
 def _model(context: typer.Context) -> str:

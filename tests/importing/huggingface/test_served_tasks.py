@@ -116,7 +116,8 @@ def test_tags_are_of_words_joined_from_their_pieces(client: limelight.Client, fo
     assert tokens.words.tolist() == [-1, 0, 1, 1, 2, 3, 4, 5, 6, -1]
     words = ["".join(tokens.labels[begin:end]) for begin, end in tags.entries]
     assert words == ["The", "cats", "sat", "on", "a", "mat", "."]
-    assert headline(answer.prediction).startswith(f"The {tags.labels[0]}, cats {tags.labels[1]}, ")
+    said = [f"{word} {row[0].label} {row[0].probability:.2f}" for word, row in zip(words, tags, strict=True)]
+    assert headline(answer.prediction).startswith(", ".join(said[:2]))
     assert [line.split()[0] for line in lines(answer.prediction)] == words
     output = eager(folders["tagger"], "AutoModelForTokenClassification", TEXT)
     likely = output.logits[0].softmax(-1)

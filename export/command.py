@@ -8,6 +8,7 @@ import typer
 from bundle.errors import LimelightError
 from bundle.v1 import bundle_pb2
 from export.conversion.precision import Precision
+from export.next_commands import next_commands
 from limelight.cli import CommandError, installing
 
 
@@ -51,6 +52,8 @@ def export(
     for metric in folder.bundle.description.metrics:
         if metric.HasField("float32_value"):
             typer.echo(f"  {metric.split} {metric.name}: {metric.value:.4f} (float32: {metric.float32_value:.4f})")
+    for line in next_commands(repository, folder.bundle):
+        typer.echo(line)
 
 
 def parity_line(parity: bundle_pb2.Parity) -> str:

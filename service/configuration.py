@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bundle.errors import LimelightError
+from limelight.suggestions import similar
 from service.platform.numbers import shown
 from service.security.exposure import exposed
 from service.settings import Rule, Settings, public_settings
@@ -40,7 +41,9 @@ def load_settings(
     content = _read_file(file) if file else {}
     for name in content:
         if name not in public:
-            raise SettingsError(f"{file}: there is no setting {name!r}; there are {', '.join(public)}")
+            raise SettingsError(
+                f"{file}: there is no setting {name!r}; there are {', '.join(public)}{similar(name, public)}"
+            )
     values: dict[str, Any] = {}
     for name, each in known.items():
         assert each.default is not MISSING

@@ -4,7 +4,6 @@ import errno
 import os
 import shlex
 import socket
-import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import typer
 
 from limelight.cli import CommandError
 from limelight.cli.connection import server_of
+from limelight.cli.program import program
 from limelight.cli.streams import say
 from service.command import run
 from service.configuration import SettingsError, load_settings
@@ -75,15 +75,15 @@ def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
     metrics = f", metrics on {server.metrics_url}" if server.metrics_url else ""
     yield f"Serving on {server.address}{http}{metrics}"
     yield "Try, in another terminal (Ctrl-C here to stop):\n"
-    program = _program()
-    yield f"  {program} models{target}"
+    name = program()
+    yield f"  {name} models{target}"
     for status in server.models.catalogue.statuses():
         if status.model is not None and status.is_default:
             yield f"\n{does(status.model.schema.description)}"
             for command in commands(status.model.schema.description):
-                yield f"  {program} {command}{target}"
+                yield f"  {name} {command}{target}"
             if own := own_command(status.model.schema.description):
-                yield f"  # one of yours: {program} {own}{target}"
+                yield f"  # one of yours: {name} {own}{target}"
 
 
 def on_free_ports(settings: Settings, chosen: Mapping[str, int | None]) -> tuple[Settings, list[int]]:
@@ -161,12 +161,3 @@ def _required(description: "model_pb2.ModelDescription", example: int = 0) -> "l
 
 def _first_sentence(text: str) -> str:
     return text.partition(". ")[0].rstrip(".") + "."
-
-
-def _program() -> str:
-    """Name the running program so that it works as pasted from the current folder."""
-    program = Path(sys.argv[0])
-    try:
-        return str(program.absolute().relative_to(Path.cwd()))
-    except ValueError:
-        return str(program)

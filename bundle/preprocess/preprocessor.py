@@ -15,6 +15,7 @@ from bundle.text import read_tokenizer
 from bundle.v1 import bundle_pb2
 from bundle.values import Array, Instance, TensorValue
 from bundle.wire import input_path
+from limelight.suggestions import similar
 from limelight.v1 import attention_pb2, model_pb2
 
 
@@ -117,9 +118,8 @@ class Preprocessor:
         }
         for name in instance:
             if name not in known:
-                raise InputError(
-                    input_path(field, name), f"is not an input of the model; the model takes {self._expected()}"
-                )
+                takes = f"{self._expected()}{similar(name, sorted(known))}"
+                raise InputError(input_path(field, name), f"is not an input of the model; the model takes {takes}")
         for name, steps in self._inputs.items():
             for tensor in steps.description.tensors:
                 if name in instance and tensor.name in instance and tensor.name != name:

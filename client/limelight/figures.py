@@ -71,6 +71,12 @@ class Figure:
     notes: tuple[str, ...] = ()
     equal: float | None = None
     """The weight of each shaded entry if all had the same; None for values that are no shares of a whole."""
+    query: str = ""
+    """Name of the label set of the queries."""
+    key: str = ""
+    """Name of the label set of the keys."""
+    value: str = "weight"
+    """What a number is: a weight, a score or a norm."""
 
     @property
     def scale(self) -> Scale:
@@ -146,7 +152,13 @@ def figures(
     for one in seen:
         if not names or any(fnmatchcase(one.map.name, name) for name in names):
             figure = _figure(one, each_query, matrices, weights_of_rows, of, sent)
-            yield replace(figure, equal=_equal(one, weights_of_rows))
+            yield replace(
+                figure,
+                equal=_equal(one, weights_of_rows),
+                query=one_line(one.map.query.name),
+                key=one_line(one.map.key.name),
+                value=one.map.quantity.removesuffix("s"),
+            )
 
 
 def _equal(one: DisplayedMap, weights_of_rows: dict[str, Weights]) -> float | None:

@@ -11,6 +11,7 @@ import typer
 from bundle.errors import LimelightError
 from export.command import parity_line
 from export.conversion.precision import Precision
+from export.next_commands import next_commands
 from limelight.cli import CommandError, installing
 
 importing = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
@@ -106,6 +107,8 @@ def import_hf(
     typer.echo(f"{written.path}: answers and maps equal transformers' eager attention{within}")
     for each in written.bundle.parity:
         typer.echo(f"  {parity_line(each)}")
+    for line in next_commands(repository, written.bundle):
+        typer.echo(line)
 
 
 @importing.command("convert-weights")
@@ -147,6 +150,8 @@ def import_onnx_file(
         typer.echo(f"  {parity_line(each)}")
     if folder.bundle.single_rows and not folder.bundle.HasField("generation"):
         typer.echo("  rows run one at a time: the card states no mask or no batch, or the file takes one row")
+    for line in next_commands(repository, folder.bundle):
+        typer.echo(line)
 
 
 def inspect(

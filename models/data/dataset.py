@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from bundle.errors import LimelightError
@@ -13,6 +14,8 @@ from models.data.gold import Gold, describe
 T = TypeVar("T")
 _SHOWN = 60
 _OWN_LABELS = 10  # rows from which on it is odd that most have a label of their own
+_FEW = 10  # so many times more labels than texts are odd, and more targets than sources
+_MOST_LABELS = 100  # sources up to which they may be labels; texts with several targets each are more
 
 
 class DataError(LimelightError):
@@ -45,6 +48,18 @@ class Example:
     gold: tuple[Gold, ...] = ()
 
 
+@dataclass(frozen=True)
+class FileRead:
+    """How a file was read.
+
+    columns: where what an example needs stands in the file. blank: numbers of the lines that were left out.
+    """
+
+    path: Path
+    columns: Mapping[str, str]
+    blank: tuple[int, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
     """Examples to learn from, to choose by (dev), and held out (test).
@@ -53,7 +68,7 @@ class Dataset:
     that are held out are too large, or not the best to begin with. gold: examples that say where to look and nothing
     else (alignments made by people, say): what a model puts out is not judged by them. does: what a model that learned
     it does, and what its answers mean; inputs: what each input should look like. Both go before what the model says of
-    itself.
+    itself. files: how they were read, where they are files of lines.
     """
 
     name: str
@@ -66,6 +81,7 @@ class Dataset:
     gold: tuple[Example, ...] = ()
     does: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[FileRead, ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -166,10 +182,25 @@ IN_ANOTHER_COLUMN = (
 )
 
 
+def check_sources(examples: Sequence[Example], where: str) -> None:
+    """Raise DataError where the texts to be read are labels: a few, each of many different texts to be put out."""
+    pairs = [(each.instance.get("text"), each.instance.get("target")) for each in examples]
+    sources, targets = ({pair[side] for pair in pairs} for side in (0, 1))
+    if len(sources) <= _MOST_LABELS and _FEW * len(sources) <= len(targets):
+        such = min((each.text for each in sources if isinstance(each, Text)), default="")
+        raise DataError(
+            f"{where}: the source of its {len(pairs)} examples is one of {len(sources)} texts, such as "
+            f"{shown(such, quoted=True)}, and there are {len(targets)} targets: these are labels of texts, which a "
+            "model that classifies learns (han). Where others are meant, name them with --columns SOURCE,TARGET"
+        )
+
+
 def check_labels(examples: Sequence[Example], where: str) -> None:
-    """Raise DataError where most examples have a label of their own: those are no classes, but texts or numbers."""
+    """Raise DataError where labels are no classes: most examples have one of their own, or there are few texts."""
     labels = {example.label for example in examples if example.label}
-    if len(examples) >= _OWN_LABELS and 2 * len(labels) > len(examples):
+    texts = {example.instance.get("text", example.instance.get("document")) for example in examples}
+    swapped = None not in texts and len(labels) >= _FEW * len(texts)
+    if len(examples) >= _OWN_LABELS and (2 * len(labels) > len(examples) or swapped):
         raise DataError(
             f"{where}: has {len(labels)} different labels in {len(examples)} examples, such as "
             f"{shown(next(iter(sorted(labels))), quoted=True)}; these are no classes. {IN_ANOTHER_COLUMN}"

@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from models.data import drawings, graphs, idx, reviews, rows, speech, stories
-from models.data.dataset import DataError, Dataset, Example, check_labels, require, split
+from models.data.dataset import DataError, Dataset, Example, FileRead, check_labels, check_sources, require, split
 
 IMAGES: Literal["images"] = "images"
 GRAPHS: Literal["graphs"] = "graphs"
@@ -48,12 +47,22 @@ def load(
     if kind == DRAWINGS:
         return drawings.of_pictures(load(path, IMAGES, seed=seed, name=name, licence=licence))
     if kind == GRAPHS:
+        if path.name.endswith(rows.SUFFIXES):
+            raise DataError(f"{path}: this model learns from a graph in an .npz archive, and not from lines")
         return graphs.dataset(path, name=name, licence=licence)
     if kind == STORIES:
         return stories.dataset(path, seed=seed, name=name, licence=licence)
     if kind is rows.PAIRS and (path / speech.TRAIN).is_file():
         return speech.dataset(path, seed=seed, name=name, licence=licence)
-    read = _pictures if kind == IMAGES else partial(rows.read, kind=kind, columns=columns, marked=marked)
+    files: list[FileRead] = []
+
+    def read(file: Path) -> list[Example]:
+        if not isinstance(kind, rows.Kind):
+            return _pictures(file)
+        examples, how = rows.read_file(file, kind, columns=columns, marked=marked)
+        files.append(how)
+        return examples
+
     if path.is_dir():
         parts = {part: _part(path, kind, stems, read) for part, stems in _PARTS.items()}
         if parts["train"] is None:
@@ -69,9 +78,12 @@ def load(
         parts |= {**dict(zip(made, map(list, cut), strict=True)), "train": list(rest)}
     for part, examples in parts.items():
         require(examples or (), f"{path}, {part}")
+    whole = [each for examples in parts.values() for each in examples or ()]
     if isinstance(kind, rows.Kind) and "label" in kind.columns:
-        check_labels([each for examples in parts.values() for each in examples or ()], str(path))
-    if marked and not any(each.gold for examples in parts.values() for each in examples or ()):
+        check_labels(whole, str(path))
+    if kind is rows.PAIRS:
+        check_sources(whole, str(path))
+    if marked and not any(each.gold for each in whole):
         raise DataError(f"{path}: none of the marks beside it is of a line here, of documents or texts")
     how = f"{', '.join(made)} drawn from the training part by seed {seed}" if made else "split as it came"
     return Dataset(
@@ -81,6 +93,7 @@ def load(
         train=tuple(parts["train"] or ()),
         dev=tuple(parts["dev"] or ()),
         test=tuple(parts["test"] or ()),
+        files=tuple(files),
     )
 
 

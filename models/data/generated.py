@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from limelight.suggestions import similar
 from models.data import (
     aspects,
     dates,
@@ -76,7 +77,7 @@ for _form, _kind in {"recall": rows.PAIRS, "one": rows.TEXTS, "selective": rows.
 def load(name: str, kind: Kind, seed: int) -> Dataset:
     """Make a set. Raises: DataError where there is none of the name, or its examples are of another kind."""
     if name not in SETS:
-        raise DataError(f"there is no builtin data {name!r}; there are {', '.join(SETS)}")
+        raise DataError(f"there is no builtin data {name!r}; there are {', '.join(SETS)}{similar(name, SETS)}")
     made = SETS[name]
     if made.kind != kind:
         raise DataError(f"the builtin data {name!r} are {made.kind}; this model learns from {kind}")

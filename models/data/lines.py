@@ -18,12 +18,14 @@ _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ENDS = re.compile(rb"\r\n|\r|\n")
 
 
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, without their ends, numbered from 1."""
+def lines(path: Path, blank: list[int] | None = None) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, without their ends, numbered from 1; blank: gets the numbers of the others."""
     for number, line in whole_lines(path):
         text = line.rstrip("\r\n")
         if text.strip():
             yield number, text
+        elif blank is not None:
+            blank.append(number)
 
 
 def whole_lines(path: Path) -> Iterator[tuple[int, str]]:

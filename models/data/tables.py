@@ -9,6 +9,8 @@ import csv
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from models.data.dataset import DataError, shown
@@ -16,36 +18,86 @@ from models.data.lines import lines, whole_lines
 
 TABLES = (".tsv", ".csv")
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"(?=\t|$)')
+_NAME = re.compile(r"[^\W\d][\w .-]{0,30}")
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # a text is as long as it is
 
 
-def records(
-    path: Path, wanted: Sequence[str], columns: Sequence[str], others: Mapping[str, Sequence[str]]
-) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each record of a file, by the wanted names, numbered by the line on which it begins.
+@dataclass(frozen=True)
+class Table:
+    """A file of records.
+
+    columns: by the wanted names, where each stands: the name in the file's first line, or `column 2`. first: the first
+    line's fields, where they are data and no names. records: each by the wanted names, numbered by the line on which it
+    begins.
+    """
+
+    columns: Mapping[str, str]
+    first: Sequence[str]
+    records: Iterator[tuple[int, dict[str, str]]]
+
+
+def read_table(
+    path: Path,
+    wanted: Sequence[str],
+    columns: Sequence[str],
+    others: Mapping[str, Sequence[str]],
+    blank: list[int] | None = None,
+) -> Table:
+    """Read a file; its records are read as they are asked for.
 
     wanted: the fields in order, where no line says which is which. columns: how this file calls them, or numbers from 1
     where it begins with no names. others: names that mean the same. An `id` is kept where a line of names has it.
+    blank: gets the numbers of the lines that are left out.
     Raises: DataError naming the line that has too many fields, or too few, or a quote that is never closed.
     """
-    between = "," if _is_csv(path) else "<TAB>"
-    names: list[str] = []
-    first: Sequence[str] = wanted
-    for number, fields in _csv(path) if _is_csv(path) else _tsv(path):
-        where = f"{path}, line {number}"
-        if not names:
-            found = _names(fields, wanted, columns, others)
-            names = found or _positions(fields, wanted, columns, where)
-            if found:
-                first = fields
-                continue
-            if columns:
-                first = names
+    found = _csv(path, blank) if _is_csv(path) else _tsv(path, blank)
+    try:
+        number, fields = next(found)
+    except StopIteration:
+        return Table({}, (), iter(()))
+    names = _names(fields, wanted, columns, others)
+    if names:
+        called = {name: repr(field.strip()) for name, field in zip(names, fields, strict=True) if name in wanted}
+        return Table(called, (), _records(path, names, fields, found))
+    if not columns and len(fields) != len(wanted) and are_names(fields):
+        hint = (
+            f"where {shown(', '.join(fields))} are names of columns, say with --columns which are {', '.join(wanted)}"
+        )
+        raise DataError(f"{_has(path, number, fields, wanted)}; {hint}, in this order")
+    names = _positions(fields, wanted, columns, f"{path}, line {number}")
+    called = {name: f"column {place}" for place, name in enumerate(names, 1) if name}
+    known = names if columns else wanted
+    return Table(called, fields, _records(path, names, known, chain([(number, fields)], found)))
+
+
+def are_names(fields: Sequence[str]) -> bool:
+    """Tell whether fields look like names of columns."""
+    return len(fields) > 1 and all(_NAME.fullmatch(field.strip()) for field in fields)
+
+
+def unknown_names(where: str, fields: Sequence[str], wanted: Sequence[str]) -> DataError:
+    """Make the error for a line of names of which nobody knows what they mean."""
+    return DataError(
+        f"{where}: {shown(', '.join(fields))} seem to be the names of columns, and which of them are "
+        f"{', '.join(wanted)} is not known. Say it with --columns, in this order"
+    )
+
+
+def _records(
+    path: Path, names: Sequence[str], known: Sequence[str], found: Iterator[tuple[int, list[str]]]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Each record by its names; known: what the message calls the columns."""
+    for number, fields in found:
         if len(fields) != len(names):
-            known = shown(between.join(name or "..." for name in first))
-            raise DataError(f"{where}: has {len(fields)} fields; {known} is wanted{_hint(path, fields)}")
+            raise DataError(_has(path, number, fields, known))
         yield number, {name: field for name, field in zip(names, fields, strict=True) if name}
+
+
+def _has(path: Path, number: int, fields: Sequence[str], known: Sequence[str]) -> str:
+    """Say that a line has too few fields, or too many; known: what the columns are called."""
+    wanted = shown(("," if _is_csv(path) else "<TAB>").join(name or "..." for name in known))
+    return f"{path}, line {number}: has {len(fields)} fields; {wanted} is wanted{_hint(path, fields)}"
 
 
 def _is_csv(path: Path) -> bool:
@@ -117,7 +169,7 @@ def _numbered(columns: Sequence[str], wanted: Sequence[str], count: int) -> list
     return [called.get(place, "") for place in range(1, count + 1)]
 
 
-def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv(path: Path, blank: list[int] | None) -> Iterator[tuple[int, list[str]]]:
     begun = 1  # the line on which a record begins
     last = 0
 
@@ -139,11 +191,13 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise DataError(f"{path}, line {begun}: {what}; a quote inside of a quoted field is doubled") from error
         if any(field.strip() for field in fields):
             yield begun, fields
+        elif blank is not None:
+            blank.append(begun)
         begun = last + 1
 
 
-def _tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    found = list(lines(path))
+def _tsv(path: Path, blank: list[int] | None) -> Iterator[tuple[int, list[str]]]:
+    found = list(lines(path, blank))
     if not any(line.startswith('"') or '\t"' in line for _, line in found):
         yield from ((number, line.split("\t")) for number, line in found)
         return

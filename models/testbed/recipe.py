@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
+from limelight.suggestions import similar
 from models.cards.card import Card
 from models.catalogue.mechanism import Mechanism
 from models.catalogue.registry import MECHANISMS
@@ -34,7 +35,8 @@ def recipe_of(name: str) -> Recipe[MechanismConfig]:
     if not name:
         raise DataError("say which mechanism, with --mechanism; `limelight mechanisms` lists them")
     if name not in found:
-        raise DataError(f"there is no mechanism {name!r}; `limelight mechanisms` lists them")
+        close = similar(name, found)
+        raise DataError(f"there is no mechanism {name!r}; `limelight mechanisms` lists them{close}")
     mechanism = found[name]
     if mechanism.served is None:
         raise DataError(f"{name!r} is there to train other mechanisms with; it is no model of its own")

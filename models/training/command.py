@@ -7,7 +7,10 @@ from typing import Annotated
 import typer
 
 from limelight.cli import CommandError, installing
-from models.zoo.index import names
+from limelight.cli.program import command_line
+from models.zoo.index import ALIGNMENTS, names
+
+_REPOSITORY = "bundles"
 
 
 def train(
@@ -15,17 +18,24 @@ def train(
         str,
         typer.Argument(
             help=f"{', '.join(names())}; those after a dash are there for comparison, "
-            "as are NAME-uniform and NAME-frozen of each."
+            "as are NAME-uniform and NAME-frozen of each.",
+            autocompletion=lambda: list(names()),
         ),
     ],
     mechanism: Annotated[
         str, typer.Option(help="For the model `mechanism`: which; `limelight mechanisms` lists them.")
     ] = "",
+    attention: Annotated[
+        str,
+        typer.Option(
+            help=f"In the place of the model's softmax: {', '.join(ALIGNMENTS)}.",
+            autocompletion=lambda: list(ALIGNMENTS),
+        ),
+    ] = "",
     data: Annotated[
         str,
         typer.Option(
-            help="A file or folder (TSV, CSV, JSON lines, CoNLL, IDX, spoken digits in .npz), `builtin`, or "
-            "`builtin:NAME`; docs/data.md says what each model reads."
+            help="A file, or a folder with train, dev and test, in a format above; or `builtin`, or `builtin:NAME`."
         ),
     ] = "builtin",
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/NAME where it is left out.")] = None,
@@ -60,12 +70,30 @@ def train(
         str, typer.Option(help="A file of examples that say where to look (word alignments): to measure that on.")
     ] = "",
 ) -> None:
-    """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported."""
+    """Train a model; Ctrl-C saves, --resume goes on. Leaves a run folder to be exported.
+
+    The ending of --data says its format (docs/data.md has all that each model reads):
+
+    \b
+      .csv       fields between commas; the first line names them: label,text
+      .tsv       fields between tabs, with or without a line of names
+      .jsonl     a JSON object a line: {"label": "good", "text": "A fine film."}
+      .parquet   columns with these names
+      .conll     a word and its tag a line
+      .npz, IDX  graphs and spoken digits; pictures as MNIST has them
+
+    \b
+      classes of texts           label, text
+      classes of pairs of texts  label, first, second
+      texts to texts             source, target
+      captions of pictures       image, target
+      questions about pictures   label, image, question
+    """
     try:
         import torch
 
         from bundle.errors import LimelightError
-        from models.training.session import Order, slug
+        from models.training.session import Order, default_name
         from models.training.session import train as train_model
         from models.training.show import Show
         from models.training.stop import Interrupted, Stop
@@ -83,12 +111,13 @@ def train(
         "supervision": supervision,
     }
     changes = {key: value for key, value in options.items() if value is not None}
-    out = out or Path("runs") / (name or slug(mechanism or model))
+    out = out or Path("runs") / (name or default_name(model, mechanism, attention))
     if resume and (changes or overwrite):
         raise CommandError(f"--resume goes on with the settings of {out}; leave out the others")
     order = Order(
         model=model,
         mechanism=mechanism,
+        attention=attention,
         out=out,
         data=data,
         preset=preset,
@@ -106,8 +135,8 @@ def train(
         with Show() as show:
             metrics = train_model(order, stop=Stop(minutes=time_limit), told=show.told, said=show.said)
     except Interrupted:
-        again = f"interrupted; go on with: limelight train {model} --out {out} --resume"
-        raise CommandError(again, status=130) from None
+        again = command_line("train", model, "--out", out, "--resume")
+        raise CommandError(f"interrupted; go on with: {again}", status=130) from None
     except LimelightError as error:
         raise CommandError(error.message) from error
     except OSError as error:
@@ -116,7 +145,7 @@ def train(
         beside = "" if metric.baseline is None else f" ({metric.baseline_name}: {metric.baseline:.4f})"
         typer.echo(f"{metric.split} {metric.name}: {metric.value:.4f}{beside}")
     if repository is None:
-        typer.echo(f"export it with: limelight export {out} --repository DIR")
+        typer.echo(f"export it with: {command_line('export', out, '--repository', _REPOSITORY)}")
     else:
         _export(out, repository)
 
@@ -125,5 +154,6 @@ def _export(run: Path, repository: Path) -> None:
     """Export by whatever is registered for it: models know nothing of export."""
     found = entry_points(group="limelight.commands", name="export")
     if not found:
-        raise CommandError(f"no exporter is installed; later: limelight export {run} --repository {repository}")
+        again = command_line("export", run, "--repository", repository)
+        raise CommandError(f"no exporter is installed; later: {again}")
     next(iter(found)).load()(run, repository=repository)

@@ -41,7 +41,10 @@ class RunError(LimelightError):
 
 @dataclass(frozen=True)
 class Run:
-    """What a run folder's config says. model, mechanism: what was trained; name: what it is called in a repository."""
+    """What a run folder's config says.
+
+    model, mechanism, attention: what was trained; name: what it is called in a repository.
+    """
 
     model: str
     mechanism: str
@@ -49,11 +52,12 @@ class Run:
     blueprint: Blueprint[Any]
     settings: Settings
     data: Mapping[str, Any]
+    attention: str = ""
 
     @property
     def recipe(self) -> Recipe[Any]:
         """The model's."""
-        return recipe(self.model, self.mechanism)
+        return recipe(self.model, self.mechanism, self.attention)
 
     def build(self) -> Network:
         """Make the network, untrained."""
@@ -79,6 +83,7 @@ def write_run(folder: Path, run: Run) -> None:
         "format": 1,
         "model": run.model,
         "mechanism": run.mechanism,
+        **({"attention": run.attention} if run.attention else {}),
         "name": run.name,
         "config": asdict(run.blueprint.config),
         "labels": run.blueprint.labels,
@@ -96,10 +101,11 @@ def read_run(folder: Path) -> Run:
     try:
         files = {name: (folder / name).read_text(encoding="utf-8") for name in content["files"]}
         model, mechanism = content["model"], content["mechanism"]
-        config = recipe(model, mechanism).read_config(content["config"])
+        attention = content.get("attention", "")  # older runs have none of another
+        config = recipe(model, mechanism, attention).read_config(content["config"])
         blueprint = Blueprint(config, tuple(content["labels"]), files)
         settings = Settings(**content["settings"])
-        return Run(model, mechanism, content["name"], blueprint, settings, content["data"])
+        return Run(model, mechanism, content["name"], blueprint, settings, content["data"], attention)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / CONFIG}: is no config of a training run ({error})") from error
 

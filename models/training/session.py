@@ -12,10 +12,12 @@ from bundle.errors import InputError
 from bundle.names import is_model_name
 from bundle.preprocess import Preprocessor
 from bundle.values import Image, Instance, Pair, Sentences, Text, Value
+from limelight.suggestions import similar
 from models.cards.card import Card, Metric
 from models.data import folder as files
 from models.data import generated, rows
 from models.data.dataset import DataError, Dataset, Example, known, require
+from models.data.understood import understood
 from models.network import Network
 from models.tasks.task import CPU, nothing
 from models.training.batches import Batches
@@ -44,7 +46,8 @@ class Order:
 
     data: a path, `builtin` for what comes with the model, or `builtin:NAME` for a set of `models.data.generated`.
     preset: empty for `demo` on builtin data, `full` on others. changes: settings that
-    differ from the preset's. mechanism: for the model `mechanism`. name: what the model is called in a repository;
+    differ from the preset's. mechanism: for the model `mechanism`. attention: the alignment in the place of the model's
+    softmax; empty for its own. name: what the model is called in a repository;
     empty for the model's own name, or the mechanism's. data_name, licence: what the bundle says of the data. gold: a
     file of examples that say where to look, for the figures of that alone. columns: of the data's lines, those that are
     read. device: what it learns on, by name.
@@ -56,6 +59,7 @@ class Order:
     preset: str = ""
     changes: dict[str, Any]
     mechanism: str = ""
+    attention: str = ""
     name: str = ""
     data_name: str = ""
     licence: str = ""
@@ -68,12 +72,12 @@ class Order:
     @property
     def recipe(self) -> Recipe[Any]:
         """The model's. Raises: DataError where there is none."""
-        return recipe(self.model, self.mechanism)
+        return recipe(self.model, self.mechanism, self.attention)
 
     @property
     def called(self) -> str:
         """The model's name in a repository. Raises: DataError where it is none."""
-        name = self.name or slug(self.mechanism or self.model)
+        name = self.name or default_name(self.model, self.mechanism, self.attention)
         if not is_model_name(name):
             raise DataError(
                 f"{name!r} is no name for a model: small letters, digits, - and _, at most 64, a letter or digit first"
@@ -85,7 +89,8 @@ class Order:
         presets = self.recipe.presets
         name = self.preset or ("demo" if self.data.partition(":")[0] == BUILTIN else "full")
         if name not in presets:
-            raise DataError(f"there is no preset {name!r} of {self.model}; there are {', '.join(presets)}")
+            close = similar(name, presets)
+            raise DataError(f"there is no preset {name!r} of {self.model}; there are {', '.join(presets)}{close}")
         return replace(presets[name], settings=replace(presets[name].settings, **self.changes))
 
 
@@ -116,6 +121,11 @@ def check_texts(source: Source) -> None:
             raise DataError(f"{option} has bytes that are no UTF-8, from character {error.start + 1} on") from error
 
 
+def default_name(model: str, mechanism: str, attention: str) -> str:
+    """What a model is called where nobody says it: `han`, `sparsemax`, `han-1-5-entmax`."""
+    return slug("-".join(filter(None, (mechanism or model, attention))))
+
+
 def slug(name: str) -> str:
     """A mechanism's name as the name of a model: `1.5-entmax` is `1-5-entmax`."""
     return re.sub(r"[^a-z0-9_]+", "-", name.lower().replace("α", "alpha")).strip("-")
@@ -132,8 +142,8 @@ def train(order: Order, *, stop: Stop, told: Told, said: Callable[[str], None]) 
     device = find(order.device)
     run, dataset = go_on(order) if order.resume else begin(order)
     chosen = run.recipe
-    counts = [known(part) for part in (dataset.train, dataset.dev, dataset.test)]
-    said(f"{dataset.name}: {counts[0]} training, {counts[1]} dev, {counts[2]} held-out examples")
+    for line in understood(dataset):
+        said(line)
     torch.manual_seed(run.settings.seed)
     model = run.build()
     card = run.card(model)
@@ -199,7 +209,9 @@ def begin(order: Order) -> tuple[Run, Dataset]:
         "dev_examples": known(dataset.dev),
         "held_out_examples": known(dataset.test),
     }
-    run = Run(order.model, order.mechanism, name, blueprint, preset.settings, data)
+    run = Run(order.model, order.mechanism, name, blueprint, preset.settings, data, order.attention)
+    if order.attention:
+        run.build()  # a model that cannot have it is refused before there is a folder
     for old in (RESUME, METRICS, EXAMPLES, WEIGHTS):
         (order.out / old).unlink(missing_ok=True)
     write_run(order.out, run)
@@ -209,9 +221,13 @@ def begin(order: Order) -> tuple[Run, Dataset]:
 def go_on(order: Order) -> tuple[Run, Dataset]:
     """Read an old run folder, and check that its data are still the same."""
     run = read_run(order.out)
-    if run.model != order.model or order.mechanism not in ("", run.mechanism):
-        held = " ".join(filter(None, (run.model, run.mechanism)))
-        wanted = " ".join(filter(None, (order.model, order.mechanism)))
+    if (
+        run.model != order.model
+        or order.mechanism not in ("", run.mechanism)
+        or order.attention not in ("", run.attention)
+    ):
+        held = " ".join(filter(None, (run.model, run.mechanism, run.attention)))
+        wanted = " ".join(filter(None, (order.model, order.mechanism, order.attention)))
         raise RunError(f"{order.out} holds a run of {held}, not of {wanted}")
     if order.name not in ("", run.name):
         raise RunError(f"{order.out} holds a run called {run.name}, and going on does not rename it")

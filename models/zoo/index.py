@@ -10,6 +10,8 @@ catalogue.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from limelight.suggestions import similar
+
 if TYPE_CHECKING:
     from models.training.recipe import Recipe
 
@@ -47,6 +49,7 @@ ZOO = {
     "cct": Entry("", "vision.cct", "supervised"),
 }
 CONTROLS = ("uniform", "frozen")  # as `models.zoo.controls` has them
+ALIGNMENTS = ("sparsemax", "1.5-entmax", "sigmoid")  # as `models.zoo.alignments` has them
 MECHANISM = "mechanism"
 
 
@@ -70,10 +73,22 @@ def module(model: str) -> str:
     return f"models.zoo.{ZOO[model].module}"
 
 
-def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":
-    """Find a recipe. Raises: DataError naming those there are, or saying that a mechanism is wanted, or not."""
+def recipe(name: str, mechanism: str = "", attention: str = "") -> "Recipe[Any]":
+    """Find a recipe; attention: the alignment in the place of the model's softmax, empty for its own.
+
+    Raises: DataError naming those there are, or saying that a mechanism is wanted, or not.
+    """
     from models.data.dataset import DataError
 
+    if attention:
+        if name == MECHANISM:
+            raise DataError(f"the model `{MECHANISM}` takes its attention with --mechanism")
+        if attention not in ALIGNMENTS:
+            close = similar(attention, ALIGNMENTS)
+            raise DataError(f"there is no --attention {attention!r}; there are {', '.join(ALIGNMENTS)}{close}")
+        from models.zoo.alignments import exchanged
+
+        return exchanged(recipe(name, mechanism), name, attention)
     if name == MECHANISM:
         from models.testbed.recipe import recipe_of
 
@@ -87,9 +102,13 @@ def recipe(name: str, mechanism: str = "") -> "Recipe[Any]":
     if name not in known:
         raise DataError(
             f"there is no model {name!r}; there are {', '.join(known)}, each with -{' and -'.join(CONTROLS)} as well"
+            f"{similar(name, known)}"
         )
     if mechanism:
-        raise DataError(f"{name} has a mechanism of its own; only the model `{MECHANISM}` takes another")
+        raise DataError(
+            f"{name} has a mechanism of its own; only the model `{MECHANISM}` takes another. --attention exchanges the "
+            f"softmax of a model: {', '.join(ALIGNMENTS)}"
+        )
     constant = name.upper().replace("-", "_")
     found: Recipe[Any] = getattr(import_module(module(published(name))), constant)
     return found

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from bundle.errors import InputError
 from bundle.maps import WEIGHTS
+from limelight.suggestions import similar
 from limelight.v1 import attention_pb2, model_pb2
 from service.attention.options import Selection
 
@@ -220,8 +221,11 @@ def _matching(
             fitting = {each.name for each in maps if matches(pattern, each.name)}
             if not fitting:
                 place = selection.names.index(pattern)
-                there = _listing([each.name for each in maps])
-                raise InputError(f"{path}.names[{place}]", f"matches no map; the model has {there}")
+                offered = [each.name for each in maps]
+                raise InputError(
+                    f"{path}.names[{place}]",
+                    f"matches no map; the model has {_listing(offered)}{similar(pattern, offered)}",
+                )
             chosen |= fitting
         named = [each for each in maps if each.name in chosen]
     if not selection.layers:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+from limelight.suggestions import similar
 from service.errors import ModelNotFoundError, ModelRefusedError, ModelUnavailableError
 from service.repository.skipped import nothing_to_serve
 
@@ -128,8 +129,8 @@ class Catalogue(Generic[M]):
         versions = self._versions.get(name) if sees(name) else None
         if versions is None:
             self.check_complete()
-            known = _some([each for each in self._versions if sees(each)])
-            raise ModelNotFoundError(f"there is no model {short(name)}; there are: {known}")
+            seen = [each for each in self._versions if sees(each)]
+            raise ModelNotFoundError(f"there is no model {short(name)}; there are: {_some(seen)}{similar(name, seen)}")
         status = versions.get(version) if version else self._default[name]
         if status is None:
             self.check_complete()

@@ -247,9 +247,8 @@ def test_a_value_of_another_kind(value: Image) -> None:
 
 def test_names() -> None:
     refused(small.bundle(), {}, 'inputs["text"]', r"is missing; the model takes 'text' \(text\)")
-    refused(
-        small.bundle(), {"txt": Text("a")}, 'inputs["txt"]', r"is not an input of the model; the model takes 'text'"
-    )
+    wanted = r"is not an input of the model; the model takes 'text' \(text\); did you mean 'text'\?"
+    refused(small.bundle(), {"txt": Text("a")}, 'inputs["txt"]', wanted)
     both: Instance = {"text": Text("a"), "image": Image(b"")}
     refused(small.bundle(), both, 'inputs["image"]', "is not an input")
     both = {"text": Text("a"), "ids": TensorValue(np.array([2]))}

@@ -33,7 +33,10 @@ def run_folder(tmp_path: Path) -> Path:
 def test_a_run_becomes_the_next_version(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     repository = tmp_path / "repository"
     assert cli.main(["export", str(run_folder), "--repository", str(repository), "--version", "4"]) == 0
-    assert "vit/4" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "vit/4" in printed
+    assert f"serve it with: limelight serve --repository {repository}\n" in printed
+    assert "limelight attend vit --example 0\n" in printed
     description = read_bundle(repository / "vit" / "4").bundle.description
     assert description.training_data.training_examples == 3
     assert description.metrics[0].value == 0.5

@@ -33,6 +33,7 @@ def test_a_recipe_brings_in_no_other_model() -> None:
         ("han", "sparsemax", "only the model `mechanism` takes another"),
         ("mechanism", "", "say which mechanism"),
         ("mechanism", "soft", "there is no mechanism 'soft'"),
+        ("mechanism", "sparsmax", "did you mean 'sparsemax'"),
         ("mechanism", "coverage penalty", "'coverage penalty' is there to train other mechanisms with"),
     ],
 )

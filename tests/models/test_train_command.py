@@ -29,7 +29,9 @@ def test_a_run_from_nothing_to_figures(tmp_path: Path, capsys: pytest.CaptureFix
     train("han", data=str(data), out=tmp_path / "run", epochs=1, seed=1, batch_size=20)
     printed = capsys.readouterr().out
     assert "epoch 1: train loss" in printed and "held-out accuracy: " in printed and "majority class" in printed
-    assert f"limelight export {tmp_path / 'run'} --repository DIR" in printed
+    assert printed.endswith(f"export it with: limelight export {tmp_path / 'run'} --repository bundles\n")
+    before = printed.partition("epoch 1")[0]
+    assert "label is column 1, text is column 2" in before and "classes: " in before
     with pytest.raises(CommandError, match="leave out the others"):
         train("han", out=tmp_path / "run", resume=True, epochs=3)
     with pytest.raises(CommandError, match="is not empty"):
@@ -40,6 +42,7 @@ def test_a_run_from_nothing_to_figures(tmp_path: Path, capsys: pytest.CaptureFix
     ("model", "options", "message"),
     [
         ("bert", {}, "there is no model 'bert'; there are bahdanau, "),
+        ("hann", {}, "; did you mean 'han'\\?$"),
         ("han", {"preset": "huge"}, "there is no preset 'huge' of han; there are tiny, demo, full"),
         ("han", {"data": "nowhere"}, "nowhere: there is no such file or folder"),
     ],

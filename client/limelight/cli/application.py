@@ -6,13 +6,17 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from limelight.cli import CommandError, commands, streams
+from limelight.cli import CommandError, commands, completion, streams
+from limelight.suggestions import similar
 from limelight.version import version
 
 
 def run(arguments: list[str]) -> int:
     """Run the command line, and return the exit status."""
-    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    asked = completion.words()
+    if asked is not None:
+        return _complete(asked)
+    name = _name(arguments)
     try:
         command: Any = typer.main.get_command(_application(name))
         # Not standalone: errors are raised here instead of being printed as a box.
@@ -33,13 +37,38 @@ def run(arguments: list[str]) -> int:
             error, "exit_code"
         ):  # raised by typer and click for wrong usage
             known = f" (see 'limelight {name} --help')" if name in commands.KNOWN else " (see 'limelight --help')"
-            return _fail(error.format_message().rstrip(".") + known, 2)
+            return _fail(_usage(error) + known, 2)
         described = _describe(name, error)
         if described is None:
             raise
         return _fail(described, 1)
     finally:
         streams.settle_output()
+
+
+def _complete(words: list[str]) -> int:
+    """Print what a shell may complete; nothing where it cannot be known, as messages would be in a person's way."""
+    try:
+        typer.main.get_command(_application(_name(words))).main([], prog_name="limelight", standalone_mode=False)
+    except Exception:
+        return 1
+    return 0
+
+
+def _name(arguments: list[str]) -> str | None:
+    """Return the name of the command."""
+    return next((argument for argument in arguments if not argument.startswith("-")), None)
+
+
+def _usage(error: Any) -> str:
+    """Return the message of a usage error, with the closest name in the place of all that resemble it remotely."""
+    close = getattr(error, "possibilities", None)
+    if not close:
+        return str(error.format_message()).rstrip(".")
+    # Dashes, which all options have, make none of them similar.
+    name = str(error.option_name)
+    meant = [each for each in sorted(close) if similar(name.lstrip("-"), [each.lstrip("-")])]
+    return f"{error.message}{similar(name, meant)}"
 
 
 def _application(chosen: str | None) -> typer.Typer:

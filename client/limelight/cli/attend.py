@@ -118,6 +118,8 @@ def attend(
     if (words or hide_special) and (out is not None or as_document):
         option = "--words" if words else "--hide-special"
         raise CommandError(f"{option} is for the display: --json and --out have every token", status=2)
+    if png is not None and png.suffix.lower() != ".png":
+        raise CommandError(f"--png writes PNG files, whose names end in .png, not {str(png)!r}", status=2)
     if out is not None and png is not None:
         raise CommandError("--png draws an answer, and --out writes one to files: choose one of them", status=2)
     # The display shows the mean over heads; the server computes it and sends less.

@@ -38,6 +38,7 @@ KNOWN = {
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),
+    "completion": Command("Print the code for completion in a shell.", "limelight.cli.completion:completion"),
     "mechanisms": Command("List the attention mechanisms of the models.", extra="train"),
 }
 

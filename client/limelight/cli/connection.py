@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -123,6 +123,12 @@ def with_connection_options(command: Callable[..., int | None]) -> Callable[...,
     run.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def connection_of(parameters: Mapping[str, Any]) -> Connection:
+    """Return the connection that the parameters of a command name; others, and those not given, are left out."""
+    ours = inspect.signature(_connection).parameters
+    return _connection(**{name: each for name, each in parameters.items() if name in ours and each is not None})
 
 
 def _connection(

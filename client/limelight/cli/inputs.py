@@ -12,6 +12,7 @@ import numpy as np
 from limelight.cli import CommandError
 from limelight.descriptions import InputInfo, Model
 from limelight.strings import decode_utf8, quote
+from limelight.suggestions import similar
 from limelight.v1 import values_pb2
 from limelight.values import Audio, Graph, Image, Input, Pair, to_instance
 
@@ -65,6 +66,10 @@ def _positional(model: Model, values: Sequence[str], taken: set[str]) -> dict[st
         if each.kind == "pair" and left[0] != "-" and not left[0].startswith("@"):
             if len(left) < 2:
                 raise CommandError(f"input {each.name!r} is a pair: give two texts", status=2)
+            for text in left[:2]:
+                if os.path.isfile(text):
+                    sends = '@FILE sends ["first text", "second text"] from a file'
+                    raise CommandError(f"{text!r} is a file; input {each.name!r} takes two texts: {sends}", status=2)
             given[each.name] = Pair(left.pop(0), left.pop(0))
         else:
             given[each.name] = _value(each.kind, each, left.pop(0))
@@ -89,7 +94,8 @@ def named_value(model: Model, name: str, value: str) -> Input:
             return _value(each.kind, each, value)
         if any(tensor.name == name for tensor in each.tensors):
             return _value("tensor", each, value, tensor=name)
-    raise CommandError(f"model {model.name!r} has no input {name!r}; {_inputs(model)}", status=2)
+    close = similar(name, [each.name for each in model.inputs])
+    raise CommandError(f"model {model.name!r} has no input {name!r}; {_inputs(model)}{close}", status=2)
 
 
 def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> Input:
@@ -105,8 +111,11 @@ def _value(kind: str, info: InputInfo, argument: str, *, tensor: str = "") -> In
         text = decode_utf8(standard_input(), path, "standard input").removesuffix("\n")
     elif argument.startswith("@"):
         text = decode_utf8(Path(argument[1:]).read_bytes(), path, argument[1:]).removesuffix("\n")
-    elif kind == "document" and os.path.isfile(argument):
-        raise CommandError(f"{argument!r} is a file: @{argument} sends its content", status=2)
+    elif kind in ("text", "document") and os.path.isfile(argument):
+        raise CommandError(
+            f"{argument!r} is a file: @{argument} sends its content (to send the name itself, pipe it to -)",
+            status=2,
+        )
     else:
         text = argument
     match kind:

@@ -7,11 +7,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from limelight.cli import as_json, options
+from limelight.cli import as_json, options, server_names
 from limelight.cli.connection import Connection, with_connection_options
 from limelight.descriptions import Model, ModelStatus
 
-Name = Annotated[str | None, typer.Argument(metavar="[MODEL]", help="Describe this model instead of listing all.")]
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[MODEL]", help="Describe this model instead of listing all.", autocompletion=server_names.models
+    ),
+]
 
 
 @with_connection_options

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from limelight.cli import CommandError
+from limelight.cli import CommandError, server_names
 
 
 class Reduce(StrEnum):
@@ -41,14 +41,22 @@ class Strategy(StrEnum):
     beam = "beam"
 
 
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model.")]
+ModelName = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Name of the model.", autocompletion=server_names.models)
+]
 Words = Annotated[
     list[str] | None,
     typer.Argument(metavar="INPUT", help="Value of each required input: a text, or the path of an image; - for stdin."),
 ]
 NamedInputs = Annotated[
     list[str] | None,
-    typer.Option("--input", "-i", metavar="NAME=VALUE", help="Value of one input; NAME=@FILE reads a file."),
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME=VALUE",
+        help="Value of one input; NAME=@FILE reads a file.",
+        autocompletion=server_names.inputs,
+    ),
 ]
 ImageFile = Annotated[Path | None, typer.Option("--image", metavar="FILE", help="Image for the model's image input.")]
 Example = Annotated[
@@ -67,7 +75,13 @@ MaxClasses = Annotated[
 Version = Annotated[int, typer.Option("--version", min=0, help="Version of the model; 0 for the default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Maps = Annotated[
-    list[str] | None, typer.Option("--map", metavar="GLOB", help="Maps by name; * matches dots too. Repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="GLOB",
+        help="Maps by name; * matches dots too. Repeatable.",
+        autocompletion=server_names.maps,
+    ),
 ]
 Layers = Annotated[list[int] | None, typer.Option("--layer", help="Layers, from 0; -1 is the last. Repeatable.")]
 Heads = Annotated[list[int] | None, typer.Option("--head", help="Heads, from 0; -1 is the last. Repeatable.")]

@@ -12,14 +12,15 @@ Run = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-m", "limelight.cli"]
 
 
-def in_terminal(*arguments: str, target: str) -> str:
-    """What a person sees: the command's output when it is a terminal."""
+def in_terminal(*arguments: str, target: str, **variables: str) -> str:
+    """What a person sees: the command's output when it is a terminal. variables: of the environment."""
     leader, follower = pty.openpty()
     environment = os.environ | {
         "LIMELIGHT_TARGET": target,
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
         "COLUMNS": "100",
+        **variables,
     }
     environment.pop("NO_COLOR", None)
     process = subprocess.Popen([*COMMAND, *arguments], stdout=follower, stderr=follower, env=environment)

@@ -19,8 +19,9 @@ def test_attend_through_a_pipe_is_text_with_numbers(run: Run):
     assert lines[0] == "scribe version 1: long 0.75, short 0.25"
     assert lines[2] == "encoder.0.self · mean of 2 heads · mean over 4 queries"
     # Head 0 is even, 1/4 each; head 1 is 1, 3, 3 and 1 of 8.
-    assert lines[3] == "[CLS](0.1875) big(0.3125) cat(0.3125) [SEP](0.1875)"
-    assert lines[4].startswith("strongest: big → big 0.31, big → cat 0.31, ")
+    assert lines[3] == "tokens(weight)"
+    assert lines[4] == "[CLS](0.1875) big(0.3125) cat(0.3125) [SEP](0.1875)"
+    assert lines[5].startswith("strongest: big → big 0.31, big → cat 0.31, ")
 
 
 def test_the_mean_over_heads_is_the_servers_work_unless_heads_are_asked_for(run: Run, server: Server):
@@ -106,18 +107,21 @@ def test_other_sequences_are_shown_after_the_best(run: Run):
     assert output.startswith("echo version 1: GUTEN TAG 0.22\n")
     best, other = output.split("sequence 1: guten · decoder.cross\n")
     assert "TAG    guten(0.4000) tag(0.6000)\n" in best
-    assert other.startswith("guten  guten(0.6000) tag(0.4000)\n")
+    assert "\nguten  guten(0.6000) tag(0.4000)\n" in other
 
 
 def test_a_document_shows_words_inside_sentences_and_sentences_by_their_own_map(run: Run):
-    output = run("attend", "han", "It rains all day. We stay")[1]
-    assert "word\n0.6667  It(0.1538) rains(0.3846) all(0.2308) day(0.2308)\n0.3333  We(0.3333) stay(0.6667)\n" in output
-    assert "sentence\n0.6667  It rains all day\n0.3333  We stay\n" in output
+    lines = run("attend", "han", "It rains all day. We stay")[1].splitlines()
+    words = ["0.6667  It(0.1538) rains(0.3846) all(0.2308) day(0.2308)", "0.3333  We(0.3333) stay(0.6667)"]
+    start = lines.index("word")
+    assert lines[start + 1 : start + 4] == ["weight  words(weight)", *words]
+    start = lines.index("sentence")
+    assert lines[start + 1 : start + 4] == ["weight  sentences", "0.6667  It rains all day", "0.3333  We stay"]
 
 
 def test_a_sentence_of_several_lines_is_shown_in_one(run: Run, tmp_path: Path):
     text, path = "It rains\n  all day. We\tstay", tmp_path / "a.png"
-    assert "sentence\n0.6667  It rains all day\n0.3333  We stay\n" in run("attend", "han", text)[1]
+    assert "sentence\nweight  sentences\n0.6667  It rains all day\n0.3333  We stay\n" in run("attend", "han", text)[1]
     assert run("attend", "han", text, "--png", path)[0] == 0
 
 
@@ -130,8 +134,9 @@ def test_a_generating_model_shows_a_line_an_output_token(run: Run):
 def test_an_image_is_shown_as_a_grid(run: Run, picture: Path):
     lines = run("attend", "vit", picture)[1].splitlines()
     assert lines[2] == "encoder.0.self · mean of 2 heads · [class]'s row"
-    assert lines[3] == "[class] 0.0065"
-    grid = np.array([line.split() for line in lines[4:8]], float)
+    assert lines[3] == "weight of each of 4 x 4 patches"
+    assert lines[4] == "[class] 0.0065"
+    grid = np.array([line.split() for line in lines[5:9]], float)
     np.testing.assert_allclose(grid, np.arange(2, 18).reshape(4, 4) / 153, atol=5e-5)
 
 
@@ -193,3 +198,31 @@ def test_a_text_that_is_all_that_was_sent_is_not_repeated(run: Run):
 def test_json_is_the_answer_alone(run: Run, picture: Path):
     for command in ("attend", "predict"):
         assert run(command, "vqa", picture, "is it?", "--json")[1].startswith("{")
+
+
+def test_a_terminal_with_eight_colours_gets_those(server: Server):
+    seen = in_terminal("attend", "han", "It rains all day. We stay", target=server.target, TERM="xterm", COLORTERM="")
+    assert "48;" not in seen
+    colours = {word: re.search(rf"\x1b\[3\d;(4\d)m{word}\x1b", seen) for word in ("It", "rains", "stay")}
+    assert [found and found[1] for found in colours.values()] == [None, "44", "44"], "at most equal has none"
+    assert set(re.findall(r"(4\d)m  \x1b", seen)) == {"42", "43", "44", "47"}, "the scale has the steps"
+
+
+def test_long_rows_go_on_below_their_words(server: Server):
+    words = " ".join(f"word{place}" for place in range(12))
+    seen = without_colours(in_terminal("attend", "echo", words, target=server.target, COLUMNS="40"))
+    lines = seen.partition("decoder.cross\n")[2].splitlines()
+    start = lines[0].index("word0")
+    assert len(lines) > 12 and all(len(line) <= 40 for line in lines)
+    for line in lines[:-1]:
+        assert line[start:].startswith("word"), "a label or its margin stands before the words"
+    assert lines[1][:start].isspace()
+
+
+def test_a_grid_wider_than_the_terminal_is_cut_and_said_to_be(server: Server, picture: Path):
+    for columns, cells in (("8", "████████"), ("7", "████"), ("3", "███")):
+        seen = in_terminal(
+            "attend", "vit", str(picture), "--map", "encoder.1.self", target=server.target, COLUMNS=columns
+        )
+        assert without_colours(seen).splitlines().count(cells) == 4, columns
+    assert "(1of4columnsdonotfit" in "".join(without_colours(seen).split())

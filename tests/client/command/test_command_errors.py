@@ -37,13 +37,16 @@ from tests.client.server import Server
         (
             ["predict", "scribe", "-i", "txet=a"],
             2,
-            r"limelight: model 'scribe' has no input 'txet'; .* takes text \(text\)",
+            r"limelight: model 'scribe' has no input 'txet'; .* takes text \(text\); did you mean 'text'\?",
         ),
         (["predict", "scribe", "-i", "text"], 2, "limelight: --input takes NAME=VALUE, not 'text'"),
         (["predict", "scribe", "--image", "a.png"], 2, "limelight: model 'scribe' has no image input; .*"),
         (["predict", "scribe", "--example", "1"], 2, "limelight: model 'scribe' has 1 examples, from 0"),
         (["predict", "scribe", "@/no/such/file"], 1, "limelight: /no/such/file: No such file or directory"),
-        (["predict", "han", __file__], 2, "limelight: '.*' is a file: @.* sends its content"),
+        (["predict", "han", __file__], 2, "limelight: '.*' is a file: @.* sends its content .*"),
+        (["predict", "scribe", __file__], 2, "limelight: '.*' is a file: @.* sends its content .*"),
+        (["predict", "nli", "It rains.", __file__], 2, "limelight: '.*' is a file; input 'pair' takes two texts: .*"),
+        (["attend", "scribe", "x", "--png", "a.jpg"], 2, "limelight: --png writes PNG files, .* not 'a.jpg'"),
         (["predict", "vit", "/no/such.png"], 1, "limelight: /no/such.png: No such file or directory"),
         (
             ["attend", "scribe", "x", "--png", "/dev/null/a.png"],
@@ -64,7 +67,12 @@ from tests.client.server import Server
         (
             ["predict", "--frobnicate"],
             2,
-            r"limelight: No such option: --frobnicate.* \(see 'limelight predict --help'\)",
+            r"limelight: No such option: --frobnicate \(see 'limelight predict --help'\)",
+        ),
+        (
+            ["attend", "scribe", "x", "--topk", "1"],
+            2,
+            r"limelight: No such option: --topk; did you mean '--top-k'\? \(see 'limelight attend --help'\)",
         ),
         (["predict"], 2, r"limelight: Missing argument 'MODEL' \(see 'limelight predict --help'\)"),
         (["attend", "scribe", "x", "--encoding", "float8"], 2, "limelight: Invalid value for '--encoding': .*"),

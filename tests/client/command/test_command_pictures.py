@@ -16,10 +16,10 @@ from tests.client.command.people import Run
 
 def test_a_grid_cut_by_top_k_has_gaps(run: Run, picture: Path, tmp_path: Path):
     lines = run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2")[1].splitlines()
-    assert [line.split() for line in lines[4:8]] == [["-"] * 4] * 3 + [["-", "-", "0.1046", "0.1111"]]
-    assert lines[3] == "[class] -"
+    assert [line.split() for line in lines[5:9]] == [["-"] * 4] * 3 + [["-", "-", "0.1046", "0.1111"]]
+    assert lines[4] == "[class] -"
     # Of the 153 parts of the class token's row, 17 and 16 are here.
-    assert lines[8] == "left out: 0.7843"
+    assert lines[9] == "left out: 0.7843"
     path = tmp_path / "a.png"
     assert run("attend", "vit", picture, "--map", "encoder.0.self", "--top-k", "2", "--png", path)[0] == 0
     cells = read(path, below=1)[44 : 44 + 224, -240:-16]

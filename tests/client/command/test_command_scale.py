@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.color import ColorSystem
 
-from limelight.cli.colours import colour, is_light
+from limelight.cli.colours import FAINT, colour, is_light
+from limelight.cli.palettes import Palette
 from limelight.figures import figures
 from limelight.labels import plain
 from limelight.maps import AttentionMap
@@ -66,3 +68,33 @@ def test_stronger_colours_are_further_from_the_background(monkeypatch: pytest.Mo
     for value, light in (("0;15", True), ("15;0", False), ("0;default;7", True), ("", False), ("nonsense", False)):
         monkeypatch.setenv("COLORFGBG", value)
         assert is_light() is light
+
+
+def luminance(palette: Palette, strength: float, system: ColorSystem) -> float:
+    """How bright a word of a strength is on a terminal with these colours; 0 is black."""
+    background = palette.word(strength).bgcolor
+    assert background is not None
+    red, green, blue = background.downgrade(system).get_truecolor()
+    return 0.299 * red + 0.587 * green + 0.114 * blue
+
+
+@pytest.mark.parametrize("on_light", [False, True])
+@pytest.mark.parametrize("system", [ColorSystem.STANDARD, ColorSystem.EIGHT_BIT, ColorSystem.TRUECOLOR])
+def test_with_few_colours_too_a_stronger_one_is_never_closer_to_the_background(system: ColorSystem, on_light: bool):
+    palette = Palette(system is ColorSystem.STANDARD, on_light)
+    for sign in (1, -1):
+        shades = [luminance(palette, sign * step / 100, system) for step in range(2, 101)]
+        if system is not ColorSystem.TRUECOLOR:
+            # The cube of 256 colours has steps of 40; neighbours may change places within one.
+            shades = shades[::10] if system is ColorSystem.EIGHT_BIT else shades
+        assert shades == sorted(shades, reverse=on_light), (sign, shades)
+        assert len(set(shades)) > 1
+    used = {palette.word(step / 100).bgcolor for step in range(-100, 101) if abs(step) >= 100 * FAINT}
+    assert system is not ColorSystem.STANDARD or {each.number for each in used if each} <= set(range(8))
+
+
+def test_with_few_colours_no_weight_and_no_number_look_different():
+    palette = Palette(few=True, on_light=False)
+    assert palette.word(FAINT / 2).bgcolor is None
+    assert palette.cell(0.0, 2)[0].strip(), "an absent cell is blank"
+    assert palette.cell(0.0, 2)[0] != palette.cell(1.0, 2)[0]

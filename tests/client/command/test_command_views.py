@@ -37,10 +37,12 @@ def test_scores_are_shown_as_such_and_impossible_places_have_none():
     (figure,) = figures([each])
     assert list(plain_text(figure)) == [
         "m · scores · mean over 3 queries",
+        "words(score)",
         "un(2.0000) happy(0.0000) cats(4.0000)",
     ]
     (figure,) = figures([each], each_query=True)
     assert list(plain_text(figure))[1:] == [
+        "words  words(score)",
         "un     un(1.0000) happy(-) cats(-)",
         "happy  un(3.0000) happy(-2.0000) cats(-)",
         "cats   un(2.0000) happy(2.0000) cats(4.0000)",
@@ -60,6 +62,7 @@ def test_a_pooled_map_has_a_row_a_range():
     (figure,) = figures([read_map(sent, read_label_sets([WORDS, *sets]))])
     assert list(plain_text(figure)) == [
         "m",
+        "words.query_ranges  words.key_ranges(weight)",
         "un … happy  un … happy(0.5000) cats(0.2500)",
         "cats        un … happy(0.1250) cats(0.7500)",
     ]
@@ -78,6 +81,7 @@ def test_a_group_is_shown_by_its_name_and_a_head_by_its_label():
     first, second = figures([each], each_head=True)
     assert list(plain_text(first)) == [
         "m · letters",
+        "words  words.key_groups(weight)",
         "un     subject(0.2500) rest(0.7500)",
         "happy  subject(0.2500) rest(0.7500)",
         "cats   subject(0.2500) rest(0.7500)",
@@ -169,8 +173,8 @@ def test_source_is_shown_as_it_was_sent_with_indentation_and_empty_lines():
         ]
         assert lines == ["def f(x):", "", "    if x == 1:", "    return  x"]
     word, line = (list(plain_text(figure)) for figure in figures(maps, sent=sent))
-    assert word[2] == "0.2500      if(0.5000)  x == 1:(0.5000)"
-    assert line[1:] == ["0.0000  def f(x):", "0.2500      if x == 1:", "0.7500      return x"]
+    assert word[3] == "0.2500      if(0.5000)  x == 1:(0.5000)"
+    assert line[1:] == ["weight  lines", "0.0000  def f(x):", "0.2500      if x == 1:", "0.7500      return x"]
 
 
 def test_a_sign_stands_only_for_what_cannot_be_seen():

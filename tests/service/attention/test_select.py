@@ -30,6 +30,11 @@ def test_a_star_crosses_dots() -> None:
     ]
 
 
+def test_a_misspelt_map_is_answered_with_the_closest_name() -> None:
+    with pytest.raises(InputError, match=r"matches no map; the model has .*; did you mean 'encoder\.1\.self'\?$"):
+        select_maps(encoder(), [Selection(names=("encodr.1.self",))])
+
+
 def test_a_dot_and_brackets_stand_for_themselves() -> None:
     assert not matches("encoder.?.self", "encoder.0.self")
     assert not matches("encoder[.]0", "encoder.0")

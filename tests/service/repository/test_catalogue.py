@@ -47,6 +47,13 @@ def test_a_model_that_a_caller_may_not_know_of_is_like_none() -> None:
     catalogue = catalogue_of(FIRST, VersionStatus("other", 1, State.READY, model="other"))
     with pytest.raises(ModelNotFoundError, match=r"no model 'tiny'; there are: other$"):
         catalogue.resolve("tiny", sees=lambda name: name == "other")
+    with pytest.raises(ModelNotFoundError, match=r"no model 'tny'; there are: other$"):
+        catalogue.resolve("tny", sees=lambda name: name == "other")
+
+
+def test_a_misspelt_model_is_answered_with_the_closest_name() -> None:
+    with pytest.raises(ModelNotFoundError, match=r"no model 'tinny'; there are: tiny; did you mean 'tiny'\?$"):
+        catalogue_of(FIRST).resolve("tinny")
 
 
 def test_listeners_hear_of_every_change() -> None:

@@ -1,0 +1,96 @@
+"""Another alignment in the place of a published model's softmax."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.attention.context import Context
+from models.attention.core import Attention
+from models.data.dataset import DataError
+from models.training.runs import read_run
+from models.training.session import Order
+from models.zoo import alignments, index
+from models.zoo.alignments import ALIGNMENTS, exchange
+from models.zoo.index import recipe
+from tests.models import small
+from tests.models.runs import run
+
+# Their weights are a softmax of edges, a gate, windows, or drawn.
+WITHOUT = {"gat", "attention-unet"}
+
+
+def test_the_index_and_the_module_name_the_same_alignments() -> None:
+    assert tuple(ALIGNMENTS) == index.ALIGNMENTS
+
+
+@pytest.mark.parametrize("name", small.PUBLISHED)
+def test_every_model_with_a_softmax_takes_another_alignment_and_says_so(name: str) -> None:
+    plan, own = small.blueprint(name), small.card(name)
+    if name in WITHOUT:
+        with pytest.raises(DataError, match=f"{name} has no softmax over scores that sparsemax could replace"):
+            recipe(name, attention="sparsemax").build(plan)
+        return
+    for chosen in ALIGNMENTS:
+        other = recipe(name, attention=chosen)
+        network = other.build(plan)
+        assert sum(each.numel() for each in network.parameters()) == sum(
+            each.numel() for each in small.build(name).parameters()
+        )
+        described = other.card(network, plan).description
+        assert list(described.taxonomy.alignment) == [chosen]
+        sums = [each.normalised for each in described.maps]
+        own_sums = [each.normalised for each in own.description.maps]
+        assert sums == own_sums if chosen != "sigmoid" else not all(sums)
+
+
+def test_weights_are_those_of_the_alignment() -> None:
+    network = small.make("han")
+    ids = small.document([4, 6, 2], 3)[None]
+    soft = network(token_ids=ids, token_mask=ids != 0).maps["word"]
+    assert exchange(network, ALIGNMENTS["sparsemax"]) == 2
+    sparse = network(token_ids=ids, token_mask=ids != 0).maps["word"]
+    assert torch.allclose(sparse.sum(-1), soft.sum(-1))
+    # The scores are those of the softmax: log a, up to a constant.
+    expected = alignments.Sparsemax()(soft.clamp_min(1e-30).log(), soft > 0, Context())
+    assert torch.allclose(sparse, expected) and not torch.allclose(sparse, soft)
+
+
+def test_a_control_keeps_its_control() -> None:
+    network = recipe("han-frozen", attention="sparsemax").build(small.blueprint("han"))
+    aligned = [each for each in network.modules() if isinstance(each, Attention)]
+    assert aligned and all(isinstance(each.align, alignments.Sparsemax) for each in aligned)
+    assert not any(parameter.requires_grad for each in aligned for parameter in each.score.parameters())
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_run_remembers_its_alignment_and_is_named_by_it(documents: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    wanted = Order(model="han", out=folder, data=str(documents), changes={"epochs": 1}, attention="1.5-entmax")
+    assert run(wanted)
+    found = read_run(folder)
+    assert (found.attention, found.name) == ("1.5-entmax", "han-1-5-entmax")
+    assert any(isinstance(each, alignments.Entmax15) for each in found.build().modules())
+
+
+@pytest.mark.usefixtures("tiny")
+@pytest.mark.parametrize(
+    ("model", "attention", "message"),
+    [
+        (
+            "han",
+            "sparsmax",
+            "there is no --attention 'sparsmax'; there are sparsemax, .*; did you mean 'sparsemax'",
+        ),
+        ("luong-local-m", "sparsemax", "luong-local-m has no softmax over scores"),
+        ("mechanism", "sparsemax", "takes its attention with --mechanism"),
+    ],
+)
+def test_what_cannot_be_exchanged_is_said_before_there_is_a_folder(
+    pairs: Path, documents: Path, tmp_path: Path, model: str, attention: str, message: str
+) -> None:
+    data = documents if model == "han" else pairs
+    folder = tmp_path / "run"
+    with pytest.raises(DataError, match=message):
+        run(Order(model=model, out=folder, data=str(data), changes={}, attention=attention))
+    assert not folder.exists()

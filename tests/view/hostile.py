@@ -1,6 +1,7 @@
 """A server whose every string is markup, and whose maps are bad or missing."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -101,10 +102,12 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def hostile() -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
+def hostile(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
     """Serve it: the address, and the paths and headers of the calls that it gets."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as server:
         _Answers.seen.clear()
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -4,11 +4,14 @@ import http.client
 import json
 import re
 import socket
+import ssl
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from limelight.cli import main
 from limelight.errors import InputError
@@ -121,6 +124,19 @@ def test_a_page_for_other_machines_has_a_key(http: str) -> None:
     with page_of(http, host="0.0.0.0") as page:
         assert page.key
         assert ask(page, "GET", "/v1/models")[0] == 403
+
+
+def test_the_certificate_of_the_server_is_checked(tmp_path: Path) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("models.example").configure_cert(context)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    with hostile(context) as (address, _):
+        named = Security(ca=tmp_path / "ca.pem", server_name="models.example", token="s3cret")
+        with page_of(address, named) as page:
+            assert ask(page, "GET", "/v1/models", X_Limelight_Key=page.key)[0] == 200
+        with page_of(address, Security(ca=tmp_path / "ca.pem")) as page:
+            status, _, data = ask(page, "GET", "/v1/models")
+            assert status == 502 and "certificate" in told(data)
 
 
 def test_a_server_that_is_gone_is_told() -> None:

@@ -22,7 +22,7 @@ DEFAULT_ADDRESS = "127.0.0.1:8080"
 DEFAULT_PORT = 8090
 
 Address = Annotated[
-    str, typer.Argument(metavar="[ADDRESS]", help="HTTP port of a server: HOST:PORT, as `limelight serve` prints it.")
+    str, typer.Argument(metavar="ADDRESS", help="HTTP port of a server: HOST:PORT, as `limelight serve` prints it.")
 ]
 Port = Annotated[
     int | None,

@@ -5,6 +5,7 @@ import os
 import shlex
 import socket
 import textwrap
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -17,6 +18,9 @@ from limelight.cli import CommandError
 from limelight.cli.connection import server_of
 from limelight.cli.program import program
 from limelight.cli.streams import say
+from limelight.cli.view import open_page
+from limelight.security import Security
+from limelight.view.upstream import upstream_at
 from service.command import run
 from service.configuration import SettingsError, load_settings
 from service.settings import Settings
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 DEMO = Path(__file__).resolve().parent.parent / "deploy" / "demo"
 _WIDTH = 100
 _HTTP_PORT = 8080
+_PAGE_SECONDS = 60.0  # that an answer to the page may take
 _OF_HTTP = ("starlette", "uvicorn", "orjson")  # packages of the extra `http`
 
 
@@ -69,6 +74,8 @@ def print_commands(server: "InProcessServer", taken: Sequence[int] = ()) -> None
 
 
 def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
+    if page := _open_page(server):
+        yield f"See what they look at: {page}\n"
     target = "" if server.address == server_of(os.environ) else f" --target {server.address}"
     yield from (f"Port {each} is taken by another program: a free one is used instead." for each in taken)
     http = f", HTTP on {server.http_url}" if server.http_url else ""
@@ -84,6 +91,15 @@ def _lines(server: "InProcessServer", taken: Sequence[int]) -> Iterator[str]:
                 yield f"  {name} {command}{target}"
             if own := own_command(status.model.schema.description):
                 yield f"  # one of yours: {name} {own}{target}"
+
+
+def _open_page(server: "InProcessServer") -> str:
+    """Serve the page of `limelight view` beside the server: its address; empty where the server has no HTTP port."""
+    if not server.http_url:
+        return ""
+    page = open_page(upstream_at(server.http_url, Security(), timeout=_PAGE_SECONDS))
+    threading.Thread(target=page.serve_forever, name="page", daemon=True).start()
+    return page.address
 
 
 def on_free_ports(settings: Settings, chosen: Mapping[str, int | None]) -> tuple[Settings, list[int]]:

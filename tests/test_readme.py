@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,6 +166,8 @@ def test_a_block_of_the_readme_works(block: Block, checkout: Path, demo: str, ht
             installed(checkout)
         elif command.startswith("curl"):
             curl(command, checkout, demo, {HTTP: http, METRICS: metrics})
+        elif " view " in command:
+            opened(command.replace(HTTP, http), checkout)
         elif " serve " in command:
             started_and_stopped(command, checkout, lines[place + 1 :])
             return
@@ -222,6 +225,16 @@ def installed(checkout: Path) -> None:
         pytest.skip("Node.js or @grpc/grpc-js is not installed")
     (checkout / "build").mkdir(exist_ok=True)
     (checkout / "build" / "node").symlink_to(NODE_PACKAGES)
+
+
+def opened(command: str, checkout: Path) -> None:
+    """Start the page, without a browser and on a free port, and read it."""
+    with started(["bash", "-c", f"exec {command} --no-browser --port 0"], checkout) as process:
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address is not None
+        with urllib.request.urlopen(address[0]) as page:
+            assert b"Limelight" in page.read()
 
 
 def started_and_stopped(command: str, checkout: Path, calls: list[str]) -> None:

@@ -37,6 +37,7 @@ KNOWN = {
     "predict": Command("Show a model's prediction.", "limelight.cli.predict:predict"),
     "attend": Command("Show a model's attention.", "limelight.cli.attend:attend"),
     "generate": Command("Generate text, token by token.", "limelight.cli.generate:generate"),
+    "view": Command("Open a page that shows attention.", "limelight.cli.view:view"),
     "bench": Command("Measure throughput and latency.", "limelight.cli.bench.command:bench"),
     "completion": Command("Print the code for completion in a shell.", "limelight.cli.completion:completion"),
     "mechanisms": Command("List the attention mechanisms of the models.", extra="train"),

@@ -3,7 +3,7 @@
 import inspect
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -109,9 +109,17 @@ def _end_process_soon() -> None:
     end.start()
 
 
-def with_connection_options(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a command the connection options in place of its parameter `connection`; it may return an exit status."""
-    own, ours = inspect.signature(command).parameters, inspect.signature(_connection).parameters
+def with_connection_options(
+    command: Callable[..., int | None], *, without: Sequence[str] = ()
+) -> Callable[..., int | None]:
+    """Give a command the connection options in place of its parameter `connection`; it may return an exit status.
+
+    Args:
+        without: options that the command does not have.
+    """
+    own, ours = inspect.signature(command).parameters, dict(inspect.signature(_connection).parameters)
+    for name in without:
+        del ours[name]
 
     @wraps(command)
     def run(**given: object) -> int | None:

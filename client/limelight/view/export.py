@@ -1,0 +1,68 @@
+"""A copy of the page for any web server: its files, and the recorded answers to the examples of the models."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import grpc
+
+from limelight.errors import Error
+from limelight.view.server import page_files
+from limelight.view.upstream import Upstream
+
+
+def export(upstream: Upstream, folder: Path) -> Iterator[str]:
+    """Write the copy into a folder, and yield the name of each model that it has.
+
+    An answer is the length of its JSON, a line end, the JSON, and the bytes of its arrays.
+
+    Raises:
+        Error: the server refuses a call.
+        OSError: a file cannot be written, or the server does not answer.
+    """
+    answers = folder / "answers"
+    answers.mkdir(parents=True, exist_ok=True)
+    for path, (_, content) in page_files().items():
+        if path != "/":
+            (folder / path[1:]).write_bytes(content.replace(b'<html lang="en"', b'<html lang="en" data-recorded'))
+    ready = []
+    for status in _json(upstream, "/v1/models").get("models", []):
+        name = str(status["model"]["name"])
+        if status["state"] != "MODEL_STATE_READY" or not status.get("isDefault"):
+            continue
+        path = f"/v1/models/{quote(name, safe='')}"
+        described = _json(upstream, path)
+        (answers / f"{name}.json").write_text(json.dumps(described), encoding="utf-8")
+        maps = described["description"].get("maps", [])
+        encoding = "ENCODING_FLOAT32" if any(each.get("signed") for each in maps) else "ENCODING_UINT8"
+        for number, example in enumerate(described["description"].get("examples", [])):
+            request = {"instances": [example]} | ({"attention": {"encoding": encoding}} if maps else {})
+            length, body = _call(upstream, "POST", f"{path}:{'attend' if maps else 'predict'}", request)
+            (answers / f"{name}-{number}.bin").write_bytes(b"%d\n%b" % (length, body))
+        ready.append(status)
+        yield name
+    (answers / "models.json").write_text(json.dumps({"models": ready}), encoding="utf-8")
+
+
+def _json(upstream: Upstream, path: str) -> Any:
+    return json.loads(_call(upstream, "GET", path)[1])
+
+
+def _call(upstream: Upstream, verb: str, path: str, request: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+    """Call the server; arrays of what is posted come as bytes. Returns the length of the JSON, and the answer."""
+    headers = dict(upstream.headers)
+    if request is not None:
+        headers |= {"Content-Type": "application/json", "Accept": "application/octet-stream"}
+    connection = upstream.connect()
+    try:
+        connection.request(verb, path, None if request is None else json.dumps(request), headers)
+        response = connection.getresponse()
+        body = response.read()
+        if response.status != 200:
+            error = json.loads(body)["error"]
+            raise Error(error["message"], code=grpc.StatusCode[error["status"]])
+        return int(response.headers.get("Limelight-Json-Length", len(body))), body
+    finally:
+        connection.close()

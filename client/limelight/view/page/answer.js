@@ -1,0 +1,115 @@
+// A prediction as a person reads it: the results, each with how sure the model is.
+
+import { element } from "./dom.js";
+import { number } from "./scale.js";
+
+const MOST_CLASSES = 5;
+const MOST_TAGS = 200;
+
+/** Elements for the results of a prediction. */
+export function resultsOf(prediction, axes) {
+  const results = (prediction.results ?? []).map((each) => resultOf(each, axes));
+  if (!results.length) {
+    const outputs = Object.entries(prediction.outputs ?? {}).map(
+      ([name, { shape }]) => `${name} [${shape.join(", ")}]`,
+    );
+    results.push(element("p", {}, `This model has raw outputs only: ${outputs.join(", ") || "none"}.`));
+  }
+  if (prediction.truncated)
+    results.push(element("p", { class: "note" }, "The input was longer than the model reads, and was cut."));
+  return results;
+}
+
+/** One line: the answer alone, for a title. */
+export function headline(prediction) {
+  const [first] = prediction.results ?? [];
+  const best = first?.classification?.classes?.[0];
+  if (best) return `${best.label ?? ""} (${percent(best.probability)})`;
+  const sequence = first?.sequences?.sequences?.[0];
+  return sequence ? `${sequence.text ?? ""} (${percent(probabilityOf(sequence))})` : "";
+}
+
+/** Where an answer is from, and how long it took. */
+export function originOf(prediction) {
+  const { model, provider, computeNanoseconds } = prediction.provenance ?? {};
+  const time = computeNanoseconds ? `, ${number(Number(computeNanoseconds) / 1e6)} ms of computing` : "";
+  return `${model?.name ?? ""} version ${model?.version ?? ""}, ${provider ?? ""}${time}`;
+}
+
+function resultOf(result, axes) {
+  const content =
+    (result.classification && classes(result.classification.classes ?? [])) ??
+    (result.sequences && sequences(result.sequences.sequences ?? [])) ??
+    (result.tagging && tags(result.tagging, axes)) ??
+    (result.spans && spans(result.spans)) ??
+    (result.regression &&
+      (result.regression.numbers ?? []).map((each) =>
+        element("p", { class: "headline" }, `${each.name ?? ""}: ${number(each.value ?? 0)} ${each.unit ?? ""}`),
+      )) ??
+    (result.boxes && boxes(result.boxes.boxes ?? [])) ??
+    (result.embedding && [
+      element("p", {}, `A vector of ${result.embedding.vector?.shape?.join(" × ") ?? 0} numbers.`),
+    ]);
+  return element("div", { class: "result" }, element("span", { class: "hint" }, result.name ?? ""), ...(content ?? []));
+}
+
+function bar(text, probability) {
+  const fill = element("span", { class: "fill" });
+  fill.style.width = `${100 * (probability ?? 0)}%`;
+  return element(
+    "div",
+    { class: "bar" },
+    fill,
+    element("span", { class: "what" }, text),
+    element("span", { class: "sure" }, percent(probability)),
+  );
+}
+
+function classes(found) {
+  const more = found.length - MOST_CLASSES;
+  const rows = found.slice(0, MOST_CLASSES).map((each) => bar(each.label ?? "", each.probability));
+  return more > 0 ? [...rows, element("p", { class: "hint" }, `and ${more} more`)] : rows;
+}
+
+function sequences(found) {
+  return found.flatMap((each) => [
+    element("p", { class: "headline" }, each.text || "(an empty text)"),
+    element("p", { class: "hint" }, `probability of the whole text: ${percent(probabilityOf(each))}`),
+  ]);
+}
+
+function tags(tagging, axes) {
+  const axis = axes.get(tagging.labelSet);
+  const per = tagging.classesPerEntry ?? 1;
+  const total = (tagging.labels ?? []).length / per;
+  const chips = Array.from({ length: Math.min(total, MOST_TAGS) }, (_, row) => {
+    const entry = tagging.selected ? tagging.entries[row] : row;
+    return element(
+      "span",
+      { class: "tag" },
+      axis?.texts[entry] ?? "",
+      element("small", {}, ` ${tagging.labels[row * per]} ${percent(tagging.probabilities[row * per])}`),
+    );
+  });
+  return [element("p", { class: "tags" }, ...chips, total > MOST_TAGS ? ` and ${total - MOST_TAGS} more` : "")];
+}
+
+function spans({ spans: found = [], noneProbability }) {
+  const rows = found.map((each) => bar(each.text ?? "", each.probability));
+  return noneProbability === undefined ? rows : [...rows, bar("(no answer)", noneProbability)];
+}
+
+function boxes(found) {
+  return found.length
+    ? found.map((each) => bar(each.label ?? "", each.probability))
+    : [element("p", {}, "No object was found.")];
+}
+
+function probabilityOf(sequence) {
+  return Math.exp((sequence.logProbabilities ?? []).reduce((sum, each) => sum + Number(each), 0));
+}
+
+function percent(value = 0) {
+  if (value > 0.999 && value < 1) return "> 99.9 %";
+  return value > 0 && value < 0.001 ? "< 0.1 %" : `${Number((100 * value).toFixed(1))} %`;
+}

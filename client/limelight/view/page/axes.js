@@ -1,0 +1,106 @@
+// Label sets: what the entries along an axis are, and the units in which an axis is shown.
+
+/** One answer's axis. Columns have a value for each entry, or are empty. */
+export class Axis {
+  /** message: a LabelSet. sources: texts of inputs by name, in code points. parent: the axis that has its entries. */
+  constructor(message, sources, parent) {
+    this.name = message.name;
+    this.kind = (message.kind ?? "").replace("LABEL_KIND_", "").toLowerCase();
+    this.size = message.size ?? 0;
+    this.special = message.special ?? [];
+    this.words = message.words ?? [];
+    this.starts = message.starts ?? [];
+    this.ends = message.ends ?? [];
+    this.parents = message.parents ?? [];
+    this.parent = message.parent ?? "";
+    this.inputs = message.inputs ?? [];
+    this.inputIndices = message.inputIndices ?? [];
+    this.grid = message.grid ? { rows: 0, columns: 0, leading: [], ...message.grid } : null;
+    this.sources = sources;
+    this.texts = message.texts?.length ? message.texts : this.#made(parent);
+  }
+
+  #made(parent) {
+    if (this.grid) {
+      const cells = [];
+      for (let row = 0; row < this.grid.rows; row += 1) {
+        for (let column = 0; column < this.grid.columns; column += 1) cells.push(`r${row}c${column}`);
+      }
+      return [...this.grid.leading, ...cells];
+    }
+    if (this.kind === "sentences" && this.starts.length) {
+      const source = this.sources.get(this.inputs[0]);
+      if (source) return this.starts.map((start, place) => source.slice(start, this.ends[place]).join(""));
+    }
+    if (this.kind === "ranges" && parent) {
+      return this.starts.map((start, place) => `${parent.texts[start]} … ${parent.texts[this.ends[place] - 1]}`);
+    }
+    if (this.size === 1) return [this.name];
+    const noun = this.kind.replace(/s$/, "").replace("_", " ");
+    return Array.from({ length: this.size }, (_, place) => `${noun} ${place}`);
+  }
+
+  isSpecial(entry) {
+    return Boolean(this.special[entry]);
+  }
+
+  /** Input of an entry; undefined if none determines it. */
+  inputOf(entry) {
+    return this.inputs[this.inputIndices[entry] ?? 0];
+  }
+
+  /**
+   * What is shown along the axis: words or single entries, with or without special tokens.
+   * Each has { begin, end, text, gap, special, start, label }; gap: the text before it.
+   */
+  units({ joined, special }) {
+    const units = [];
+    for (let begin = 0; begin < this.size;) {
+      let end = begin + 1;
+      if (joined && this.words.length && this.words[begin] >= 0) {
+        while (end < this.size && this.words[end] === this.words[begin] && this.inputOf(end) === this.inputOf(begin))
+          end += 1;
+      }
+      if (special || !this.isSpecial(begin)) units.push(this.#unit(begin, end, units.at(-1)));
+      begin = end;
+    }
+    return units;
+  }
+
+  #unit(begin, end, before) {
+    const text = this.texts.slice(begin, end).join("");
+    const unit = { begin, end, text, special: this.isSpecial(begin), gap: " " };
+    const follows = before && before.end === begin && !unit.special && !before.special;
+    const sameInput = before && this.inputOf(before.begin) === this.inputOf(begin);
+    if (this.kind === "tokens" && this.starts.length && follows && sameInput) {
+      const source = this.sources.get(this.inputOf(begin));
+      const from = this.ends[before.end - 1];
+      if (source && this.starts[begin] >= from) unit.gap = source.slice(from, this.starts[begin]).join("");
+    }
+    return unit;
+  }
+}
+
+/** Read the label sets of an answer; known: those of earlier messages. Gives axes by name. */
+export function readAxes(messages, sources, known = new Map()) {
+  const axes = new Map(known);
+  const waiting = [...(messages ?? [])];
+  // Ranges take their texts from their parents, whatever the order.
+  waiting.sort((a, b) => Number(a.kind === "LABEL_KIND_RANGES") - Number(b.kind === "LABEL_KIND_RANGES"));
+  for (const each of waiting) axes.set(each.name, new Axis(each, sources, axes.get(each.parent)));
+  return axes;
+}
+
+/** Texts of an instance by the names that label sets have for them, each as a list of code points. */
+export function sourcesOf(inputs) {
+  const sources = new Map();
+  for (const [name, value] of Object.entries(inputs)) {
+    if (value.text !== undefined) sources.set(name, Array.from(value.text));
+    if (value.document?.text !== undefined) sources.set(name, Array.from(value.document.text));
+    if (value.pair) {
+      sources.set(`${name}.first`, Array.from(value.pair.first ?? ""));
+      sources.set(`${name}.second`, Array.from(value.pair.second ?? ""));
+    }
+  }
+  return sources;
+}

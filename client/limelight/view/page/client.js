@@ -1,0 +1,164 @@
+// Calls of limelight.v1 as JSON over HTTP. Arrays arrive as bytes behind the JSON; every tensor gets its `values`.
+
+const BYTES = "application/octet-stream";
+const ARRAYS = {
+  DATA_TYPE_FLOAT32: Float32Array,
+  DATA_TYPE_FLOAT64: Float64Array,
+  DATA_TYPE_INT32: Int32Array,
+  DATA_TYPE_INT64: BigInt64Array,
+  DATA_TYPE_UINT8: Uint8Array,
+  DATA_TYPE_BOOL: Uint8Array,
+};
+
+/** An error that a person reads. */
+export class Problem extends Error {}
+
+export class Client {
+  /** key: what the page's server asks of its own page; empty for nothing. */
+  constructor(key) {
+    this.key = key;
+  }
+
+  /** Versions of models, with their states. */
+  async models() {
+    return (await this.#json("GET", "/v1/models")).models ?? [];
+  }
+
+  /** GetModelResponse of a model: { name, version }. */
+  async describe(model) {
+    return this.#json("GET", path(model));
+  }
+
+  /** The answer to one instance: { prediction, maps }. */
+  async attend(model, request, signal) {
+    const answer = await this.#json("POST", `${path(model)}:attend`, request, signal);
+    return { maps: [], ...answer.results[0] };
+  }
+
+  async predict(model, request, signal) {
+    const answer = await this.#json("POST", `${path(model)}:predict`, request, signal);
+    return { maps: [], prediction: answer.predictions[0] };
+  }
+
+  /** Events of a generation: [name, message]. */
+  async *generate(model, request, signal) {
+    const response = await this.#send("POST", `${path(model)}:generate`, request, "text/event-stream", signal);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let waiting = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      waiting += value ?? "";
+      const events = waiting.split("\n\n");
+      waiting = events.pop();
+      for (const each of events) {
+        const [, event, data] = /^event: (.*)\ndata: (.*)$/.exec(each);
+        const message = withNumbers(JSON.parse(data));
+        if (event === "error") throw new Problem(message.error.message);
+        yield [event, message[event] ?? {}];
+      }
+      if (done) return;
+    }
+  }
+
+  async #json(verb, where, request, signal) {
+    const response = await this.#send(verb, where, request, BYTES, signal);
+    const buffer = await response.arrayBuffer();
+    const length = Number(response.headers.get("Limelight-Json-Length") ?? buffer.byteLength);
+    const message = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 0, length)));
+    return withArrays(message, buffer, length);
+  }
+
+  async #send(verb, where, request, accept, signal) {
+    const headers = { Accept: accept };
+    if (this.key) headers["X-Limelight-Key"] = this.key;
+    if (request) headers["Content-Type"] = "application/json";
+    let response;
+    try {
+      response = await fetch(where, { method: verb, headers, body: request && JSON.stringify(request), signal });
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Problem("The page's own server does not answer: is `limelight view` still running?");
+    }
+    if (response.ok) return response;
+    throw new Problem(await failure(response));
+  }
+}
+
+/** The answers to the models' examples, as files beside the page: a copy of the page without a server. */
+export class Recorded {
+  async models() {
+    return (await read("models.json").then((response) => response.json())).models;
+  }
+
+  async describe({ name }) {
+    return withNumbers(await read(`${name}.json`).then((response) => response.json()));
+  }
+
+  async attend({ name }, request, signal, example) {
+    if (example === null)
+      throw new Problem("This copy of the page has no server: it has the answers to the models' examples.");
+    const buffer = await read(`${name}-${example}.bin`, signal).then((response) => response.arrayBuffer());
+    const bytes = new Uint8Array(buffer);
+    const start = bytes.indexOf(10) + 1; // the JSON's length stands on the first line
+    const length = Number(new TextDecoder().decode(bytes.subarray(0, start)));
+    const answer = withArrays(
+      JSON.parse(new TextDecoder().decode(bytes.subarray(start, start + length))),
+      buffer,
+      start + length,
+    );
+    return { maps: [], ...(answer.results?.[0] ?? { prediction: answer.predictions[0] }) };
+  }
+
+  predict(...given) {
+    return this.attend(...given);
+  }
+
+  async *generate() {}
+}
+
+async function read(file, signal) {
+  const response = await fetch(`answers/${file}`, { signal });
+  if (!response.ok) throw new Problem(`This copy of the page lacks ${file}.`);
+  return response;
+}
+
+function path({ name, version }) {
+  return `/v1/models/${encodeURIComponent(name)}` + (version ? `/versions/${version}` : "");
+}
+
+async function failure(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return `The server answered with HTTP status ${response.status}.`;
+  }
+}
+
+/** Give every tensor of an answer its values: a typed array over the bytes behind the JSON. */
+function withArrays(value, buffer, start) {
+  if (Array.isArray(value))
+    return typeof value[0] === "object" ? value.map((each) => withArrays(each, buffer, start)) : value;
+  if (value === null || typeof value !== "object") return value;
+  if (value.dataType && value.offset !== undefined) {
+    const kind = ARRAYS[value.dataType];
+    const from = start + value.offset;
+    // The JSON's length is no multiple of an element's size: such bytes are copied.
+    return {
+      ...value,
+      shape: value.shape ?? [],
+      values: kind ? new kind(buffer.slice(from, from + value.bytes)) : null,
+    };
+  }
+  if (value.dataType && Array.isArray(value.data)) return withNumbers(value);
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withArrays(each, buffer, start)]));
+}
+
+/** The same for an answer whose tensors are nested lists of numbers. */
+function withNumbers(value) {
+  if (Array.isArray(value)) return typeof value[0] === "object" ? value.map(withNumbers) : value;
+  if (value === null || typeof value !== "object") return value;
+  if (value.dataType && value.data !== undefined) {
+    return { ...value, shape: value.shape ?? [], values: Float64Array.from([value.data].flat(Infinity), Number) };
+  }
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withNumbers(each)]));
+}

@@ -1,0 +1,248 @@
+// One head: what queries look at and what looks at keys, as words, pictures or a graph, with the map as a matrix.
+
+import { element, theme } from "./dom.js";
+import { meanRow, sumColumn, unitWeights, weightOf } from "./maps.js";
+import { Matrix } from "./matrix.js";
+import { GraphPanel, makePanel, NestedPanel, shortened, visible } from "./panels.js";
+import { colourTable, number, placeOf, Scale } from "./scale.js";
+
+const MOST_NODES = 60;
+const HELP = "Rows look at columns. Zoom with the buttons, + and −, or Ctrl and the wheel; drag to move.";
+
+export class HeadView {
+  /** onchange({ q, k, window }): entries that are pinned, and the window of the matrix; each may be null. */
+  constructor(root, onchange) {
+    Object.assign(this, { root, onchange });
+  }
+
+  /**
+   * head: a Head. options: { joined, special, log, q, k, window }. picture: of the instance. levels: weights of a nested
+   * map's queries. Both may be null.
+   */
+  show(head, options, { picture, levels }) {
+    Object.assign(this, { head, options, picture, levels, hovered: {} });
+    const { map } = head;
+    this.queries = map.query.units(options);
+    this.keys = map.key.units(options);
+    if (!this.queries.length || !this.keys.length) {
+      // There are special tokens only: they are shown after all.
+      [this.queries, this.keys] = [map.query, map.key].map((each) => each.units({ joined: false, special: true }));
+    }
+    this.sizes = map.signed ? null : this.keys.map((each) => each.end - each.begin);
+    this.legend = element("canvas", { class: "legend", role: "img", width: 160, height: 12 });
+    this.ends = element("span", { class: "ends" });
+    this.readout = element("p", { class: "readout", "aria-live": "polite" });
+    this.caption = element("p", { class: "caption" });
+    this.root.replaceChildren(
+      element("div", { class: "above" }, element("div", { class: "scale" }, this.legend, this.ends), this.readout),
+      ...this.#content(),
+    );
+    this.#paint();
+  }
+
+  #content() {
+    const { map } = this.head;
+    this.graph = this.nested = this.queryPanel = this.matrix = null;
+    if (map.isNested) {
+      this.nested = new NestedPanel(map, `Words of ${map.query.name}`);
+      this.nested.onhover = (key) => this.#hover(key === null ? null : map.key.parents[key], key);
+      return [this.nested.root];
+    }
+    const onQuery = { onhover: (query) => this.#hover(query, null), onpin: (query) => this.#pin(query, null) };
+    if (map.query.kind === "nodes" && map.query.name === map.key.name && map.rows <= MOST_NODES) {
+      this.graph = Object.assign(new GraphPanel(map, `Graph of ${map.query.name}`), onQuery);
+      return [this.caption, this.graph.root, this.#matrix()];
+    }
+    this.keyPanel = makePanel(map.key, this.keys, `Keys: ${map.key.name}`, this.picture);
+    Object.assign(this.keyPanel, { onhover: (key) => this.#hover(null, key), onpin: (key) => this.#pin(null, key) });
+    const keySide = element("div", {}, this.caption, this.keyPanel.root);
+    if (map.rows === 1) return [element("div", { class: "pair" }, keySide)];
+    this.queryPanel = Object.assign(
+      makePanel(map.query, this.queries, `Queries: ${map.query.name}`, this.picture),
+      onQuery,
+    );
+    this.queryCaption = element("p", { class: "caption" });
+    return [
+      element("div", { class: "pair" }, element("div", {}, this.queryCaption, this.queryPanel.root), keySide),
+      this.#matrix(),
+    ];
+  }
+
+  #matrix() {
+    this.matrix = new Matrix(Math.max(260, Math.min(760, this.root.clientWidth - 8)), {
+      hover: (query, key) => this.#hover(query, key),
+      pin: (query, key) => this.#pin(query, key),
+      window: (window) => this.#change({ window }),
+    });
+    const button = (text, label, onclick) =>
+      element("button", { type: "button", class: "chip", "aria-label": label, onclick }, text);
+    return element(
+      "div",
+      { class: "map" },
+      element(
+        "div",
+        { class: "buttons" },
+        button("+", "Zoom in", () => this.matrix.zoom(0.7)),
+        button("−", "Zoom out", () => this.matrix.zoom(1.4)),
+        button("All", "Show the whole map", () => this.matrix.reset()),
+        element("span", { class: "hint" }, HELP),
+      ),
+      element("div", { class: "scroll" }, this.matrix.canvas),
+    );
+  }
+
+  #change(change) {
+    Object.assign(this.options, change);
+    this.onchange(change);
+  }
+
+  #hover(query, key) {
+    this.hovered = { query, key };
+    this.#show();
+  }
+
+  /** Pin units; or unlock them, if they are pinned. */
+  #pin(query, key) {
+    const pinned = { q: this.queries[query]?.begin ?? null, k: this.keys[key]?.begin ?? null };
+    const isSame = pinned.q === this.options.q && pinned.k === this.options.k;
+    this.#change(isSame ? { q: null, k: null } : pinned);
+    this.#show();
+  }
+
+  unpin() {
+    this.#change({ q: null, k: null });
+    this.#show();
+  }
+
+  #scaleOf(weights) {
+    const { map } = this.head;
+    let largest = 0;
+    for (let at = 0; at < weights.length; at += 1) {
+      const weight = Math.abs(weights[at]) / (this.sizes && !this.nested ? this.sizes[at % this.sizes.length] : 1);
+      if (weight > largest) largest = weight;
+    }
+    return new Scale({ largest, signed: map.signed, equal: map.equal, log: this.options.log });
+  }
+
+  /** Compute scales, and draw what no pointer changes. */
+  #paint() {
+    const { head, options, keys } = this;
+    if (this.nested) {
+      this.#legend(this.nested.paintLevels(head, this.levels, (products) => this.#scaleOf(products), number));
+    } else {
+      this.weights = unitWeights(head, this.queries, keys);
+      this.scale = this.#scaleOf(this.weights);
+      const mean = head.mean();
+      this.means = keys.map((each) => weightOf(each, mean, head.map.signed));
+      this.meanScale = head.map.rows === 1 ? this.scale : this.#scaleOf(this.means);
+      this.matrix?.show(this, head.label, options.window);
+    }
+    this.#show();
+  }
+
+  #show() {
+    if (this.nested) {
+      this.#tellNested();
+      return;
+    }
+    const { options, queries, keys } = this;
+    const unitOf = (units, entry) => {
+      const found = entry === null ? -1 : units.findIndex(({ begin, end }) => entry >= begin && entry < end);
+      return found < 0 ? null : found;
+    };
+    const pinned = { query: unitOf(queries, options.q), key: unitOf(keys, options.k) };
+    const isPinned = pinned.query !== null || pinned.key !== null;
+    const { query = null, key = null } = isPinned ? pinned : this.hovered;
+    if (this.graph) this.#showGraph(query ?? key);
+    else this.#showPanels(query, key);
+    this.matrix?.draw([query, key]);
+    this.#tell(query ?? this.hovered.query ?? null, key ?? this.hovered.key ?? null, isPinned);
+  }
+
+  #showGraph(node) {
+    this.graph.paintEdges(this.head, this.scale, node);
+    this.caption.textContent =
+      node === null
+        ? "Arrows go from a node to the nodes that it looks at"
+        : `${named(this.queries[node])}: blue is what it looks at, orange what looks at it`;
+    this.#legend(this.scale);
+  }
+
+  #showPanels(query, key) {
+    const { head, queries, keys, sizes } = this;
+    const { map } = head;
+    // A key alone is asked for what looks at it, and then no key is shaded.
+    const isColumn = query === null && key !== null && this.queryPanel !== null;
+    let [weights, scale] = [isColumn ? null : this.means, isColumn ? this.scale : this.meanScale];
+    if (query !== null) {
+      const row = meanRow(head, queries[query]);
+      [weights, scale] = [keys.map((each) => weightOf(each, row, map.signed)), this.scale];
+    }
+    this.keyPanel.paint(weights, scale, key, sizes);
+    if (this.queryPanel) {
+      const column = isColumn && sumColumn(head, keys[key]);
+      this.queryPanel.paint(
+        isColumn ? queries.map((each) => weightOf(each, column, true)) : null,
+        scale,
+        query,
+        isColumn && sizes ? queries.map(() => sizes[key]) : null,
+      );
+      const hint = element("span", { class: "hint" }, " point at one to see what it looks at");
+      this.queryCaption.replaceChildren(
+        ...(isColumn ? [`What looks at ${named(keys[key])}`] : [titled(map.query), hint]),
+      );
+    }
+    const mean = map.rows === 1 ? "What is looked at" : `What is looked at, mean over ${map.rows} queries`;
+    this.caption.textContent =
+      query !== null ? `What ${named(queries[query])} looks at` : isColumn ? titled(map.key) : mean;
+    this.#legend(scale);
+  }
+
+  /** Tell the weight between what is pinned or pointed at. */
+  #tell(query, key, isPinned) {
+    const { map } = this.head;
+    const row = map.rows === 1 ? 0 : query;
+    let text = "";
+    if (this.keys[key]) {
+      const weight = row === null ? this.means[key] : this.weights[row * this.keys.length + key];
+      const times = map.equal && weight > 0 ? `, ${number(weight / map.equal / this.sizes[key])} × equal` : "";
+      const from = row === null ? "mean → " : map.rows === 1 ? "" : `${named(this.queries[row])} → `;
+      text = `${from}${named(this.keys[key])}: ${number(weight)}${times}`;
+    }
+    this.readout.textContent = [text, isPinned ? "pinned, Esc unlocks" : ""].filter(Boolean).join(" · ");
+  }
+
+  #tellNested() {
+    const {
+      head,
+      levels,
+      hovered: { query, key },
+    } = this;
+    if (Number.isInteger(key)) {
+      const line = levels ? `, whose own weight is ${number(levels[query])}` : "";
+      this.readout.textContent = `${named({ text: head.map.key.texts[key] })}: ${number(head.row(query)[key])} of its line${line}`;
+    } else
+      this.readout.textContent = `Shaded: the weight of a word in its line${levels ? ", times that of the line, which the bar shows" : ""}.`;
+  }
+
+  #legend(scale) {
+    const context = this.legend.getContext("2d");
+    const table = colourTable(theme());
+    for (let x = 0; x < 160; x += 1) {
+      const place = placeOf(scale.signed ? x / 79.5 - 1 : x / 159);
+      context.fillStyle = `rgb(${table.subarray(place, place + 3)})`;
+      context.fillRect(x, 0, 1, 12);
+    }
+    this.ends.textContent = scale.ends.join("  to  ");
+    this.legend.setAttribute("aria-label", `Colour scale: ${this.ends.textContent}`);
+  }
+}
+
+function named({ text }) {
+  return `“${shortened(visible(text), 40)}”`;
+}
+
+function titled({ name }) {
+  const text = name.replace(/[_.]/g, " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,252 @@
+// The form of a model's inputs: texts, pairs, pictures, sounds, graphs and tensors, and the model's examples.
+
+import { Problem } from "./client.js";
+import { element } from "./dom.js";
+
+const KINDS = { image: "picture", audio: "sound (WAV, one channel)" };
+
+export class InputForm {
+  /** description: a ModelDescription. onrun: called when a person wants an answer. */
+  constructor(root, description, onrun) {
+    this.description = description;
+    this.fields = (description.inputs ?? []).map((each) => new Field(each, onrun));
+    this.onrun = onrun;
+    this.example = null;
+    const optional = this.fields.filter((each) => each.isOptional);
+    root.replaceChildren(
+      this.#examples(),
+      ...this.fields.filter((each) => !each.isOptional).map((each) => each.root),
+      optional.length
+        ? element("details", {}, element("summary", {}, "Optional inputs"), ...optional.map((each) => each.root))
+        : "",
+    );
+    for (const each of this.fields) each.onchange = () => this.#show(null);
+  }
+
+  #examples() {
+    this.buttons = (this.description.examples ?? []).map((_, number) =>
+      element(
+        "button",
+        {
+          type: "button",
+          class: "chip",
+          "aria-pressed": "false",
+          onclick: () => {
+            this.takeExample(number);
+            this.onrun();
+          },
+        },
+        String(number),
+      ),
+    );
+    return this.buttons.length ? element("div", { class: "examples" }, "Examples ", ...this.buttons) : "";
+  }
+
+  #show(example) {
+    this.example = example;
+    this.buttons.forEach((each, number) => each.setAttribute("aria-pressed", String(number === example)));
+  }
+
+  /** Fill the form with an example of the model. */
+  takeExample(number) {
+    const example = this.description.examples?.[number];
+    if (!example) return;
+    for (const each of this.fields) each.write(example.inputs?.[each.name]);
+    this.#show(number);
+  }
+
+  /** Values by name of an input. Throws Problem for one that is missing or no JSON. */
+  read() {
+    const inputs = {};
+    for (const each of this.fields) {
+      const value = each.read();
+      if (value !== null) inputs[each.name] = value;
+      else if (!each.isOptional) throw new Problem(`${each.name} is empty.`);
+    }
+    return inputs;
+  }
+
+  /** Whether every input that is needed has a value. */
+  get isFilled() {
+    return this.fields.every((each) => each.isOptional || !each.isEmpty);
+  }
+
+  /** What of the inputs an address holds: the number of an example, or texts. */
+  selection() {
+    if (this.example !== null) return { example: this.example };
+    return Object.assign({}, ...this.fields.map((each) => each.selection()));
+  }
+
+  /** Fill the form as an address says. Returns whether it said anything. */
+  select(selection) {
+    if (selection.example !== undefined) this.takeExample(Number(selection.example));
+    const filled = this.fields.map((each) => each.select(selection));
+    return filled.some(Boolean) || this.example !== null;
+  }
+}
+
+class Field {
+  constructor(info, onrun) {
+    this.name = info.name;
+    this.kind = info.kind.replace("INPUT_KIND_", "").toLowerCase();
+    this.isOptional = Boolean(info.optional);
+    this.onchange = () => {};
+    this.file = null;
+    const label = element("label", {}, element("span", { class: "name" }, info.name));
+    if (info.summary) label.append(element("span", { class: "hint" }, ` ${info.summary}`));
+    this.areas = [];
+    if (this.kind in KINDS) label.append(this.#dropZone());
+    else {
+      const parts = this.kind === "pair" ? ["first", "second"] : [""];
+      this.areas = parts.map((part) => this.#area(part, onrun));
+      label.append(...this.areas);
+    }
+    this.root = element("div", { class: "field" }, label);
+  }
+
+  #area(part, onrun) {
+    const rows = { text: 2, pair: 2, document: 7, graph: 6, tensor: 4 }[this.kind] ?? 2;
+    return element("textarea", {
+      rows,
+      spellcheck: "false",
+      "aria-label": part ? `${this.name}, ${part} text` : this.name,
+      oninput: () => this.onchange(),
+      onkeydown: (event) => {
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+          event.preventDefault();
+          onrun();
+        }
+      },
+    });
+  }
+
+  #dropZone() {
+    this.preview = element("div", { class: "preview" });
+    const accept = this.kind === "image" ? "image/*" : ".wav,audio/wav";
+    const picker = element("input", {
+      type: "file",
+      accept,
+      onchange: () => picker.files[0] && this.#takeFile(picker.files[0]),
+    });
+    const zone = element(
+      "div",
+      { class: "drop" },
+      this.preview,
+      element("span", { class: "hint" }, `Drop a ${KINDS[this.kind]} here, or choose one: `),
+      picker,
+    );
+    zone.addEventListener("dragover", (event) => {
+      event.preventDefault();
+      zone.classList.add("over");
+    });
+    zone.addEventListener("dragleave", () => zone.classList.remove("over"));
+    zone.addEventListener("drop", (event) => {
+      event.preventDefault();
+      zone.classList.remove("over");
+      if (event.dataTransfer.files[0]) this.#takeFile(event.dataTransfer.files[0]);
+    });
+    return zone;
+  }
+
+  async #takeFile(file) {
+    this.#setBytes(new Uint8Array(await file.arrayBuffer()));
+    this.onchange();
+  }
+
+  #setBytes(bytes) {
+    this.file = bytes;
+    this.preview.replaceChildren();
+    if (!bytes) return;
+    if (this.url) URL.revokeObjectURL(this.url);
+    this.url = URL.createObjectURL(new Blob([bytes]));
+    if (this.kind === "image")
+      this.preview.append(element("img", { src: this.url, alt: `The picture for ${this.name}` }));
+    else this.preview.append(`${bytes.length.toLocaleString("en")} bytes`);
+  }
+
+  write(value) {
+    if (this.kind in KINDS) this.#setBytes(bytesOf(value));
+    else if (this.kind === "pair")
+      this.areas.forEach((area, place) => {
+        area.value = value?.pair?.[place ? "second" : "first"] ?? "";
+      });
+    else this.areas[0].value = textOf(this.kind, value);
+  }
+
+  read() {
+    if (this.kind in KINDS) {
+      if (!this.file) return null;
+      const data = base64(this.file);
+      return this.kind === "image" ? { image: data } : { audio: { wav: data } };
+    }
+    const [first, second] = this.areas.map((each) => each.value);
+    if (this.kind === "pair") return first || second ? { pair: { first, second } } : null;
+    if (!first) return null;
+    switch (this.kind) {
+      case "text":
+        return { text: first };
+      case "document":
+        return { document: { text: first } };
+      default:
+        return { [this.kind]: parsed(this.name, first) };
+    }
+  }
+
+  get isEmpty() {
+    return this.kind in KINDS ? !this.file : this.areas.every((each) => !each.value);
+  }
+
+  selection() {
+    if (this.kind in KINDS) return {};
+    return Object.fromEntries(this.areas.map((each, place) => [`in.${this.name}${place ? ".2" : ""}`, each.value]));
+  }
+
+  select(selection) {
+    let found = false;
+    this.areas.forEach((area, place) => {
+      const value = selection[`in.${this.name}${place ? ".2" : ""}`];
+      if (value !== undefined) {
+        area.value = value;
+        found = true;
+      }
+    });
+    return found;
+  }
+}
+
+function parsed(name, text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Problem(`${name} is not JSON: ${error.message}`);
+  }
+}
+
+/** A value of an example as the form shows it. */
+function textOf(kind, value) {
+  if (!value) return "";
+  if (kind === "text") return value.text ?? "";
+  if (kind === "document")
+    return value.document?.text ?? value.text ?? (value.document?.sentences?.texts ?? []).join("\n");
+  return JSON.stringify(value[kind] ?? value, (_, each) => plain(each));
+}
+
+/** Tensors as the protocol's JSON has them: numbers in place of a typed array. */
+function plain(value) {
+  if (!value?.dataType) return value;
+  const { dataType, shape, values } = value;
+  return { dataType, shape: shape.map(Number), data: Array.from(values, Number) };
+}
+
+/** The bytes of a picture or a sound; null for neither. */
+export function bytesOf(value) {
+  const text = value?.image ?? value?.audio?.wav;
+  return text ? Uint8Array.from(atob(text), (each) => each.charCodeAt(0)) : null;
+}
+
+function base64(bytes) {
+  let text = "";
+  for (let start = 0; start < bytes.length; start += 32768)
+    text += String.fromCharCode(...bytes.subarray(start, start + 32768));
+  return btoa(text);
+}

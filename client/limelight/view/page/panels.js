@@ -1,0 +1,284 @@
+// One axis of a map, drawn as what it is: words, lines, a picture, a recording. A panel has
+//   root; paint(weights, scale, marked, sizes): shades its units by weights [unit], or by nothing, and marks one;
+//   onhover(unit or null), onpin(unit): set by its owner; units count from 0.
+
+import { element, sharpen, theme } from "./dom.js";
+import { shade } from "./scale.js";
+
+export const MARK = "#ff2d95";
+const TEXTS = new Set(["tokens", "sentences"]);
+const PICTURE_SIZE = 380;
+// Colours that are seen on black and on white: a picture may be either.
+const MORE = "10, 132, 255";
+const LESS = "255, 122, 0";
+// Less than this is noise, which would shade every word.
+const FAINT = 0.02;
+
+/** Make the panel of an axis. picture: of the instance, as ImageBitmap, or null. */
+export function makePanel(axis, units, label, picture) {
+  return axis.grid || axis.kind === "frames"
+    ? new CellsPanel(axis, label, picture)
+    : new WordsPanel(axis, units, label);
+}
+
+class Panel {
+  constructor(label, count, name) {
+    this.cursor = null;
+    this.onhover = this.onpin = () => {};
+    this.root = element("div", {
+      class: `panel ${name}`,
+      tabindex: "0",
+      role: "group",
+      "aria-label": label,
+      onmousemove: (event) => this.move(this.at(event)),
+      onmouseleave: () => this.move(null),
+      onclick: (event) => this.at(event) !== null && this.onpin(this.at(event)),
+      onkeydown: (event) => {
+        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+        if (step) {
+          event.preventDefault();
+          this.move(this.cursor === null ? 0 : Math.min(count - 1, Math.max(0, this.cursor + step)));
+          this.root.querySelector(`[data-unit="${this.cursor}"]`)?.scrollIntoView({ block: "nearest" });
+        } else if (event.key === "Enter" && this.cursor !== null) this.onpin(this.cursor);
+      },
+    });
+  }
+
+  move(unit) {
+    if (unit === this.cursor) return;
+    this.cursor = unit;
+    this.onhover(unit);
+  }
+
+  /** The unit under the pointer, or null. */
+  at(event) {
+    const found = event.target.closest?.("[data-unit]");
+    return found ? Number(found.dataset.unit) : null;
+  }
+}
+
+function unitSpan(text, place, special) {
+  return element(
+    "span",
+    { class: special ? "unit special" : "unit", "data-unit": place },
+    /\S| /.test(text) ? text : visible(text),
+  );
+}
+
+function tint(span, strength) {
+  const { background, ink } = Math.abs(strength) < FAINT ? { background: "", ink: "" } : shade(strength, theme());
+  span.style.backgroundColor = background;
+  span.style.color = ink;
+}
+
+/** Words of a text, lines of their own for sentences, or chips for what is no text. */
+class WordsPanel extends Panel {
+  constructor(axis, units, label) {
+    super(label, units.length, axis.kind === "sentences" ? "lines" : TEXTS.has(axis.kind) ? "words" : "chips");
+    let owner;
+    this.drawn = [];
+    this.spans = units.map((unit, place) => {
+      const span = unitSpan(unit.text, place, unit.special);
+      const input = axis.inputs.length > 1 ? axis.inputOf(unit.begin) : undefined;
+      this.root.append(
+        input === owner ? (place ? unit.gap : "") : element("div", { class: "part" }, (owner = input)),
+        span,
+      );
+      return span;
+    });
+  }
+
+  paint(weights, scale, marked, sizes) {
+    const colours = theme();
+    this.spans.forEach((span, place) => {
+      const strength = weights ? Math.round(128 * scale.strength(weights[place], sizes?.[place])) / 128 : 0;
+      const state = `${colours}${strength}`;
+      if (this.drawn[place] !== state) tint(span, strength);
+      this.drawn[place] = state;
+    });
+    this.spans[this.marked]?.classList.remove("marked");
+    this.spans[marked]?.classList.add("marked");
+    this.marked = marked;
+  }
+}
+
+/** Cells over a picture, with entries before them as chips; or the frames of a recording, in one row. */
+class CellsPanel extends Panel {
+  constructor(axis, label, picture) {
+    super(label, axis.size, "picture");
+    const { rows, columns, leading, region } = axis.grid ?? { rows: 1, columns: axis.size, leading: [] };
+    Object.assign(this, { rows, columns, first: leading.length, picture: axis.grid ? picture : null });
+    const [width, height] = this.picture ? [picture.width, picture.height] : axis.grid ? [columns, rows] : [9, 1];
+    // Cells may cover more than the picture, where it was padded, or less.
+    const area = { left: 0, top: 0, right: width, bottom: height, ...(this.picture && region) };
+    const [left, top] = [Math.min(0, area.left), Math.min(0, area.top)];
+    const full = [Math.max(width, area.right) - left, Math.max(height, area.bottom) - top];
+    const factor = PICTURE_SIZE / Math.max(...full);
+    this.frame = [-left * factor, -top * factor, width * factor, height * factor];
+    this.box = [
+      (area.left - left) * factor,
+      (area.top - top) * factor,
+      ((area.right - area.left) * factor) / columns,
+      ((area.bottom - area.top) * factor) / rows,
+    ];
+    this.chips = leading.map((name, place) => unitSpan(name, place, true));
+    this.canvas = element("canvas", { role: "img", "aria-label": `${label}: ${rows} × ${columns} cells` });
+    this.context = sharpen(this.canvas, full[0] * factor, full[1] * factor);
+    this.root.append(element("div", { class: "chips" }, ...this.chips), this.canvas);
+    if (!axis.grid) this.root.append(`0 to ${(axis.ends.at(-1) ?? 0) / 1000} s`);
+    this.paint(null);
+  }
+
+  at(event) {
+    if (event.target !== this.canvas) return super.at(event);
+    const [left, top, wide, high] = this.box;
+    const zoom = parseFloat(this.canvas.style.width) / this.canvas.clientWidth; // below 1 on narrow screens
+    const row = Math.floor((event.offsetY * zoom - top) / high);
+    const column = Math.floor((event.offsetX * zoom - left) / wide);
+    return row < 0 || column < 0 || row >= this.rows || column >= this.columns
+      ? null
+      : this.first + row * this.columns + column;
+  }
+
+  paint(weights, scale, marked = null) {
+    const { context, canvas, picture, columns, first } = this;
+    const [left, top, wide, high] = this.box;
+    const cell = (place) => [left + (place % columns) * wide, top + Math.floor(place / columns) * high, wide, high];
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.imageSmoothingEnabled = picture?.width > PICTURE_SIZE / 2;
+    if (picture) context.drawImage(picture, ...this.frame);
+    context.strokeStyle = "rgba(128, 128, 128, 0.35)";
+    for (let place = 0; place < this.rows * columns; place += 1) {
+      const strength = weights ? scale.strength(weights[first + place]) : 0;
+      context.fillStyle = `rgba(${strength > 0 ? MORE : LESS}, ${0.12 + 0.68 * Math.abs(strength)})`;
+      if (Math.abs(strength) >= FAINT) context.fillRect(...cell(place));
+      if (wide > 3) context.strokeRect(...cell(place));
+    }
+    context.strokeStyle = MARK;
+    context.lineWidth = 3;
+    if (marked !== null && marked >= first) context.strokeRect(...cell(marked - first));
+    context.lineWidth = 1;
+    this.chips.forEach((chip, place) => {
+      tint(chip, weights ? scale.strength(weights[place]) : 0);
+      chip.classList.toggle("marked", place === marked);
+    });
+  }
+}
+
+/** Words inside their sentences, shaded by the weight of a word in its sentence times the sentence's own. */
+export class NestedPanel extends Panel {
+  constructor({ key, query }, label) {
+    super(label, key.size, "nested");
+    let line;
+    this.lines = [];
+    this.words = key.units({ joined: false, special: true }).map((unit, place) => {
+      const parent = key.parents[place];
+      if (line?.parent !== parent) {
+        const [bar, share, content] = ["level", "sure", "content"].map((name) => element("span", { class: name }));
+        content.append(indentation(query, parent));
+        line = { parent, bar, share, content };
+        this.lines.push(line);
+        this.root.append(element("div", { class: "line" }, element("span", { class: "gauge" }, bar), share, content));
+      } else line.content.append(unit.gap);
+      const span = unitSpan(unit.text, place, unit.special);
+      line.content.append(span);
+      return { span, parent };
+    });
+  }
+
+  /** Shade the words of a head; levels: weights of the sentences, or null. scaleOf: makes a scale of what is shaded. */
+  paintLevels(head, levels, scaleOf, format) {
+    const products = this.words.map(({ parent }, key) => (head.row(parent)[key] || 0) * (levels ? levels[parent] : 1));
+    const scale = scaleOf(products);
+    this.words.forEach(({ span }, key) => tint(span, scale.strength(products[key])));
+    for (const { parent, bar, share } of this.lines) {
+      bar.style.width = `${levels ? 100 * Math.min(1, levels[parent]) : 0}%`;
+      share.textContent = levels ? format(levels[parent]) : "";
+    }
+    return scale;
+  }
+}
+
+/** The blanks before a sentence that begins a line of the text. */
+function indentation({ sources, inputs, starts }, row) {
+  const before = (sources.get(inputs[0]) ?? []).slice(0, starts[row] ?? 0).join("");
+  return /(?:^|\n)([ \t]*)$/.exec(before)?.[1] ?? "";
+}
+
+/** Nodes on a circle, with an arrow for each edge. */
+export class GraphPanel extends Panel {
+  constructor({ query }, label) {
+    super(label, query.size, "picture");
+    this.texts = query.texts;
+    this.canvas = element("canvas", { role: "img", "aria-label": label });
+    this.context = sharpen(this.canvas, 460, 460);
+    this.root.append(this.canvas);
+    this.points = query.texts.map((_, node) => {
+      const angle = (2 * Math.PI * node) / query.size - Math.PI / 2;
+      return [230 + 170 * Math.cos(angle), 230 + 170 * Math.sin(angle), angle];
+    });
+  }
+
+  at(event) {
+    const zoom = 460 / this.canvas.clientWidth;
+    const distances = this.points.map(([x, y]) => Math.hypot(x - event.offsetX * zoom, y - event.offsetY * zoom));
+    const nearest = Math.min(...distances);
+    return nearest < 24 ? distances.indexOf(nearest) : null;
+  }
+
+  /** Draw the edges of a head; node: shows its own edges alone, both ways; null for all. */
+  paintEdges(head, scale, node) {
+    const { context, points, texts } = this;
+    context.clearRect(0, 0, 460, 460);
+    points.forEach((from, query) =>
+      head.row(query).forEach((weight, key) => {
+        if (Number.isNaN(weight) || (node !== null && query !== node && key !== node)) return;
+        const strength = Math.abs(scale.strength(weight));
+        context.strokeStyle =
+          context.fillStyle = `rgba(${node !== null && query !== node ? LESS : MORE}, ${0.2 + 0.8 * strength})`;
+        context.lineWidth = 1 + 5 * strength;
+        arrow(context, from, points[key]);
+      }),
+    );
+    context.font = "12px system-ui, sans-serif";
+    points.forEach(([x, y, angle], place) => {
+      context.fillStyle = place === node ? MARK : getComputedStyle(document.body).color;
+      context.beginPath();
+      context.arc(x, y, 6, 0, 2 * Math.PI);
+      context.fill();
+      context.textAlign = Math.cos(angle) > 0.2 ? "left" : Math.cos(angle) < -0.2 ? "right" : "center";
+      context.fillText(shortened(texts[place], 8), x + 34 * Math.cos(angle), y + 34 * Math.sin(angle) + 4);
+    });
+  }
+}
+
+function arrow(context, [fromX, fromY, angle], [toX, toY]) {
+  const length = Math.hypot(toX - fromX, toY - fromY);
+  context.beginPath();
+  if (!length) {
+    context.arc(fromX + 13 * Math.cos(angle), fromY + 13 * Math.sin(angle), 9, 0, 2 * Math.PI);
+    context.stroke();
+    return;
+  }
+  const [x, y] = [(toX - fromX) / length, (toY - fromY) / length];
+  const [endX, endY] = [toX - 9 * x, toY - 9 * y];
+  context.moveTo(fromX + 7 * x, fromY + 7 * y);
+  context.lineTo(endX, endY);
+  context.stroke();
+  context.beginPath();
+  context.moveTo(endX + 4 * x, endY + 4 * y);
+  context.lineTo(endX - 6 * x - 5 * y, endY - 6 * y + 5 * x);
+  context.lineTo(endX - 6 * x + 5 * y, endY - 6 * y - 5 * x);
+  context.fill();
+}
+
+/** A text in which nothing is invisible. */
+export function visible(text) {
+  if (text === "") return "∅";
+  return /\S/.test(text) ? text : text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣");
+}
+
+export function shortened(text, most = 16) {
+  const letters = Array.from(text);
+  return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+}

@@ -1,0 +1,168 @@
+// Saving what is shown: PNG, SVG, one self-contained HTML file, JSON; and a link to it.
+
+import { headline } from "./answer.js";
+import { element } from "./dom.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const PADDING = 20;
+const FONT = "system-ui, 'DejaVu Sans', sans-serif";
+
+/** Buttons of the menu. pane: gives the pane whose head is saved. */
+export function saveMenu(pane) {
+  const item = (text, action) =>
+    element(
+      "button",
+      {
+        type: "button",
+        onclick: async (event) => {
+          const menu = event.currentTarget.closest("details");
+          if (pane().head) await action(pane());
+          menu.open = false;
+        },
+      },
+      text,
+    );
+  return [
+    item("Copy link", () => navigator.clipboard.writeText(location.href)),
+    item("PNG", async (each) => download(await pngOf(each), name(each, "png"))),
+    item("SVG", (each) => download(blob(svgText(each), "image/svg+xml"), name(each, "svg"))),
+    item("HTML, self-contained", (each) => download(blob(htmlOf(each), "text/html"), name(each, "html"))),
+    item("JSON", (each) => download(blob(jsonOf(each), "application/json"), name(each, "json"))),
+  ];
+}
+
+function blob(text, type) {
+  return new Blob([text], { type });
+}
+
+function name(pane, ending) {
+  return `${pane.chosen.name}-${pane.head.label}.${ending}`.replace(/[^A-Za-z0-9._-]+/g, "-");
+}
+
+function download(content, file) {
+  const url = URL.createObjectURL(content);
+  element("a", { href: url, download: file }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** The open head as a drawing: words with their shades and canvases, where the page has them. */
+function svgOf(pane) {
+  const root = pane.part.view;
+  const box = root.getBoundingClientRect();
+  const styles = getComputedStyle(document.body);
+  const top = 64;
+  const width = Math.ceil(root.scrollWidth) + 2 * PADDING;
+  const height = Math.ceil(box.height) + top + PADDING;
+  const svg = node("svg", { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}`, "font-family": FONT });
+  svg.append(node("rect", { width, height, fill: styles.backgroundColor }));
+  svg.append(node("text", { x: PADDING, y: 28, "font-size": 17, "font-weight": 600, fill: styles.color }, pane.title));
+  svg.append(node("text", { x: PADDING, y: 49, "font-size": 13, fill: styles.color }, pane.head.label));
+  const place = (rect) => ({
+    x: rect.left - box.left + PADDING,
+    y: rect.top - box.top + top,
+    width: rect.width,
+    height: rect.height,
+  });
+  for (const each of root.querySelectorAll("canvas, .unit, .level, .ends, .caption, .readout, .part, .sure")) {
+    if (each.matches("canvas")) {
+      svg.append(node("image", { ...place(each.getBoundingClientRect()), href: each.toDataURL("image/png") }));
+      continue;
+    }
+    const { backgroundColor, color, fontSize, fontWeight } = getComputedStyle(each);
+    if (!/, 0\)$|transparent/.test(backgroundColor)) {
+      for (const rect of each.getClientRects())
+        svg.append(node("rect", { ...place(rect), rx: 2, fill: backgroundColor }));
+    }
+    for (const [word, rect] of wordsOf(each)) {
+      const { x, y, height: high } = place(rect);
+      svg.append(
+        node(
+          "text",
+          { x, y: y + high * 0.77, "font-size": parseFloat(fontSize), "font-weight": fontWeight, fill: color },
+          word,
+        ),
+      );
+    }
+  }
+  return svg;
+}
+
+function node(tag, attributes, text) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [key, value] of Object.entries(attributes)) if (key !== "xmlns") made.setAttribute(key, value);
+  if (text) made.textContent = text;
+  return made;
+}
+
+/** Words of an element with the places where the page has them. */
+function* wordsOf(root) {
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  while (walker.nextNode()) {
+    if (walker.currentNode.parentElement.matches(".hint")) continue; // of use in the page alone
+    for (const match of walker.currentNode.data.matchAll(/\S+/g)) {
+      range.setStart(walker.currentNode, match.index);
+      range.setEnd(walker.currentNode, match.index + match[0].length);
+      yield [match[0], range.getBoundingClientRect()];
+    }
+  }
+}
+
+function svgText(pane) {
+  return new XMLSerializer().serializeToString(svgOf(pane));
+}
+
+async function pngOf(pane) {
+  const svg = svgOf(pane);
+  const url = URL.createObjectURL(blob(new XMLSerializer().serializeToString(svg), "image/svg+xml"));
+  try {
+    const image = new Image();
+    image.src = url;
+    await image.decode();
+    const canvas = new OffscreenCanvas(2 * image.width, 2 * image.height);
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return await canvas.convertToBlob({ type: "image/png" });
+  } finally {
+    URL.revokeObjectURL(url);
+  }
+}
+
+function jsonOf(pane) {
+  const { head } = pane;
+  const { map } = head;
+  const rows = Array.from({ length: map.rows }, (_, query) =>
+    Array.from(head.row(query), (each) => (Number.isNaN(each) ? null : each)),
+  );
+  return JSON.stringify(
+    {
+      model: pane.answer.prediction.provenance?.model,
+      inputs: pane.inputs,
+      answer: pane.answer.prediction.results ?? [],
+      map: map.name,
+      head: head.index === null ? "mean" : map.heads[head.index],
+      queries: map.query.texts,
+      keys: map.key.texts,
+      weights: rows,
+    },
+    null,
+    1,
+  );
+}
+
+/** A page without scripts: the drawing, the answer, and the numbers as JSON. */
+function htmlOf(pane) {
+  const page = document.implementation.createHTMLDocument(pane.title);
+  page.head.append(
+    Object.assign(page.createElement("meta"), { name: "viewport", content: "width=device-width, initial-scale=1" }),
+  );
+  const body = page.createElement("div");
+  body.append(page.importNode(svgOf(pane), true));
+  const told = page.createElement("p");
+  told.textContent = `${headline(pane.answer.prediction)} ${pane.part.origin.textContent}`;
+  const numbers = page.createElement("script");
+  numbers.type = "application/json";
+  numbers.textContent = jsonOf(pane).replace(/</g, "\\u003c");
+  page.body.append(body, told, numbers);
+  page.documentElement.lang = "en";
+  return `<!doctype html>\n<meta charset="utf-8">\n${page.documentElement.outerHTML}`;
+}

@@ -1,0 +1,207 @@
+"""The local server of the page: its files, and calls that are passed on.
+
+A page of another origin can neither read answers nor make calls: a `Host` with a foreign name is refused (DNS
+rebinding), and so is another `Origin`. Where calls carry rights of a person, they also need a key that only the printed
+address has, since other users of this machine reach the port as well.
+"""
+
+import http.client
+import ipaddress
+import json
+import re
+import secrets
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from socket import AF_INET, AF_INET6
+from typing import Any
+
+from limelight.view.upstream import Upstream
+
+KEY_HEADER = "X-Limelight-Key"
+_MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' blob: data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_MODEL = r"/v1/models/[a-z0-9][a-z0-9_-]{0,63}(?:/versions/[0-9]{1,10})?"
+_CALLS = {
+    "GET": re.compile(rf"/v1/models|{_MODEL}"),
+    "POST": re.compile(rf"{_MODEL}:(?:predict|attend|attendStream|generate)"),
+}
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@]+)(?::\d{1,5})?")
+# Headers that are passed on; others are between two neighbours only.
+_SENT = ("Accept", "Content-Type", "X-Request-Timeout")
+_RETURNED = ("Content-Type", "Content-Length", "Limelight-Json-Length", "Retry-After", "X-Request-Id")
+_LARGEST_BODY = 64 * 2**20
+_PIECE = 2**16
+_IDLE_SECONDS = 60.0
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves the page on a port, with `serve_forever`.
+
+    Args:
+        host: an address or a name of this machine.
+        port: 0 for any free one.
+    Raises:
+        OSError: the port is taken, or the host is not this machine.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, upstream: Upstream, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.address_family = AF_INET6 if ":" in host else AF_INET
+        super().__init__((host, port), _Handler)
+        self.upstream = upstream
+        self.host = host.lower()
+        self.key = secrets.token_urlsafe(16) if upstream.has_identity or not _is_loopback(host) else ""
+
+    @property
+    def address(self) -> str:
+        """The page's address, with its key if it has one."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        key = f"#key={self.key}" if self.key else ""
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.server_address[1]}/{key}"
+
+    def server_bind(self) -> None:
+        """Bind without the look-up of a name that the base class makes."""
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report an error, unless it is a browser that left."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@cache
+def page_files() -> Mapping[str, tuple[str, bytes]]:
+    """Return media type and content of each file of the page, by path."""
+    found = {}
+    for each in (resources.files("limelight.view") / "page").iterdir():
+        if kind := _MEDIA_TYPES.get(each.name.rpartition(".")[2]):
+            found[f"/{each.name}"] = (f"{kind}; charset=utf-8", each.read_bytes())
+    return found | {"/": found["/index.html"]}
+
+
+class _RefusedError(Exception):
+    """A request that is not passed on."""
+
+    def __init__(self, status: int, name: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.name = name
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "limelight", ""
+    timeout = _IDLE_SECONDS
+    server: PageServer
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing: the server has a log of calls."""
+
+    def _answer(self) -> None:
+        try:
+            body = self._body()
+            self._check_host()
+            if _CALLS[self.command].fullmatch(self.path):
+                self._check_caller()
+                self._pass_on(body)
+                return
+            file = page_files().get(self.path.partition("?")[0])
+            if self.command != "GET" or file is None:
+                raise _RefusedError(404, "NOT_FOUND", "there is nothing at this path")
+            self._send(200, *file)
+        except _RefusedError as error:
+            told = {"code": error.status, "status": error.name, "message": str(error)}
+            self._send(error.status, "application/json", json.dumps({"error": told}).encode())
+
+    def _body(self) -> bytes:
+        """Read the body, whatever becomes of the request: the connection goes on to the next one."""
+        stated = self.headers.get("Content-Length", "0")
+        is_valid = stated.isascii() and stated.isdecimal() and "Transfer-Encoding" not in self.headers
+        if not is_valid or int(stated) > _LARGEST_BODY:
+            self.close_connection = True
+            raise _RefusedError(
+                413, "RESOURCE_EXHAUSTED", f"a request states its length, of at most {_LARGEST_BODY} bytes"
+            )
+        return self.rfile.read(int(stated))
+
+    def _check_host(self) -> None:
+        found = _HOST.fullmatch(self.headers.get("Host", "").lower())
+        name = found[1].strip("[]") if found else ""
+        with suppress(ValueError):
+            ipaddress.ip_address(name)
+            return  # a number is no name that somebody else can point here
+        if name not in ("localhost", self.server.host):
+            raise _RefusedError(403, "PERMISSION_DENIED", "this name is not one of the page's: use its printed address")
+
+    def _check_caller(self) -> None:
+        host = self.headers.get("Host", "")
+        is_own = self.headers.get("Origin") in (None, f"http://{host}", f"https://{host}")
+        if not is_own or self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+            raise _RefusedError(403, "PERMISSION_DENIED", "calls from pages of other origins are refused")
+        if self.command == "POST" and self.headers.get_content_type() != "application/json":
+            raise _RefusedError(415, "INVALID_ARGUMENT", "a call has the media type application/json")
+        key = self.server.key.encode()
+        if key and not secrets.compare_digest(self.headers.get(KEY_HEADER, "").encode(), key):
+            raise _RefusedError(403, "PERMISSION_DENIED", "the key is wrong: open the address that was printed")
+
+    def _pass_on(self, body: bytes) -> None:
+        """Send a call on, and its answer back as it arrives."""
+        upstream = self.server.upstream
+        sent = {name: self.headers[name] for name in _SENT if name in self.headers}
+        connection = upstream.connect()
+        try:
+            try:
+                connection.request(self.command, self.path, body or None, {**sent, **upstream.headers})
+                response = connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                reason = str(error) or type(error).__name__
+                message = f"no server answers at {upstream.address} ({reason})"
+                raise _RefusedError(502, "UNAVAILABLE", message) from error
+            headers = {name: response.headers[name] for name in _RETURNED if name in response.headers}
+            if "Content-Length" not in headers:  # a stream ends with its connection
+                headers["Connection"] = "close"
+            self._begin(response.status, headers)
+            try:
+                while piece := response.read1(_PIECE):
+                    self.wfile.write(piece)
+            except (OSError, http.client.HTTPException):
+                self.close_connection = True  # all that can be told of an answer that broke off
+        finally:
+            connection.close()
+
+    def _send(self, status: int, media_type: str, content: bytes) -> None:
+        self._begin(status, {"Content-Type": media_type, "Content-Length": str(len(content))})
+        self.wfile.write(content)
+
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**_HEADERS, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()

@@ -1,0 +1,1 @@
+"""The page that shows attention: its local server, and what a real Chromium makes of it."""

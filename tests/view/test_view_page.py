@@ -1,0 +1,275 @@
+"""The page in a real Chromium: each kind of model, what is pointed at and pinned, links, saving, bad answers."""
+
+import json
+import re
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from PIL import Image
+
+from limelight.cli import main
+from limelight.security import Security
+from tests.view.conftest import LONG, Opened, page_of
+from tests.view.hostile import MARKUP, hostile
+
+SHADED = ".unit[style*='background-color: rgb']"
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves a folder."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def words(tab: Any, panel: str = "Keys") -> Any:
+    """The units of a panel."""
+    return tab.locator(f"[aria-label^='{panel}'] .unit")
+
+
+def shades(tab: Any, panel: str = "Keys") -> list[str]:
+    shades: list[str] = words(tab, panel).evaluate_all("units => units.map(each => each.style.backgroundColor)")
+    return shades
+
+
+def test_a_first_visit_shows_an_answer_and_its_attention(opened: Opened) -> None:
+    tab = opened()
+    assert tab.locator(".result").count() and tab.locator(".problem:visible").count() == 0
+    assert tab.locator(".unit").count() or tab.locator("canvas").count()
+
+
+def test_a_typed_text_is_answered_with_how_sure_the_model_is(opened: Opened) -> None:
+    tab = opened("model=tiny&map=pool")
+    tab.locator("textarea").fill("the dog ran far")
+    tab.keyboard.press("Control+Enter")
+    words(tab).get_by_text("far", exact=True).wait_for()
+    assert any(shades(tab))
+    assert "%" in tab.locator(".bar .sure").first.inner_text()
+    low, _, high = tab.locator(".ends").inner_text().partition(" to ")
+    assert low.startswith("equal 0.") and float(high) > 0
+
+
+def test_pointing_shows_both_ways_and_a_pin_stays_until_it_is_unlocked(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.1.self&head=1&in.text=the cat sat on the mat")
+    queries, keys = words(tab, "Queries"), words(tab, "Keys")
+    count = queries.count()
+    assert count == keys.count() >= 6 and not any(shades(tab, "Queries"))
+    mean = shades(tab)
+    queries.nth(2).hover()
+    assert "looks at" in tab.locator(".caption").nth(1).inner_text() and shades(tab) != mean
+    columns = []
+    for key in range(count):
+        keys.nth(key).hover()
+        assert tab.locator(".caption").first.inner_text().startswith("What looks at") and not any(shades(tab))
+        columns.append(shades(tab, "Queries"))
+    assert any(map(any, columns)) and len(set(map(tuple, columns))) > 1
+    queries.nth(2).click()
+    pinned = shades(tab)
+    keys.nth(3).hover()
+    assert shades(tab) == pinned and "pinned" in tab.locator(".readout").inner_text()
+    assert "q=" in tab.evaluate("location.hash")
+    tab.keyboard.press("Escape")
+    tab.mouse.move(0, 0)
+    assert shades(tab) == mean and "q=" not in tab.evaluate("location.hash")
+
+
+def test_the_keyboard_alone_reaches_words_and_heads(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat")
+    tab.locator("[aria-label^='Queries']").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    assert "pinned" in tab.locator(".readout").inner_text()
+    tab.locator(".thumb[tabindex='0']").focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(re.compile("head=1"))
+
+
+def test_thumbnails_are_pooled_and_sorted_by_entropy(opened: Opened) -> None:
+    tab = opened("model=tiny&in.text=the cat sat on the mat")
+    assert tab.locator(".thumb").count() == 5
+    tab.get_by_label("Sorted by").select_option("entropy")
+    values = [float(each) for each in tab.locator(".thumb .value").all_inner_texts()]
+    assert len(values) == 5 and values == sorted(values, reverse=True) and 0 <= values[-1] <= values[0] <= 1
+    tab.locator(".thumb").first.click()
+    assert tab.locator(".thumb[aria-current='true']").count() == 1
+
+
+def test_a_link_opens_the_same_view(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.0.self&head=1&in.text=a dog sat on the far mat .&log=1")
+    tab.locator("canvas.matrix").focus()
+    tab.keyboard.press("+")
+    words(tab, "Queries").nth(1).click()
+    link = tab.evaluate("location.hash")
+    assert "window=" in link and "log=1" in link
+    again = opened(link.removeprefix("#"))
+    assert again.evaluate("location.hash") == link
+    assert again.locator("textarea").input_value() == "a dog sat on the far mat ."
+    assert again.get_by_label("log scale").is_checked()
+    again.mouse.move(0, 0)
+    tab.mouse.move(0, 0)
+    assert shades(again) == shades(tab)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_theme_follows_the_system_and_the_choice_of_a_person(opened: Opened, theme: str) -> None:
+    tab = opened("model=tiny&map=pool", color_scheme=theme)
+    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") is (theme == "light")
+    before = shades(tab)
+    tab.locator("#theme").click()
+    assert tab.evaluate("document.documentElement.dataset.theme") != theme and shades(tab) != before
+
+
+def test_a_narrow_screen_needs_no_scrolling_to_the_side(opened: Opened) -> None:
+    tab = opened("model=tiny&map=encoder.0.self&in.text=the cat sat on the mat", viewport={"width": 360, "height": 740})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_documents_have_two_levels(opened: Opened) -> None:
+    tab = opened("model=paper&map=word&in.text=the cat sat. a dog ran far.")
+    assert tab.locator(".nested .line").count() > 1
+    shares = [float(each) for each in tab.locator(".nested .sure").all_inner_texts()]
+    assert sum(shares) == pytest.approx(1, abs=0.02)
+    assert tab.locator(f".nested {SHADED}").count()
+
+
+def test_a_dropped_picture_is_answered_with_its_patches_shaded(opened: Opened, tmp_path: Path) -> None:
+    Image.new("L", (8, 8), 200).save(tmp_path / "grey.png")
+    tab = opened("model=picture")
+    tab.locator("input[type=file]").set_input_files(tmp_path / "grey.png")
+    tab.get_by_role("button", name="Run").click()
+    tab.locator(".picture canvas").wait_for()
+    assert "example" not in tab.evaluate("location.hash")
+    box = tab.locator(".picture canvas").bounding_box()
+    tab.mouse.move(box["x"] + 5, box["y"] + 5)
+    assert "r0c0" in tab.locator(".readout").inner_text()
+
+
+def test_a_graph_has_arrows_and_names(opened: Opened) -> None:
+    tab = opened("model=web")
+    assert tab.locator("[aria-label^='Graph of']").count()
+    canvas = tab.locator("[aria-label^='Graph of'] canvas")
+    canvas.hover(position={"x": 230, "y": 60})
+    assert "what looks at it" in tab.locator(".caption").inner_text()
+
+
+def test_generated_tokens_stream_and_each_step_has_its_row(opened: Opened) -> None:
+    tab = opened("model=echo&map=decoder.0.cross&in.text=the cat sat")
+    assert tab.locator(".headline").inner_text()
+    steps = words(tab, "Queries")
+    assert steps.count() > 1
+    steps.first.hover()
+    assert any(shades(tab))
+    tab.locator("[data-part=map]").select_option("decoder.0.self")
+    tab.wait_for_url(re.compile("decoder.0.self"))
+    tab.get_by_label("The text is").select_option("STRATEGY_SAMPLE")
+    tab.wait_for_url(re.compile("seed="))
+    tab.get_by_label("The text is").select_option("STRATEGY_BEAM")
+    tab.locator(".headline").nth(2).wait_for()
+
+
+def test_a_model_without_maps_says_so(opened: Opened) -> None:
+    tab = opened("model=noisy")
+    assert "no attention maps" in tab.locator(".answer").inner_text()
+
+
+def test_what_the_server_refuses_is_told(opened: Opened) -> None:
+    tab = opened("model=tiny")
+    tab.errors.clear()
+    tab.locator("textarea").fill("the " * 300)
+    tab.get_by_role("button", name="Run").click()
+    tab.locator(".problem").wait_for()
+    assert "500" in tab.locator(".problem").inner_text()
+    tab.errors.clear()  # Chromium reports the status of the answer
+    assert "no model nothing" in opened("model=nothing").locator(".problem").inner_text()
+
+
+def test_two_inputs_are_compared_with_their_difference(opened: Opened) -> None:
+    tab = opened("model=tiny&map=pool&in.text=the cat sat")
+    tab.get_by_role("button", name="Compare").click()
+    tab.locator("#difference .panel").wait_for()
+    assert not any(shades(tab.locator("#difference")))
+    tab.locator("textarea").nth(1).fill("the dog ran")
+    tab.locator("textarea").nth(1).press("Control+Enter")
+    tab.wait_for_url(re.compile("ran"))
+    assert any(shades(tab.locator("#difference"))) and "-" in tab.locator("#difference .ends").inner_text()
+    again = opened(tab.evaluate("location.hash").removeprefix("#"))
+    assert again.locator("#difference .panel").count() == 1
+
+
+def test_a_view_is_saved_in_four_forms(opened: Opened, tmp_path: Path) -> None:
+    tab = opened(f"model=tiny&map=encoder.0.self&head=0&in.text={quote('the <b> cat')}")
+
+    def saved(name: str) -> Path:
+        tab.locator(".menu summary").click()
+        with tab.expect_download() as download:
+            tab.locator("#save").get_by_role("button", name=name).click()
+        download.value.save_as(tmp_path / download.value.suggested_filename)
+        return tmp_path / download.value.suggested_filename
+
+    with Image.open(saved("PNG")) as image:
+        assert image.width > 600 and len(image.convert("RGB").getcolors(2**20) or ()) > 20
+    svg, page = saved("SVG").read_text(), saved("HTML").read_text()
+    assert svg.startswith("<svg") and "cat" in svg and "encoder.0.self" in svg
+    assert "<b>" not in page and "src=" not in page and "cat" in page
+    numbers = json.loads(saved("JSON").read_text())
+    assert numbers["map"] == "encoder.0.self" and sum(numbers["weights"][0]) == pytest.approx(1, abs=1e-3)
+
+
+def test_markup_of_the_server_stays_text_and_bad_maps_are_told(opened: Opened) -> None:
+    with hostile() as (address, _), page_of(address) as page:
+        tab = opened(f"map={quote(MARKUP)}", server=page)
+        problem = tab.locator(".problem").inner_text()
+        for name, why in {"short": "1 × 2 × 2", "nan": "not numbers", "unlabelled": "no labels"}.items():
+            assert name in problem and why in problem
+        assert words(tab).first.inner_text() == MARKUP
+        assert tab.title() == "Limelight" and tab.locator("main img, main script").count() == 0
+        heard = opened("map=heard", server=page)
+        assert "0 to 1.5 s" in heard.locator(".panel.picture").inner_text()
+        heard.locator(".picture canvas").hover(position={"x": 190, "y": 5})
+        assert "frame 1" in heard.locator(".readout").inner_text()
+        tab.get_by_label("Model").select_option("failed@1")
+        assert MARKUP in tab.locator(".problem").inner_text()
+
+
+def test_a_copy_for_any_web_server_has_the_answers_to_the_examples(opened: Opened, http: str, tmp_path: Path) -> None:
+    assert main(["view", http, "--export", str(tmp_path / "copy")]) == 0
+    handler = partial(QuietHandler, directory=str(tmp_path / "copy"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+        for model in ("tiny", "paper", "echo", "web", "picture"):
+            tab = opened(f"model={model}", address=address)
+            assert tab.locator(".thumb").count() and not tab.locator(".problem:visible").count()
+        tab = opened("model=tiny&map=pool", address=address)
+        assert any(shades(tab))
+        tab.locator("textarea").fill("a new text")
+        tab.keyboard.press("Control+Enter")
+        tab.get_by_text("This copy of the page has no server").wait_for()
+        server.shutdown()
+
+
+def test_the_key_is_taken_from_the_address_and_the_token_is_not_in_the_page(opened: Opened) -> None:
+    with hostile() as (address, seen), page_of(address, Security(token="s3cret")) as page:
+        tab = opened(server=page)
+        assert "key=" not in tab.evaluate("location.hash") and seen
+        assert "s3cret" not in tab.content()
+        assert tab.evaluate("JSON.stringify(localStorage)").count(page.key) == 1
+
+
+def test_a_long_text_has_one_head_at_a_time(opened: Opened) -> None:
+    tab = opened("model=long&map=encoder.0.self&head=0&in.text=the")
+    text = " ".join(["the cat sat on a mat . dog ran far"] * (LONG // 10 - 1))
+    tab.locator("textarea").fill(text)
+    tab.keyboard.press("Control+Enter")
+    words(tab, "Queries").nth(LONG - 200).wait_for(timeout=60_000)
+    words(tab, "Queries").nth(30).hover()
+    assert "looks at" in tab.locator(".caption").nth(1).inner_text()
+    assert any(shades(tab))

@@ -60,15 +60,12 @@ class EncoderArchitecture(Architecture):
     Attributes:
         positions: the most tokens of a sequence, of a configuration.
         maps: number of maps, of a configuration.
-        marked: whether its modules look attention up by name (`attention.run_with_maps`); others compute their weights
-            with every answer.
         packing: where tokens are packed; None for modules that cannot be packed.
     """
 
     kind: ClassVar[Kind] = "encoder"
     positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
     maps: Callable[[Any], int] = lambda config: int(config.num_hidden_layers)
-    marked: bool = True
     packing: PackingPlaces | None = None
 
 

@@ -53,14 +53,12 @@ class ImportedDetector(Network):
         features = detr.backbone.model(pixels).feature_maps[-1]
         encoded, encoder = run_with_maps(
             detr.encoder,
-            marked=True,
             inputs_embeds=detr.input_projection(features).flatten(2).transpose(1, 2),
             spatial_position_embeddings=self.positions,
         )
         queries = detr.query_position_embeddings.weight.expand(pixels.shape[0], -1, -1)
         decoded, decoder = run_with_maps(
             detr.decoder,
-            marked=True,
             inputs_embeds=torch.zeros_like(queries),
             object_queries_position_embeddings=queries,
             spatial_position_embeddings=self.positions,

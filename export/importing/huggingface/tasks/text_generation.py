@@ -114,7 +114,7 @@ def _check_against_library(network: ImportedDecoder, ids: list[int], written: Wr
     places = torch.arange(len(ids))[None]
     last = len(ids) - 1
     with torch.no_grad():
-        expected, expected_maps = run_with_maps(network.model, marked=False, input_ids=token, use_cache=False)
+        expected, expected_maps = run_with_maps(network.model, input_ids=token, use_cache=False)
         prefilled = network.prefill(token, places)
         states = {each.input: prefilled[each.output] for each in written.states}
         stepped = network.step(token[:, last], position=places[:, last], **states)

@@ -52,7 +52,6 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         sizes.decoder_layers,
         begin=begin,
         padding=int(config.pad_token_id or 0),
-        marked=architecture.marked,
         allowed=read_output_rules(checkpoint, config).allowed(vocabulary),
     ).eval()
     written = Written(

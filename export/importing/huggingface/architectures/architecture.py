@@ -52,6 +52,14 @@ class Architecture:
     fields: Fields
     taxonomy: Taxonomy = SELF_ATTENTION
 
+    def check(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields of a configuration that change nothing. Raises CheckpointError as of `Fields.check`."""
+        return tuple(sorted({*self.fields.check(config), *self.check_parts(config)}))
+
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the same of the configurations of a model's parts, which some architectures have. Raises likewise."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderArchitecture(Architecture):

@@ -158,7 +158,7 @@ def encoder_model(
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary(summary),
+        summary=summary,
         inputs=[model_input],
         results=results,
         maps=maps,

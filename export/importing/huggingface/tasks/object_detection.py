@@ -79,11 +79,8 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
     """Build a model that finds objects in a picture.
 
     Raises:
-        CheckpointError: its backbone is not read, its picture has no whole number of cells, or as of `stretched_input`
-            and `load_model`.
+        CheckpointError: its picture has no whole number of cells, or as of `stretched_input` and `load_model`.
     """
-    ignored = {*source.ignored, *source.architecture.check_backbone(source.checkpoint.config)}
-    source = Source(source.checkpoint, source.architecture, source.options, tuple(sorted(ignored)))
     # Older versions of transformers wrote null for dilation, which newer ones do not read.
     config = load_config(source.checkpoint, without={"dilation"})
     channels = int(config.backbone_config.num_channels)
@@ -104,7 +101,7 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
     card = describe(
         name=source.name,
         title=source.architecture.title,
-        summary=source.summary("Finds objects in a picture."),
+        summary="Finds objects in a picture.",
         inputs=[picture],
         results=[
             Boxes(

@@ -143,7 +143,7 @@ def _check_parts(bundle: bundle_pb2.Bundle) -> None:
     check_bindings(bundle)
     graphs = {graph.name: graph for graph in bundle.graphs}
     for binding in bundle.maps:
-        _check_optional_map(binding, graphs[binding.graph], generates=bundle.HasField("generation"))
+        _check_optional_map(binding, graphs[binding.graph])
 
 
 def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
@@ -159,11 +159,11 @@ def _optional_inputs(bundle: bundle_pb2.Bundle, graph: str) -> list[str]:
     return found
 
 
-def _check_optional_map(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph, *, generates: bool) -> None:
-    """Check gate, row probe and projections: only rectangular maps outside generation have them."""
+def _check_optional_map(binding: bundle_pb2.MapBinding, graph: bundle_pb2.OnnxGraph) -> None:
+    """Check gate, row probe and projections: rectangular maps have them, and no map of output steps."""
     if not binding.gate and not binding.HasField("probe") and not binding.HasField("projections"):
         return
-    if generates or tuple(binding.axes) != DENSE_AXES:
+    if tuple(binding.axes) != DENSE_AXES:
         raise BundleError(
             f"the map {binding.map} has a gate, a probe or projections, but no axes [batch, head, query, key]"
         )

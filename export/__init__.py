@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bundle.offline import disable_telemetry
 from bundle.reader import BundleFolder
 from export.conversion.precision import Precision
-from export.importing.cards import Card, Classes, Embedding, Image, Map, Mask, Numbers, Tensor, Text
+from export.importing.cards import Boxes, Card, Classes, Embedding, Image, Map, Mask, Numbers, Tensor, Text
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from models.cards.card import TrainedModel
 
 __all__ = [
+    "Boxes",
     "Card",
     "Classes",
     "Embedding",

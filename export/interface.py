@@ -193,10 +193,10 @@ def max_axis_size(card: Card) -> int:
 def optional_map_axes(card: Card) -> dict[str, Axes]:
     """Return the maps that are worth an optional output, with their axes [batch, head, query, key].
 
-    A generating model has none: each of its steps computes small maps, and all of them are used.
+    A map of output steps is none of them: each step computes one row of it.
     """
     found = {}
-    for each in card.description.maps if card.generation is None else ():
+    for each in card.description.maps:
         if map_axes(card, each.name) == DENSE_AXES and each.form == model_pb2.MAP_FORM_DENSE:
             spec = map_spec(card, each)
             sizes = [axis if isinstance(axis, int) else max_sizes(card)[axis] for axis in spec.axes[1:]]

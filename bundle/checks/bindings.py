@@ -127,6 +127,8 @@ def _check_generation(bundle: bundle_pb2.Bundle) -> None:
             raise BundleError(f"generation refers to {name!r}, which is not a tensor of one axis")
     if generation.starts_with_prompt and not generation.prompt_tensor:
         raise BundleError("generation starts with the prompt, and states none")
+    if generation.steps_before_target and not generation.target_tensor:
+        raise BundleError("generation states steps before a target, and no target")
     of_prompt = sorted({each.map for each in bundle.maps if generation.prefill and each.graph == generation.prefill})
     if of_prompt and not generation.starts_with_prompt:
         raise BundleError(f"the map {of_prompt[0]} is over a prompt that has a begin token in front of it")

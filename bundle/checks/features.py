@@ -27,6 +27,7 @@ FEATURES: Mapping[str, _IsUsed] = {
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "starts-with-prompt": lambda bundle: bundle.generation.starts_with_prompt,
     "end-tokens": lambda bundle: bool(bundle.generation.more_end_tokens),
+    "steps-before-target": lambda bundle: bool(bundle.generation.steps_before_target),
     "single-rows": lambda bundle: bundle.single_rows,
     "positions": lambda bundle: bool(bundle.generation.positions_input or bundle.generation.lengths_input),
     "span-parts": lambda bundle: any(each.spans.part for each in bundle.description.results),
@@ -56,6 +57,7 @@ KNOWN_FEATURES = frozenset(
         "selected-entries",
         "starts-with-prompt",
         "end-tokens",
+        "steps-before-target",
         "single-rows",
     }
 )

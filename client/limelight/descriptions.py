@@ -182,6 +182,20 @@ class Citation(Record):
 
 
 @dataclass(frozen=True)
+class Source(Record):
+    """Where an imported model comes from.
+
+    Attributes:
+        classes: classes of the library that the weights were saved from.
+        ignored_fields: fields of its configuration that change nothing at inference.
+    """
+
+    classes: tuple[str, ...]
+    licence: str
+    ignored_fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TrainingData(Record):
     """The training data of a model."""
 
@@ -227,6 +241,7 @@ class Model(Record):
     """Row in the survey's table: "features", "levels", "representations", "scoring", "alignment"…"""
     citation: Citation
     training_data: TrainingData
+    source: Source
     metrics: tuple[Metric, ...]
     precision: str
     """Precision of computation: "float32", "float16", "int8", or "unspecified"."""
@@ -316,6 +331,7 @@ def read_model(message: service_pb2.GetModelResponse) -> Model:
         training_data=TrainingData(
             data.name, data.licence, data.training_examples, data.held_out_examples, data.summary
         ),
+        source=Source(tuple(it.source.classes), it.source.licence, tuple(it.source.ignored_fields)),
         metrics=tuple(_metric(each) for each in it.metrics),
         precision=name_of(model_pb2.Precision, it.precision),
         examples=tuple(it.examples),

@@ -1,6 +1,7 @@
 """Execution of exported graphs in ONNX Runtime."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -79,6 +80,10 @@ class GraphSession:
             ) from error
 
 
+# Runs a graph another time, given the outputs of a run with whole maps, and returns the outputs as they are then.
+RunAgain = Callable[[GraphSession, Mapping[str, Array], Mapping[str, Array]], dict[str, Array]]
+
+
 class GraphGenerationRunner:
     """Runs the graphs of a generating model (see `GenerationRunner`)."""
 
@@ -88,15 +93,29 @@ class GraphGenerationRunner:
         self._encoder = running.get(card.generation.encoder)
         self._prefill = running.get(card.generation.prefill)
         self._step = running[card.generation.step]
+        self._again: RunAgain = lambda session, tensors, whole: dict(whole)
+
+    def by(self, again: RunAgain) -> "GraphGenerationRunner":
+        """Return a runner of the same sessions that runs the encoder and the prefill graph again in another way."""
+        other = copy(self)
+        other._again = again
+        return other
 
     def encode(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run the encoder graph, where there is one."""
-        return self._encoder.run(tensors) if self._encoder else {}
+        return self._run(self._encoder, tensors)
 
     def prefill(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run the prefill graph, where there is one."""
-        return self._prefill.run(tensors) if self._prefill else {}
+        return self._run(self._prefill, tensors)
 
     def step(self, tensors: Mapping[str, Array]) -> dict[str, Array]:
         """Run the step graph."""
         return self._step.run(tensors)
+
+    def _run(self, session: GraphSession | None, tensors: Mapping[str, Array]) -> dict[str, Array]:
+        """Run a graph, and return its own outputs."""
+        if session is None:
+            return {}
+        found = self._again(session, tensors, session.run(tensors))
+        return {spec.name: found[spec.name] for spec in session.graph.outputs}

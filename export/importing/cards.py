@@ -138,6 +138,28 @@ class Embedding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Boxes:
+    """Objects in a picture: each query finds one, or none, as DETR's do.
+
+    Attributes:
+        labels: of the classes. The scores have one more, the last: that of no object.
+        boxes: the model's name of the boxes [batch, query, 4]: centre x, centre y, width and height, as parts of the
+            picture's.
+        over: label set of the queries, in `Card.labels`.
+        grid: label set of the picture's cells, which its input has where it states `patches`.
+        output: the model's name of the scores [batch, query, class].
+        threshold: probability above which an object is returned.
+    """
+
+    labels: Sequence[str]
+    output: str
+    boxes: str
+    over: str
+    grid: str = "patches"
+    threshold: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
 class Map:
     """An attention map: a tensor of weights of the model, and what its axes are.
 
@@ -163,7 +185,7 @@ class Map:
 
 
 Input = Text | Image | Tensor
-Result = Classes | Numbers | Embedding
+Result = Classes | Numbers | Embedding | Boxes
 
 
 @dataclass(frozen=True, kw_only=True)

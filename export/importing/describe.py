@@ -76,7 +76,7 @@ def complete_card(card: cards.Card, observed: Mapping[str, Observed], summary: s
     stated_outputs = [*card.outputs] if card.outputs or results else free
     if not stated_outputs and not results:
         raise ExportError("the card has neither a result nor an output, and the model returns maps only")
-    read = {each.output.name for each in results}
+    read = {output.name for each in results for output in each.outputs}
     raw = [
         raw_output(find_observed(observed, name, "the card"), inputs)
         for name in dict.fromkeys(stated_outputs)
@@ -133,7 +133,7 @@ def _described(
         described = describe(
             name=card.name,
             title=card.title or card.name,
-            summary=" ".join(filter(None, (card.summary, summary, card.licence and f"Licence: {card.licence}."))),
+            summary=" ".join(filter(None, (card.summary, summary))),
             inputs=inputs,
             results=results,
             maps=maps,
@@ -142,6 +142,8 @@ def _described(
         )
     except ValueError as error:  # two label sets or files have the same name
         raise ExportError(f"the card: {error}") from error
+    if card.licence:
+        described.description.source.licence = card.licence
     _check_task(card, described)
     return replace(described, single_rows=runs_single_rows(card, inputs))
 

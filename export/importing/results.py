@@ -15,7 +15,7 @@ from export.importing.observed import Observed, find_observed, listed, shape_at
 from export.interface import BATCH, Axes
 from limelight.v1 import model_pb2, values_pb2
 from models.cards.labels import LabelSet
-from models.cards.results import Classes, Numbers, Result
+from models.cards.results import Boxes, Classes, Numbers, Result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +79,32 @@ def imported_result(
                 name=tensor.name, data_type=values_pb2.DATA_TYPE_FLOAT32, dimensions=dimensions
             )
             made = EmbeddingResult(name=name, vector=vector)
+        case cards.Boxes():
+            queries, grid = (find_labels(known, each, where) for each in (stated.over, stated.grid))
+            if not 0 <= stated.threshold <= 1:
+                raise ExportError(f"{where} has the threshold {stated.threshold:g}; it is from 0 to 1")
+            if grid.grid is None:
+                raise ExportError(f"{where} names the label set {stated.grid!r}, which is not the cells of a picture")
+            wanted, what = (BATCH, axis_of(queries), len(stated.labels) + 1), "scores of the classes and of no object"
+            _check_axes(where, "boxes", (BATCH, axis_of(queries), 4), find_observed(observed, stated.boxes, where))
+            made = Boxes(
+                name=name,
+                labels=stated.labels,
+                over=queries,
+                grid=grid,
+                scores=tensor.name,
+                boxes=stated.boxes,
+                threshold=stated.threshold,
+            )
         case _:
-            raise ExportError(f"{where} is {stated!r}; it is Classes, Numbers or an Embedding")
+            raise ExportError(f"{where} is {stated!r}; it is Classes, Numbers, an Embedding or Boxes")
+    _check_axes(where, what, wanted, tensor)
+    return made
+
+
+def _check_axes(where: str, what: str, wanted: Axes, tensor: Observed) -> None:
+    """Check the axes and the type of an output that a result is read from. Raises ExportError."""
+    axes = _output_axes(tensor)
     if axes != wanted:
         raise ExportError(
             f"{where} reads {what}, {axes_of(wanted)}, from the output {tensor.name!r}, which is {axes_of(axes)}: "
@@ -88,7 +112,6 @@ def imported_result(
         )
     if not np.issubdtype(tensor.dtype, np.floating):
         raise ExportError(f"{where} reads the output {tensor.name!r}, which holds {tensor.dtype}, not floating point")
-    return made
 
 
 def raw_output(tensor: Observed, inputs: Sequence[ImportedInput]) -> model_pb2.OutputDescription:

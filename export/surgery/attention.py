@@ -1,8 +1,8 @@
 """Replaces attention markers (`models.attention.export_markers`) by standard operators, as cheap as their use allows.
 
 Without weights, c = softmax(scale · q kᵀ + bias) v is computed by ONNX Runtime's fused operator where the sequence is
-long and unmasked. An *optional* map is computed only where its gate is true, and single rows of it where its row probe
-names heads and queries. A map that a run does not request costs one If.
+long and has neither mask nor bias. An *optional* map is computed only where its gate is true, and single rows of it
+where its row probe names heads and queries. A map that a run does not request costs one If.
 """
 
 from collections import Counter
@@ -31,6 +31,7 @@ class _AttentionMarker:
 
     Attributes:
         mask: empty for no mask.
+        added: FLOAT, added to scores; empty for nothing.
         by_position: for a tensor [batch, head, position, d], the tensor [batch, position, head, d] that it transposes.
     """
 
@@ -38,6 +39,7 @@ class _AttentionMarker:
     key: str
     value: str
     mask: str
+    added: str
     heads: int
     scale: np.float32
     context: str
@@ -50,7 +52,7 @@ class _Masking:
     """Tensors that markers with one mask share.
 
     Attributes:
-        bias: FLOAT, added to scores; empty for no mask.
+        bias: FLOAT, added to scores; empty for neither a mask nor an addition of the marker.
         has_keys: FLOAT [..., query, 1], 1 for a query with a key to attend to, else 0; empty for no mask.
         fused: BOOL, true where the fused operator is faster and can be used; empty where it never is.
     """
@@ -104,17 +106,18 @@ def _expand_graph(
         builder = NodeBuilder(f"{marker.context}_")
         masking = shared.masking(builder, marker)
         if marker.weights in maps and not used[marker.weights]:
-            size = shapes[marker.query][3]
-            assert isinstance(size, int)  # a constant of the layer
-            named, axes = biases.setdefault(masking.bias, (f"{marker.weights}:bias", shapes.get(marker.mask, ())))
-            bias = named if masking.bias else ""
-            optional_map = optional_maps[marker.weights] = OptionalMap.of(
-                marker.weights, size, bias, [axis == 1 for axis in axes]
-            )
+            if marker.added:  # a bias that is large itself, and whose zeros do not tell what is masked
+                optional_map = OptionalMap.without_projections(marker.weights)
+            else:
+                size = shapes[marker.query][3]
+                assert isinstance(size, int)  # a constant of the layer
+                named, axes = biases.setdefault(masking.bias, (f"{marker.weights}:bias", shapes.get(marker.mask, ())))
+                bias = named if masking.bias else ""
+                optional_map = OptionalMap.of(marker.weights, size, bias, [axis == 1 for axis in axes])
+            optional_maps[marker.weights] = optional_map
             found = _optional_attention(builder, marker, masking, optional_map, maps[marker.weights])
-            builder.rename(
-                found, [marker.context, marker.weights, optional_map.rows, optional_map.query, optional_map.key]
-            )
+            given = (optional_map.rows, optional_map.query, optional_map.key)
+            builder.rename(found, [marker.context, marker.weights, *filter(None, given)])
         elif marker.weights in outputs or used[marker.weights]:
             builder.rename(_eager(builder, marker, masking, whole=True), [marker.context, marker.weights])
         else:
@@ -137,16 +140,16 @@ def _output_if_any(name: str, gates: Sequence[str], output: str) -> Sequence[onn
 
 
 class _MaskCache:
-    """Builds the nodes that markers with one mask and the same sizes share, once."""
+    """Builds the nodes that markers with one mask, one addition and the same sizes share, once."""
 
     def __init__(self, shapes: Mapping[str, Sequence[int | str]], max_axis_size: int) -> None:
         self._shapes, self._max_axis_size = shapes, max_axis_size
         self._made: dict[object, str] = {}
 
     def masking(self, builder: NodeBuilder, marker: _AttentionMarker) -> _Masking:
-        mask = marker.mask
+        mask, added = marker.mask, marker.added
         if not mask:
-            return _Masking("", "", self._fused(builder, marker))
+            return _Masking(added, "", "" if added else self._fused(builder, marker))
         number = self._cached((mask, "number"), lambda: builder.add("Cast", mask, to=_FLOAT))
         bias = self._cached(
             (mask, "bias"),
@@ -155,6 +158,9 @@ class _MaskCache:
         has_keys = self._cached(
             (mask, "has_keys"), lambda: builder.add("ReduceMax", number, builder.integers(-1), keepdims=1)
         )
+        if added:
+            both = self._cached((mask, "bias", added), lambda: builder.add("Add", added, bias))
+            return _Masking(both, has_keys, "")
         return _Masking(bias, has_keys, self._fused(builder, marker))
 
     def _fused(self, builder: NodeBuilder, marker: _AttentionMarker) -> str:
@@ -187,11 +193,14 @@ def _optional_attention(
     """
     nothing = (0, *shape[1:])
     probed = builder.add("Cast", builder.add("Size", optional_map.heads), to=_BOOL)
-    requested = builder.add("Or", builder.add("Or", optional_map.gate, probed), optional_map.projections_gate)
+    requested = builder.add("Or", optional_map.gate, probed)
+    has_projections = bool(optional_map.query)
+    if has_projections:
+        requested = builder.add("Or", requested, optional_map.projections_gate)
     special = builder.add("Or", requested, masking.fused) if masking.fused else requested
 
     def no_projections(side: NodeBuilder) -> Sequence[str]:
-        return [side.empty((0, marker.heads, 0, optional_map.head_size)) for _ in range(2)]
+        return [side.empty((0, marker.heads, 0, optional_map.head_size)) for _ in range(2 * has_projections)]
 
     def usual(side: NodeBuilder) -> Sequence[str]:
         context = _eager(side, marker, masking, whole=False)[0]
@@ -210,12 +219,14 @@ def _optional_attention(
             lambda none: [none.empty((0, 0, 0, shape[3]))],
             1,
         )
+        if not has_projections:
+            return *both, *rows
         projections = side.if_else(
             optional_map.projections_gate, lambda some: _projections(some, marker), no_projections, 2
         )
         return *both, *rows, *projections
 
-    return builder.if_else(special, otherwise, usual, 5)
+    return builder.if_else(special, otherwise, usual, 3 + 2 * has_projections)
 
 
 def _context(builder: NodeBuilder, marker: _AttentionMarker, masking: _Masking) -> str:
@@ -300,12 +311,13 @@ def _is_marker(node: onnx.NodeProto) -> bool:
 def _parse_marker(
     node: onnx.NodeProto, shapes: Mapping[str, Sequence[int | str]], by_position: Mapping[str, str]
 ) -> _AttentionMarker:
-    query, key, value, *masks = node.input
+    query, key, value, *given = node.input
+    mask, added = [*given, "", ""][:2]
     heads = shapes[query][1]
     assert isinstance(heads, int)  # a marker always has a fixed number of heads
     scale = np.float32(next(each.f for each in node.attribute if each.name == "scale"))
     context, weights = node.output
-    return _AttentionMarker(query, key, value, masks[0] if masks else "", heads, scale, context, weights, by_position)
+    return _AttentionMarker(query, key, value, mask, added, heads, scale, context, weights, by_position)
 
 
 def _shape(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:

@@ -19,7 +19,16 @@ from export.execution.generation import ENTRIES, initial_state
 from export.execution.pytorch_runner import PyTorchGenerationRunner
 from export.execution.random_inputs import RandomInputs, collate_rows
 from export.exported_graph import ExportedGraph
-from export.interface import BATCH, STEP, TensorSpec, input_specs, map_spec, max_axis_size, max_sizes
+from export.interface import (
+    BATCH,
+    STEP,
+    TensorSpec,
+    input_specs,
+    map_spec,
+    max_axis_size,
+    max_sizes,
+    optional_map_axes,
+)
 from export.surgery.finalise import finalise
 from export.tracing.example_sizes import example_sizes, infer_axes
 from export.tracing.positional_modules import CombinedParts, ModelPart, accepted_arguments, select_tensors
@@ -272,9 +281,20 @@ def _extract_graph(
     graph.inputs.clear()
     graph.inputs.extend(used_inputs)
     specs = [inputs[place] for place in used]
+    names = {spec.name for spec in outputs}
     extracted = finalise(
-        onnx_ir.Model(graph, ir_version=traced.ir_version), specs, outputs, max_axis_size=max_axis_size(card)
+        onnx_ir.Model(graph, ir_version=traced.ir_version),
+        specs,
+        outputs,
+        max_axis_size=max_axis_size(card),
+        optional_map_axes={name: axes for name, axes in optional_map_axes(card).items() if name in names},
     )
     return ExportedGraph(
-        name, f"{name}.onnx", extracted.model, tuple(specs), tuple(outputs), packing_masks=extracted.packing_masks
+        name,
+        f"{name}.onnx",
+        extracted.model,
+        tuple(specs),
+        tuple(outputs),
+        extracted.optional_maps,
+        extracted.packing_masks,
     )

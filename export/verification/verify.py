@@ -150,8 +150,10 @@ class _SinglePassCheck:
             single_pass_answers(self._card, batched, rows),
             single_pass_answers(self._card, exported, rows),
         )
-        without_maps = single_pass_answers(self._card, self._without_maps(tensors, exported), rows)
-        from_projections = single_pass_answers(self._card, self._from_projections(tensors, exported), rows)
+        others = {
+            how: single_pass_answers(self._card, run(self._session, tensors, exported), rows)
+            for how, run in _OTHER_RUNS.items()
+        }
         for place, row in enumerate(rows):
             (expected,) = single_pass_answers(
                 self._card, self._reference.run(collate_rows(self._card, [row])) if len(rows) > 1 else batched, [row]
@@ -160,42 +162,53 @@ class _SinglePassCheck:
             check_maps(self._card, expected)
             self._comparison.compare_padding(expected_batched[place], expected, case, padded=padded)
             self._comparison.compare_answers(exported_rows[place], expected, case)
-            self._comparison.compare_answers(without_maps[place], expected, f"{case}, maps not requested")
-            self._comparison.compare_answers(from_projections[place], expected, f"{case}, maps from projections")
+            for how, answers in others.items():
+                self._comparison.compare_answers(answers[place], expected, f"{case}, {how}")
 
-    def _without_maps(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Run a batch without whole maps; row probes request some heads and queries of optional maps."""
-        optional_maps = self._session.graph.optional_maps
-        if not optional_maps:
-            return whole
-        requests: dict[str, Array] = {}
-        places = {}
-        for name, optional_map in optional_maps.items():
-            heads, queries = whole[name].shape[1:3]
-            places[name] = np.arange(heads)[::-2], np.unique([0, queries // 2, queries - 1])
-            requests |= optional_map.request_rows(*places[name])
-        answered = dict(whole) | {
-            name: array for name, array in self._session.run(tensors, requests).items() if name not in optional_maps
-        }
-        for name, (some_heads, some_queries) in places.items():
-            answered[name] = whole[name].copy()
-            answered[name][:, some_heads[:, np.newaxis], some_queries] = answered[optional_maps[name].rows]
-        return answered
 
-    def _from_projections(self, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Run a batch without whole maps, and compute optional maps from their projections."""
-        optional_maps = {name: each for name, each in self._session.graph.optional_maps.items() if each.query}
-        if not optional_maps:
-            return whole
-        requests = {
-            name: value for each in optional_maps.values() for name, value in each.request_projections().items()
-        }
-        answered = self._session.run(tensors, requests)
-        return (
-            dict(whole)
-            | answered
-            | {name: optional_map.weights_from_projections(answered) for name, optional_map in optional_maps.items()}
-        )
+def _run_by_rows(session: GraphSession, tensors: Mapping[str, Array], whole: Mapping[str, Array]) -> dict[str, Array]:
+    """Run a batch without whole maps; row probes request some heads and queries of optional maps.
+
+    Args:
+        whole: the outputs of a run with whole maps, in which the requested rows are replaced.
+    """
+    optional_maps = session.graph.optional_maps
+    if not optional_maps:
+        return dict(whole)
+    requests: dict[str, Array] = {}
+    places = {}
+    for name, optional_map in optional_maps.items():
+        heads, queries = whole[name].shape[1:3]
+        places[name] = np.arange(heads)[::-2], np.unique([0, queries // 2, queries - 1])
+        requests |= optional_map.request_rows(*places[name])
+    answered = dict(whole) | {
+        name: array for name, array in session.run(tensors, requests).items() if name not in optional_maps
+    }
+    for name, (some_heads, some_queries) in places.items():
+        answered[name] = whole[name].copy()
+        answered[name][:, some_heads[:, np.newaxis], some_queries] = answered[optional_maps[name].rows]
+    return answered
+
+
+def _run_by_projections(
+    session: GraphSession, tensors: Mapping[str, Array], whole: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Run a batch without whole maps, and compute optional maps from their projections, where they have them."""
+    optional_maps = {name: each for name, each in session.graph.optional_maps.items() if each.query}
+    if not optional_maps:
+        return dict(whole)
+    requests = {name: value for each in optional_maps.values() for name, value in each.request_projections().items()}
+    answered = session.run(tensors, requests)
+    own = {name: array for name, array in answered.items() if name not in session.graph.optional_maps}
+    return (
+        dict(whole)
+        | own
+        | {name: optional_map.weights_from_projections(answered) for name, optional_map in optional_maps.items()}
+    )
+
+
+# Runs of a graph that do not compute its optional maps whole.
+_OTHER_RUNS = {"maps not requested": _run_by_rows, "maps from projections": _run_by_projections}
 
 
 class _GenerationCheck:
@@ -211,6 +224,8 @@ class _GenerationCheck:
     ) -> None:
         assert card.generation is not None
         self._graphs = GraphGenerationRunner(graphs, card)
+        optional = any(graph.optional_maps for graph in graphs)
+        self._others = {how: self._graphs.by(run) for how, run in _OTHER_RUNS.items() if optional}
         self._expected = reference.generation_runner()
         self._card, self._comparison, self._random_inputs = card, comparison, random_inputs
         scores = next(spec for graph in graphs for spec in graph.outputs if spec.name == card.generation.scores_output)
@@ -220,6 +235,8 @@ class _GenerationCheck:
         tokens = self._random_inputs.integers((len(rows), _STEPS), self._vocabulary)
         padded, exported = (self._generate(runner, rows, tokens) for runner in (self._expected, self._graphs))
         self._compare_states(exported, padded, case)
+        for how, runner in self._others.items():  # maps of the source and the prompt are the same before every step
+            self._compare_states(self._generate(runner, rows, tokens[:, :1]), padded, f"{case}, {how}")
         largest = {name: size for name, size in batch_sizes(rows).items() if name != BATCH}
         for place, row in enumerate(rows):
             alone = self._generate(self._expected, [row], tokens[place : place + 1])

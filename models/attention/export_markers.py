@@ -34,15 +34,17 @@ def is_marking() -> bool:
 
 
 def marked_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, *, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """c = softmax(scale · q kᵀ) v, for an export alone: the numbers that it gives mean nothing.
+    """c = softmax(scale · q kᵀ + bias) v, for an export alone: the numbers that it gives mean nothing.
 
     Shapes: query [batch, head, query, d], key [batch, head, key, d], value [batch, head, key, d_v], mask boolean and
-        broadcastable to [batch, head, query, key] -> context vectors [batch, head, query, d_v], weights [batch, head,
-        query, key].
+        broadcastable to [batch, head, query, key], bias of four axes that broadcasts to the same -> context vectors
+        [batch, head, query, d_v], weights [batch, head, query, key].
     """
-    masks = [] if mask is None else [mask[(None,) * (4 - mask.dim())]]
+    masks = [None if mask is None else mask[(None,) * (4 - mask.dim())], bias]
+    while masks and masks[-1] is None:
+        masks.pop()
     context_vectors, weights = torch.onnx.ops.symbolic_multi_out(
         f"{DOMAIN}::{OPERATOR}",
         [query, key, value, *masks],

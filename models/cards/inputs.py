@@ -174,8 +174,11 @@ class TextInput(Input):
         )
 
 
-def forced_target(tokenizer: Tokenizer, max_new_tokens: int) -> TextInput:
-    """The optional input that forces what a generating model puts out, its end token included."""
+def forced_target(tokenizer: Tokenizer, max_new_tokens: int, *, special_tokens: bool = True) -> TextInput:
+    """The optional input that forces what a generating model puts out, with the tokenizer's end token where it has one.
+
+    special_tokens: False for a text that goes on with another, whose tokens alone are put out.
+    """
     return TextInput(
         name="target",
         summary="Forces the output: its attention is answered instead of a free one.",
@@ -183,7 +186,7 @@ def forced_target(tokenizer: Tokenizer, max_new_tokens: int) -> TextInput:
         max_tokens=max_new_tokens,
         prefix="target",
         dimension="target",
-        special_tokens=True,
+        special_tokens=special_tokens,
         optional=True,
     )
 

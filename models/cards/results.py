@@ -307,7 +307,7 @@ class Written(Result):
     tensor. position: what the decoder calls the place of the token that it takes, where it wants to know. prompt: the
     input that goes in before anything is put out, read at once; a decoder without one has an encoder.
     starts_with_prompt: the begin token is not put in front of the prompt. more_ends: tokens that end a sequence, beside
-    `end`.
+    `end`. steps_before_target: steps in front of a target, whose tokens the model chooses; `end` then follows it.
     """
 
     steps: LabelSet
@@ -324,6 +324,7 @@ class Written(Result):
     prompt: TextInput | None = None
     starts_with_prompt: bool = False
     more_ends: Sequence[int] = ()
+    steps_before_target: int = 0
 
     @property
     def task(self) -> model_pb2.Task:
@@ -378,4 +379,5 @@ class Written(Result):
             prompt_tensor=self.prompt.tensor if self.prompt else "",
             starts_with_prompt=self.starts_with_prompt,
             more_end_tokens=self.more_ends,
+            steps_before_target=self.steps_before_target,
         )

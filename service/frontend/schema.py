@@ -63,6 +63,7 @@ class ModelSchema:
         self._read = frozenset(name for each in self.results for name in _names(each) if name in self.outputs)
         target = next((each for each in description.inputs if each.name == sequence.target_input), None)
         self._target_dimension = target.tensors[0].dimensions[0].name if target else ""
+        self._before_target = bundle.generation.steps_before_target
 
     @property
     def name(self) -> str:
@@ -102,7 +103,8 @@ class ModelSchema:
         """Bound the tokens generated for a row, the end token included; 0 for a model that does not generate."""
         if not self.generates:
             return 0
-        return max(generation.max_new_tokens, row.sizes.get(self._target_dimension, 0)) + 1
+        forced = self._before_target + row.sizes.get(self._target_dimension, 0)
+        return max(generation.max_new_tokens, forced) + 1
 
     def kept_outputs(self, outputs: Sequence[str]) -> frozenset[str]:
         """Name the raw outputs that an answer is made of. outputs: those that are asked for."""

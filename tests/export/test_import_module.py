@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import export
 import limelight
 from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
-from export import Card, Classes, Embedding, Map, Mask, Numbers, export_module
+from export import Boxes, Card, Classes, Embedding, Map, Mask, Numbers, export_module
 from export.errors import ExportError
 from models.attention.export_markers import marked_attention
 from tests.service.serving import Running, serving
@@ -112,8 +113,45 @@ def page(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return names
 
 
+class Finder(nn.Module):
+    """Three queries over four cells of a picture: scores of two classes and of no object, and a box each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.queries = nn.Linear(3, SIZE), nn.Parameter(torch.randn(3, SIZE))
+        self.look = nn.MultiheadAttention(SIZE, 2, batch_first=True)
+        self.classify, self.frame = nn.Linear(SIZE, 3), nn.Linear(SIZE, 4)
+
+    def forward(self, pixels: Tensor) -> dict[str, Tensor]:
+        cells = pixels.unflatten(3, (2, 4)).unflatten(2, (2, 4)).mean((3, 5)).flatten(2).transpose(1, 2)
+        cells = self.embed(cells)
+        queries = self.queries.expand(cells.shape[0], -1, -1)
+        found, look = self.look(queries, cells, cells, average_attn_weights=False)
+        return {"logits": self.classify(found), "boxes": self.frame(found).sigmoid(), "look": look}
+
+
+FINDER = Card(
+    name="finder",
+    inputs={"image": export.Image(rows=8, columns=8, tensor="pixels", patches=(2, 2))},
+    results={
+        "objects": Boxes(labels=["cat", "dog"], output="logits", boxes="boxes", over="query", threshold=0.2),
+    },
+    maps={"look": Map(output="look", query="query", key="patches")},
+    labels={"query": 3},
+    licence="MIT",
+)
+
+
 @pytest.fixture(scope="module")
-def server(repository: Path, page: dict[str, Any], several: object) -> Iterator[Running]:
+def finder(repository: Path) -> Finder:
+    torch.manual_seed(0)
+    module = Finder().eval()
+    export_module(module, card=FINDER, examples=[Picture.new("RGB", (8, 8), "red")], repository=repository)
+    return module
+
+
+@pytest.fixture(scope="module")
+def server(repository: Path, page: dict[str, Any], several: object, finder: object) -> Iterator[Running]:
     with serving(repository) as running:
         yield running
 
@@ -159,14 +197,15 @@ def test_the_commands_of_the_documentation_work(
         assert cli.main(shlex.split(command)[1:]) == 0
 
 
-def test_attention_of_every_kind_is_found_and_only_biased_attention_is_served_whole(
+def test_attention_of_every_kind_is_found_and_large_maps_are_optional(
     several: tuple[Several, BundleFolder], client: limelight.Client
 ) -> None:
     module, folder = several
     bindings = {each.map: each for each in folder.bundle.maps}
     assert set(bindings) == {"slots", "shown", "masked", "causal", "biased", "cross"}
     optional = {name for name, each in bindings.items() if each.gate}
-    assert optional == {"masked", "causal"}  # maps over three slots are too small to be worth a gate
+    assert optional == {"masked", "causal", "biased"}  # maps over three slots are too small to be worth a gate
+    assert not bindings["biased"].HasField("projections")
     frames = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
     answers = client.attend("several", [{"frames": frames}, {"frames": frames[:2]}])
     for answer, given in zip(answers, (frames, frames[:2]), strict=True):
@@ -213,6 +252,39 @@ def test_a_decoder_with_a_causal_mask(repository: Path) -> None:
     layers["decoder.layers.0.multihead_attn"] = "ts"
     assert maps == {f"layers.{name}": tuple(axes) for name, axes in layers.items()}
     assert all(each.HasField("projections") for each in folder.bundle.maps)
+
+
+def test_boxes_of_a_card_are_those_of_the_module(client: limelight.Client, finder: Finder) -> None:
+    shown = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
+    data = BytesIO()
+    Picture.fromarray(shown).save(data, "PNG")
+    with torch.no_grad():
+        expected = finder(torch.from_numpy(shown.astype(np.float32) / 255).permute(2, 0, 1)[None])
+    probabilities, indices = expected["logits"][0].softmax(-1)[:, :-1].max(-1)
+    answer = client.attend("finder", {"image": limelight.Image(data.getvalue())})
+    assert len(answer.prediction.boxes) == int((probabilities > 0.2).sum()) > 0
+    for box in answer.prediction.boxes:
+        assert (box.label, box.index) == (["cat", "dog"][box.index], int(indices[box.query]))
+        assert box.probability == pytest.approx(float(probabilities[box.query]), abs=1e-5)
+        x, y, width, height = (8 * expected["boxes"][0, box.query]).tolist()
+        edges = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        assert (box.left, box.top, box.right, box.bottom) == pytest.approx(edges, abs=1e-4)
+    np.testing.assert_allclose(answer["look"].weights, expected["look"][0], atol=1e-5)
+    assert client.model("finder").source.licence == "MIT"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"grid": "query"}, "names the label set 'query', which is not the cells of a picture"),
+        ({"boxes": "logits"}, r"reads boxes, \[batch, 3, 4\], from the output 'logits', which is \[batch, 3, 3\]"),
+        ({"threshold": 2.0}, "has the threshold 2; it is from 0 to 1"),
+    ],
+)
+def test_boxes_that_do_not_fit_are_one_sentence(change: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    card = replace(FINDER, results={"objects": replace(FINDER.results["objects"], **change)})
+    with pytest.raises(ExportError, match=f"the card's result 'objects' {sentence}"):
+        export_module(Finder(), card=card, examples=[Picture.new("RGB", (8, 8))], repository=tmp_path)
 
 
 def test_a_picture_goes_in_with_its_channels_last(repository: Path) -> None:
@@ -319,8 +391,8 @@ def test_a_graph_that_answers_differently_is_refused_with_the_output_and_the_dif
         def forward(self, x: Tensor) -> Tensor:
             return self.attention(x, None)
 
-    def too_steep(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Any:
-        return marked_attention(query, key, value, mask, 2 * scale)
+    def too_steep(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, **more: Any) -> Any:
+        return marked_attention(query, key, value, mask, 2 * scale, **more)
 
     monkeypatch.setattr("export.importing.module.attention.marked_attention", too_steep)
     card = Card(name="small", inputs={"x": export.Tensor(axes={"place": 4, "feature": SIZE})}, labels={"place": 4})

@@ -98,6 +98,13 @@ def _print_model(model: Model) -> None:
         print(f"trained on: {data.name} ({examples}{', ' + data.licence if data.licence else ''})")
         if data.summary:
             print(data.summary)
+    for line, values in (
+        ("imported from", model.source.classes),
+        ("licence", (model.source.licence,)),
+        ("configuration fields without effect", model.source.ignored_fields),
+    ):
+        if any(values):
+            print(f"{line}: {', '.join(values)}")
     for graph in model.graphs:
         nodes = ", ".join(f"{count} nodes on {provider}" for provider, count in graph.nodes.items())
         print(f"graph {graph.name}: {graph.provider}{' (' + nodes + ')' if nodes else ''}")

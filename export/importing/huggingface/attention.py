@@ -1,19 +1,22 @@
 """The one module that uses transformers' interfaces of attention and masks, which change between its versions.
 
-The modules of transformers compute attention through a function that is looked up by name. While a model is exported,
+Most modules of transformers compute attention through a function that is looked up by name. While a model is exported,
 that function is the export marker (`models.attention.export_markers`), so that gates, row probes and projections work
-as for models of this repository. Otherwise it is transformers' own eager function: what an exported graph is compared
-with is the library itself.
+as for models of this repository. Modules that compute attention by themselves (`module_attention`) get another forward
+function for that time. Otherwise both are transformers' own: what an exported graph is compared with is the library
+itself.
 """
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from export.errors import ExportError
+from export.importing.huggingface.module_attention import marking_modules
 from models.attention.export_markers import is_marking, marked_attention
 
 _MARKED = "limelight"
@@ -27,17 +30,16 @@ _HARMLESS_ARGUMENTS = frozenset(
 )
 
 
-def run_with_maps(model: nn.Module, *, marked: bool, **arguments: Any) -> tuple[Any, tuple[Tensor, ...]]:
-    """Run a transformers model, and return its output and its self-attention maps.
+def run_with_maps(model: nn.Module, **arguments: Any) -> tuple[Any, tuple[Tensor, ...]]:
+    """Run a transformers model, and return its output and its self-attention maps. An export marks its attention.
 
-    Args:
-        marked: whether its modules look attention up by name, so that an export can mark it. Other modules compute
-            their weights themselves, with every answer.
     Returns: the model's output, and a map [batch, head, query, key] for each layer in order.
     Raises:
         ExportError: a module returns no weights, or computes attention with something that a marker cannot hold.
     """
-    with using_attention(model, _MARKED if marked and is_marking() else _EAGER):
+    marked = is_marking()
+    modules = marking_modules(model, arguments.get("attention_mask")) if marked else nullcontext()
+    with using_attention(model, _MARKED if marked else _EAGER), modules:
         output = model(**arguments, output_attentions=True, return_dict=True)
     maps = output.attentions
     if not maps or any(each is None for each in maps):
@@ -86,12 +88,14 @@ def _attend(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    position_bias: Tensor | None = None,
     **arguments: Any,
 ) -> tuple[Tensor, Tensor]:
     """Mark attention (an attention function of transformers).
 
-    Shapes: query [batch, head, query, d], key and value [batch, key head, key, d], attention_mask bool, broadcastable
-        to [batch, head, query, key] -> context vectors [batch, query, head, d], weights [batch, head, query, key].
+    Shapes: query [batch, head, query, d], key and value [batch, key head, key, d], attention_mask bool and
+        position_bias, which is added to scores, both broadcastable to [batch, head, query, key] -> context vectors
+        [batch, query, head, d], weights [batch, head, query, key].
     """
     unknown = sorted(name for name, given in arguments.items() if given is not None and name not in _HARMLESS_ARGUMENTS)
     if unknown:
@@ -105,6 +109,7 @@ def _attend(
         repeat_heads(value, groups),
         attention_mask,
         query.shape[-1] ** -0.5 if scaling is None else float(scaling),
+        bias=position_bias,
     )
     return context.transpose(1, 2).contiguous(), weights
 

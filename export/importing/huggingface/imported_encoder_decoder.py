@@ -33,26 +33,23 @@ class ImportedEncoderDecoder(GeneratingNetwork):
         layers: number of layers of its decoder.
         begin: token that the decoder starts with.
         padding: token id of padding.
-        marked: whether the encoder's attention can be marked (`attention.run_with_maps`).
         allowed: BOOL [position, token]: the tokens that may follow each of the first positions; the last row holds for
             all that come after. None where every token may follow.
     """
 
-    def __init__(
-        self, model: Any, layers: int, *, begin: int, padding: int, marked: bool, allowed: Tensor | None = None
-    ) -> None:
+    def __init__(self, model: Any, layers: int, *, begin: int, padding: int, allowed: Tensor | None = None) -> None:
         super().__init__()
         self.model: Any = model
         self.allowed: Tensor | None
         self.register_buffer("allowed", allowed)
-        self._layers, self._begin, self._padding, self._marked = layers, begin, padding, marked
+        self._layers, self._begin, self._padding = layers, begin, padding
         decoder = model.get_decoder()
         if isinstance(getattr(decoder, "embed_positions", None), nn.Embedding):
             decoder.embed_positions = PositionsOfPass(decoder.embed_positions)
 
     def encode(self, **tensors: Tensor) -> Mapping[str, Tensor]:
         """Give the encoder's maps, and what each layer of the decoder makes of its result."""
-        output, maps = run_with_maps(self.model.get_encoder(), marked=self._marked, **self.source(tensors))
+        output, maps = run_with_maps(self.model.get_encoder(), **self.source(tensors))
         run, memory = DecoderPass(), output.last_hidden_state
         begin = torch.full((memory.shape[0], 1), self._begin)
         run_decoder(self.model.get_decoder(), run, input_ids=begin, encoder_hidden_states=memory)

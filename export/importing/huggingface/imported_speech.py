@@ -23,7 +23,7 @@ class ImportedSpeech(ImportedEncoderDecoder):
     def __init__(
         self, model: Any, layers: int, *, begin: int, allowed: Tensor | None, alignment: Sequence[tuple[int, int]]
     ) -> None:
-        super().__init__(model, layers, begin=begin, padding=0, marked=True, allowed=allowed)
+        super().__init__(model, layers, begin=begin, padding=0, allowed=allowed)
         self._alignment = tuple(alignment)
 
     def source(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

@@ -22,6 +22,7 @@ from export.importing.huggingface.tasks import task_of
 from export.importing.huggingface.tasks.task import ImportOptions, Source
 from export.verification.comparison import possible_values
 from export.writing.samples import example_rows
+from limelight.v1 import model_pb2
 from models.cards.card import TrainedModel
 
 _STEPS = 4  # of a generating model, whose values are taken as usual
@@ -42,8 +43,14 @@ def read_model(folder: Path, *, task: str = "", options: ImportOptions | None = 
     chosen = task_of(checkpoint, architecture, task)
     if options is not None:
         _check_options(architecture, options)
-    ignored = architecture.fields.check(checkpoint.config)
-    return _with_scales(chosen.build(Source(checkpoint, architecture, options or ImportOptions(), ignored)))
+    ignored = architecture.check(checkpoint.config)
+    trained = chosen.build(Source(checkpoint, architecture, options or ImportOptions()))
+    trained.card.description.source.CopyFrom(
+        model_pb2.Source(
+            classes=checkpoint.classes or [architecture.title], licence=checkpoint.licence, ignored_fields=ignored
+        )
+    )
+    return _with_scales(trained)
 
 
 def _check_options(architecture: Architecture, options: ImportOptions) -> None:

@@ -32,8 +32,7 @@ class FoundAttention:
     Attributes:
         weights: [batch, head, query, key], by the path of the submodule that computes them; the second call of a
             submodule is `<path>.2`.
-        biased: names of attention whose scores get other numbers than a mask's. It cannot be marked, since a marker
-            knows masks only.
+        biased: names of attention whose scores get other numbers than a mask's.
     """
 
     def __init__(self, biased: set[str]) -> None:
@@ -166,9 +165,13 @@ class _Interception(TorchFunctionMode):
             context, weights = original(), _weights(queries, keys, mask, scale)
             self._found.weights[name] = weights
             return context, weights
-        if can_be_marked(queries, keys, values) and name not in self._found.biased:
-            allowed = mask == 0 if is_bias and mask is not None else mask
-            context, weights = marked_attention(queries, keys, values, allowed, scale)
+        if can_be_marked(queries, keys, values):
+            allowed, bias = mask, None
+            if mask is not None and name in self._found.biased:
+                allowed, bias = None, mask[(None,) * (4 - mask.dim())]
+            elif is_bias and mask is not None:
+                allowed = mask == 0
+            context, weights = marked_attention(queries, keys, values, allowed, scale, bias=bias)
         else:
             weights = _weights(queries, keys, mask, scale)
             context = weights @ values

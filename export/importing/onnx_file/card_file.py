@@ -58,6 +58,7 @@ _RESULTS: Mapping[str, type[cards.Result]] = {
     "classes": cards.Classes,
     "numbers": cards.Numbers,
     "embedding": cards.Embedding,
+    "boxes": cards.Boxes,
 }
 
 

@@ -271,6 +271,7 @@ class DecodeBatch:
         return Answer(
             outputs={**prefilled.outputs, **row.trace.sequence_outputs(best[0])},
             maps={**prefilled.maps, **decided[0].maps},
+            projected=prefilled.projected,
             labels={**job.row.labels, **decided[0].labels},
             graph=decoder.graph,
             batch_rows=row.batch_rows,

@@ -7,7 +7,7 @@ import numpy as np
 
 from bundle.errors import BundleError
 from bundle.generation import end_tokens, leading_tokens
-from bundle.maps import MapWeights, bound_maps
+from bundle.maps import MapWeights, Projected, bound_maps
 from bundle.rows import Row, bound_tensors, cut_output
 from bundle.text import Detokenizer
 from bundle.v1 import bundle_pb2
@@ -19,6 +19,7 @@ from service.engine.decoding.trace import Tracer
 from service.engine.jobs import Job
 from service.engine.runtime.feeds import Feeds
 from service.engine.runtime.finite import Finite
+from service.engine.runtime.map_requests import GraphMapRequests, batch_requests
 from service.engine.runtime.noise import Noise
 from service.engine.runtime.sessions import Session
 from service.engine.types import GenerationSettings, MapKey, Strategy
@@ -31,7 +32,8 @@ class Prefilled:
     """A row that was encoded and prefilled.
 
     Attributes:
-        outputs, maps: the encoder's part of its answer.
+        outputs, maps: the encoder's and the prefill graph's part of its answer.
+        projected: maps of that part of which the answer has the projections.
         sizes: of every axis that varies among the inputs of the step graph.
         entries: of its KV cache, so far.
         token: the input of its first step.
@@ -41,6 +43,7 @@ class Prefilled:
     job: Job
     outputs: Mapping[str, Array]
     maps: Mapping[MapKey, MapWeights]
+    projected: Mapping[MapKey, Projected]
     sizes: Mapping[str, int]
     entries: int
     token: int
@@ -112,27 +115,43 @@ class Decoder:
         Returns:
             The inputs of the step graph that come of it, [row, …] each, and the rows.
         """
-        wanted = frozenset[MapKey]().union(*(job.call.query.maps for job in jobs))
+        requests = batch_requests(jobs, {**self._encoder_maps, **self._prompt_maps})
+        encoder, prefill = self._encoder, self._prefill
+        of_source = requests.of_graph(self._encoder_maps, jobs if encoder and encoder.cuts else ())
+        of_prompts = requests.of_graph(self._prompt_maps, jobs if prefill and prefill.cuts else ())
         encoded: dict[str, Array] = {}  # outputs by name, of the encoder and of the prefill graph
-        if self._encoder is not None and self._encoder_feeds is not None:
-            maps = [name for key, bound in self._encoder_maps.items() if key in wanted for name in bound.outputs]
-            fetched = tuple(dict.fromkeys([*self._encoded, *maps]))
-            feeds = self._encoder_feeds.batch(jobs)
-            encoded = dict(zip(fetched, self._encoder.run(fetched, feeds, wide=wide), strict=True))
+        if encoder is not None and self._encoder_feeds is not None:
+            fetched = tuple(dict.fromkeys([*self._encoded, *of_source.outputs]))
+            feeds = self._encoder_feeds.batch(jobs) | of_source.feeds()
+            values = encoder.run(fetched, feeds, wide=wide, cuts=of_source.cuts)
+            encoded = dict(zip(fetched, values, strict=True))
         arrays = self._step_feeds.tensors(jobs) | {name: encoded[name] for name in self._constant}
         arrays |= {name: encoded[output] for name, output in self._initial.items()}
-        read = self._read_prompts(jobs, wanted, wide=wide)
+        read = self._read_prompts(prefill, jobs, of_prompts, wide=wide) if prefill else {}
         arrays |= {each.input: read.pop(each.output) for each in self.generation.states if each.output in read}
         encoded |= read
         sizes = self._observed(arrays)
-        return arrays, [self._prefilled(job, place, encoded, sizes) for place, job in enumerate(jobs)]
+        weights = [each.weights(encoded, jobs) for each in (of_source, of_prompts)]
+        projections = [each.projections(encoded, jobs) for each in (of_source, of_prompts)]
+        return arrays, [
+            self._prefilled(
+                job,
+                place,
+                encoded,
+                sizes,
+                weights[0][place] | weights[1][place],
+                projections[0][place] | projections[1][place],
+            )
+            for place, job in enumerate(jobs)
+        ]
 
     def search(self, job: Job) -> Search:
         """Make the search that a row's query asks for; a target comes before any strategy."""
         settings = job.call.query.generation
         target = job.row.tensors.get(self.generation.target_tensor)
         if target is not None:
-            return ForcedSearch(tuple(target.tolist()))
+            before = self.generation.steps_before_target
+            return ForcedSearch((*target.tolist(), *([self.generation.end_token] if before else ())), before)
         most = self.generation.max_new_tokens
         limit = min(settings.max_new_tokens or most, most)
         ending = Ending(end_tokens(self.generation), limit, self.detokenizer.stopped(settings.stop))
@@ -143,17 +162,18 @@ class Decoder:
             return SingleSearch(sampler(settings, job.seed), ending)
         return SingleSearch(greedy, ending)
 
-    def _read_prompts(self, jobs: Sequence[Job], wanted: frozenset[MapKey], *, wide: bool) -> dict[str, Array]:
-        """Run the prefill graph, and give its outputs by name: new entries of the states, and maps that are wanted.
+    def _read_prompts(
+        self, prefill: Session, jobs: Sequence[Job], asked: GraphMapRequests, *, wide: bool
+    ) -> dict[str, Array]:
+        """Run the prefill graph, and give its outputs by name: new entries of the states, and maps that are requested.
 
-        The last token of a prompt is the input of the first step, and is read here only where maps are wanted. Shorter
-        prompts are padded; padding comes after the queries that look back.
+        The last token of a prompt is the input of the first step, and is read here only for maps. Shorter prompts are
+        padded; padding comes after the queries that look back.
         """
-        generation = self.generation
-        maps = [name for key, bound in self._prompt_maps.items() if key in wanted for name in bound.outputs]
+        generation, maps = self.generation, tuple(asked.outputs)
         prompts = [[*self._leading, *self._prompt(job).tolist()][: None if maps else -1] for job in jobs]
         longest = max(map(len, prompts))
-        if self._prefill is None or not longest:
+        if not longest:
             return {}
         tokens = np.full((len(jobs), longest), generation.begin_token, np.int64)
         for row, prompt in zip(tokens, prompts, strict=True):
@@ -161,28 +181,31 @@ class Decoder:
         positions = np.broadcast_to(np.arange(longest), tokens.shape)
         given = {generation.token_input: tokens, generation.positions_input: positions}
         outputs = [*(each.output for each in generation.states), *dict.fromkeys(maps)]
-        feeds = {name: given[name] for name in self._prefill.inputs}
-        return dict(zip(outputs, self._prefill.run(outputs, feeds, wide=wide), strict=True))
+        feeds = {name: given[name] for name in prefill.inputs} | asked.feeds()
+        return dict(zip(outputs, prefill.run(outputs, feeds, wide=wide, cuts=asked.cuts), strict=True))
 
     def _prompt(self, job: Job) -> Array:
         """Give a row's prompt, INT64 [token]; empty where the model has none."""
         return job.row.tensors.get(self.generation.prompt_tensor, _NOTHING)
 
-    def _prefilled(self, job: Job, place: int, encoded: Mapping[str, Array], sizes: Mapping[str, int]) -> Prefilled:
+    def _prefilled(
+        self,
+        job: Job,
+        place: int,
+        encoded: Mapping[str, Array],
+        sizes: Mapping[str, int],
+        maps: Mapping[MapKey, MapWeights],
+        projected: Mapping[MapKey, Projected],
+    ) -> Prefilled:
         outputs = {
             each.name: cut_output(encoded[each.name][place], each.dimensions, job.row.sizes).copy()
             for each in self._encoder_outputs
-        }
-        maps = {
-            key: bound.rows(encoded, [job.row], [place])[0]
-            for key, bound in (*self._encoder_maps.items(), *self._prompt_maps.items())
-            if key in job.call.query.maps
         }
         own = {name: job.row.sizes.get(name, size) for name, size in sizes.items()}
         prompt = self._prompt(job)
         token = int(prompt[-1]) if len(prompt) else self.generation.begin_token
         entries = len(self._leading) + len(prompt) - 1
-        return Prefilled(job, outputs, maps, own, entries, token, self.finite.problem(outputs, maps))
+        return Prefilled(job, outputs, maps, projected, own, entries, token, self.finite.problem(outputs, maps))
 
     def _observed(self, arrays: Mapping[str, Array]) -> dict[str, int]:
         """Give the sizes of axes in a batch, for axes that no description names."""

@@ -127,16 +127,22 @@ class SingleSearch:
 
 @dataclass(frozen=True)
 class ForcedSearch:
-    """The tokens of a target, whatever the scores say."""
+    """The tokens of a target, whatever the scores say.
+
+    Attributes:
+        before: steps in front of the target, whose tokens are the most probable ones.
+    """
 
     target: tuple[int, ...]
+    before: int = 0
 
     def advance(self, live: Sequence[Hypothesis], log_probabilities: Floats) -> Move:
-        """Take the target's next token."""
+        """Take the target's next token, or the most probable one in front of it."""
         (hypothesis,), (row,) = live, log_probabilities
-        token = self.target[hypothesis.length]
+        place = hypothesis.length - self.before
+        token = int(row.argmax()) if place < 0 else self.target[place]
         hypothesis = hypothesis.then(token, float(row[token]))
-        if hypothesis.length == len(self.target):
+        if place + 1 == len(self.target):
             return Move((), (replace(hypothesis, finish=FinishReason.TARGET),))
         return Move((hypothesis,))
 

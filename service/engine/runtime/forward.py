@@ -25,17 +25,6 @@ from service.observability.observer import Observed, Observer, Stage
 _GATES_SHARED_BELOW = 256
 
 
-def maps_of_rows(bound: BoundMap, outputs: Mapping[str, Array], jobs: Sequence[Job]) -> dict[int, MapWeights]:
-    """Give a map of each row that requests it, by the row's place in the batch."""
-    key = (bound.description.name, bound.quantity)
-    wanting = [place for place, job in enumerate(jobs) if key in job.call.query.maps]
-    if len(wanting) < len(jobs) and not any(bound.joined):
-        found = bound.rows(outputs, [jobs[place].row for place in wanting], wanting)
-        return dict(zip(wanting, found, strict=True))
-    found = bound.rows(outputs, [job.row for job in jobs])  # joined rows are taken apart as a whole
-    return {place: found[place] for place in wanting}
-
-
 @dataclass(frozen=True)
 class _Run:
     """One graph to run for a batch, with the outputs and maps to fetch."""
@@ -143,20 +132,10 @@ class Forward(Observed):
             computing += time.monotonic_ns() - between
             for each in run.outputs:
                 outputs[each.name] = cut_outputs(fetched[each.name], each.dimensions, rows, self._joined)
-            for bound in map_requests.whole:
-                for place, weights in maps_of_rows(bound, fetched, jobs).items():
-                    found[place][bound.description.name, bound.quantity] = weights
-            for cut in map_requests.cut:
-                for place, weights in cut.of_rows(fetched).items():
-                    found[place][cut.bound.description.name, cut.bound.quantity] = weights
-            for probed in map_requests.probed:
-                for place, weights in probed.of_rows(fetched, jobs).items():
-                    found[place][probed.bound.description.name, probed.bound.quantity] = weights
-            for bound in map_requests.projected:
-                key = bound.description.name, bound.quantity
-                for place, job in enumerate(jobs):
-                    if is_projected(bound, job.call.query.parts_of(job.index).get(key)):
-                        projected[place][key] = bound.projected(fetched, job.row, place)
+            for place, weights in enumerate(map_requests.weights(fetched, jobs)):
+                found[place] |= weights
+            for place, projections in enumerate(map_requests.projections(fetched, jobs)):
+                projected[place] |= projections
         self._observer.stage(self._model, Stage.BATCH, batching / 1e9)
         self._observer.stage(self._model, Stage.COMPUTE, computing / 1e9)
         graph = "+".join(run.session.name for run in runs)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bundle.maps import BoundMap, MapPart, MapWeights, worth_probing
+from bundle.maps import BoundMap, MapPart, MapWeights, Projected, worth_probing
 from bundle.rows import Row
 from bundle.values import Array
 from service.engine.jobs import Job
@@ -101,6 +101,27 @@ class GraphMapRequests:
             feeds |= each.feeds
         return feeds | {bound.projections.gate: _OPEN for bound in self.projected if bound.projections}
 
+    def weights(self, outputs: Mapping[str, Array], jobs: Sequence[Job]) -> list[dict[MapKey, MapWeights]]:
+        """Give each row of the batch the maps that it requests, as far as they are weights."""
+        found: list[dict[MapKey, MapWeights]] = [{} for _ in jobs]
+        of_rows = [(bound, _whole_maps(bound, outputs, jobs)) for bound in self.whole]
+        of_rows += [(each.bound, each.of_rows(outputs)) for each in self.cut]
+        of_rows += [(each.bound, each.of_rows(outputs, jobs)) for each in self.probed]
+        for bound, maps in of_rows:
+            for place, each in maps.items():
+                found[place][bound.description.name, bound.quantity] = each
+        return found
+
+    def projections(self, outputs: Mapping[str, Array], jobs: Sequence[Job]) -> list[dict[MapKey, Projected]]:
+        """Give each row of the batch the projections of the maps that it requests by them."""
+        found: list[dict[MapKey, Projected]] = [{} for _ in jobs]
+        for bound in self.projected:
+            key = bound.description.name, bound.quantity
+            for place, job in enumerate(jobs):
+                if is_projected(bound, job.call.query.parts_of(job.index).get(key)):
+                    found[place][key] = bound.projected(outputs, job.row, place)
+        return found
+
 
 @dataclass(frozen=True)
 class MapRequests:
@@ -132,7 +153,11 @@ class MapRequests:
 
 
 def batch_requests(jobs: Sequence[Job], maps: Mapping[MapKey, BoundMap]) -> MapRequests:
-    """Join the map requests of the rows of a batch. maps: every map that the graphs put out."""
+    """Join the map requests of the rows of a batch.
+
+    Args:
+        maps: those that the graphs put out; requests of others are left out.
+    """
     whole: set[MapKey] = set()
     projected: set[MapKey] = set()
     rows: dict[MapKey, dict[int, HeadsAndQueries]] = {}
@@ -140,9 +165,9 @@ def batch_requests(jobs: Sequence[Job], maps: Mapping[MapKey, BoundMap]) -> MapR
         query = job.call.query
         parts = query.parts_of(job.index)
         if not parts:
-            whole |= query.maps
+            whole |= query.maps & maps.keys()
             continue
-        for key in query.maps:
+        for key in query.maps & maps.keys():
             wanted = rows_of(maps[key], parts.get(key), job.row)
             if wanted is None:
                 (projected if is_projected(maps[key], parts.get(key)) else whole).add(key)
@@ -174,6 +199,17 @@ def wanted_of(bound: BoundMap, part: MapPart, row: Row) -> HeadsAndQueries:
         np.arange(heads) if part.heads is None else part.heads,
         np.arange(queries) if part.queries is None else part.queries,
     )
+
+
+def _whole_maps(bound: BoundMap, outputs: Mapping[str, Array], jobs: Sequence[Job]) -> dict[int, MapWeights]:
+    """Give a map of each row that requests it, by the row's place in the batch."""
+    key = (bound.description.name, bound.quantity)
+    wanting = [place for place, job in enumerate(jobs) if key in job.call.query.maps]
+    if len(wanting) < len(jobs) and not any(bound.joined):
+        found = bound.rows(outputs, [jobs[place].row for place in wanting], wanting)
+        return dict(zip(wanting, found, strict=True))
+    found = bound.rows(outputs, [job.row for job in jobs])  # joined rows are taken apart as a whole
+    return {place: found[place] for place in wanting}
 
 
 def _union(indices: Sequence[Array]) -> Array:

@@ -1,11 +1,17 @@
 """Small checkpoints with random weights, written as transformers writes them."""
 
 import json
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from export.importing.huggingface.importer import read_model
+from models.cards.card import TrainedModel
 
 TOKENS = 128  # the most of a sequence; with four heads its maps are large enough to be optional
 HEADS = 4
@@ -19,6 +25,28 @@ _ROLES = {
 }
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCABULARY = 5 + len(WORDS) + 2 * len(LETTERS) + 3
+
+
+class Written(Protocol):
+    """A checkpoint that can be written."""
+
+    def write(self, folder: Path) -> Path: ...
+
+
+# An imported model, and the same by transformers alone, by its name.
+Read = Callable[[str], tuple[TrainedModel, Any]]
+
+
+def reader(checkpoints: Mapping[str, Written], auto_class: Any, folders: pytest.TempPathFactory) -> Read:
+    """Return a function that imports a checkpoint, and loads it by transformers alone, the first time it is called."""
+    torch.set_num_threads(1)
+
+    @cache
+    def read(name: str) -> tuple[TrainedModel, Any]:
+        folder = checkpoints[name].write(folders.mktemp("checkpoint") / name)
+        return read_model(folder), auto_class.from_pretrained(folder, attn_implementation="eager").eval()
+
+    return read
 
 
 def tokenizer(special: tuple[str, ...] = BERT) -> str:

@@ -27,6 +27,7 @@ from tests.importing.huggingface.test_vision import picture
 from tests.importing.huggingface.test_vision import write as write_vision
 from tests.service.serving import serving
 
+NAME, LIBRARY = "clip", "CLIPModel"
 SIZE, PATCH, POSITIONS, FEATURES = 32, 8, 24, 20
 END = VOCABULARY  # the largest id, as CLIP's own
 LABELS = ("cat", "dog on a mat", "model")
@@ -79,17 +80,6 @@ def pixels(data: bytes) -> torch.Tensor:
     """The pixels that transformers' own processor makes of a picture, [1, channel, row, column]."""
     processor = CLIPImageProcessorPil(**{name: value for name, value in PROCESSOR.items() if "type" not in name})
     return processor(Pillow.open(BytesIO(data)), return_tensors="pt").pixel_values
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    return write(tmp_path_factory.mktemp("checkpoint") / "clip")
-
-
-@pytest.fixture(scope="module")
-def library(folder: Path) -> Any:
-    return transformers.CLIPModel.from_pretrained(folder, attn_implementation="eager").eval()
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +210,7 @@ def test_every_field_that_transformers_writes_is_classified() -> None:
     architecture = ARCHITECTURES["clip"]
     assert isinstance(architecture, TwoTowerArchitecture)
     architecture.fields.check(written)
-    assert architecture.check_towers(written) == ("attention_dropout",)
+    assert architecture.check_parts(written) == ("attention_dropout",)
 
 
 @pytest.mark.parametrize(

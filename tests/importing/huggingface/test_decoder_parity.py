@@ -1,7 +1,5 @@
 """Imported decoders answer as transformers does with eager attention: scores and maps of prompts and of every step."""
 
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +16,15 @@ from export.importing.huggingface import decoder_attention
 from export.importing.huggingface.imported_decoder import ImportedDecoder, output_map, prompt_map
 from export.importing.huggingface.importer import read_model
 from export.importing.huggingface.tasks.task import ImportOptions
-from models.cards.card import TrainedModel
-from tests.importing.huggingface.checkpoints import change_config, write_json
+from tests.importing.huggingface.checkpoints import Read, change_config, reader, write_json
 from tests.importing.huggingface.decoders import DECODERS, END, VOCABULARY
 
 SPARE = 3  # entries of a cache that no row has
-Read = Callable[[str], tuple[TrainedModel, Any]]
 
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """Import a decoder, and load it by transformers alone, the first time that it is asked for."""
-    torch.set_num_threads(1)
-
-    @cache
-    def load(name: str) -> tuple[TrainedModel, Any]:
-        folder = DECODERS[name].write(tmp_path_factory.mktemp("checkpoint") / name)
-        library = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
-        return read_model(folder), library
-
-    return load
+    return reader(DECODERS, AutoModelForCausalLM, tmp_path_factory)
 
 
 def eager(library: Any, tokens: list[int]) -> tuple[Tensor, tuple[Tensor, ...]]:

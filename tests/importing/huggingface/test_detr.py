@@ -25,6 +25,7 @@ from tests.importing.huggingface.test_vision import write as write_vision
 from tests.service.open_inference.calls import infer, strings
 from tests.service.serving import Running, serving
 
+NAME, LIBRARY = "detr", "DetrForObjectDetection"
 ROWS, COLUMNS, CELL, QUERIES = 48, 64, 8, 5
 LABELS = {0: "cat", 1: "dog", 2: "mat"}
 THRESHOLD = 0.53
@@ -80,17 +81,6 @@ def write(folder: Path, **processor: Any) -> Path:
     model.save_pretrained(folder)
     write_json(folder / "preprocessor_config.json", PROCESSOR | processor)
     return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    return write(tmp_path_factory.mktemp("checkpoint") / "detr")
-
-
-@pytest.fixture(scope="module")
-def library(folder: Path) -> Any:
-    return transformers.DetrForObjectDetection.from_pretrained(folder, attn_implementation="eager").eval()
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Imported encoder–decoders answer as transformers does: maps of the source, and scores and maps of every step."""
 
 import json
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +16,17 @@ from export.importing.huggingface import decoder_attention
 from export.importing.huggingface.imported_decoder import output_map
 from export.importing.huggingface.imported_encoder_decoder import ImportedEncoderDecoder, cross_map, source_map
 from export.importing.huggingface.importer import read_model
-from models.cards.card import TrainedModel
-from tests.importing.huggingface.checkpoints import change_config, write_json
+from tests.importing.huggingface.checkpoints import Read, change_config, reader, write_json
 from tests.importing.huggingface.decoders import VOCABULARY
 from tests.importing.huggingface.encoder_decoders import ENCODER_DECODERS
 
 STEPS = 5
 SPARE = 2  # entries of a cache that no row has
-Read = Callable[[str], tuple[TrainedModel, Any]]
 
 
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
-    """Import an encoder–decoder, and load it by transformers alone, the first time that it is asked for."""
-    torch.set_num_threads(1)
-
-    @cache
-    def load(name: str) -> tuple[TrainedModel, Any]:
-        folder = ENCODER_DECODERS[name].write(tmp_path_factory.mktemp("checkpoint") / name)
-        library = AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager").eval()
-        return read_model(folder), library
-
-    return load
+    return reader(ENCODER_DECODERS, AutoModelForSeq2SeqLM, tmp_path_factory)
 
 
 def close(found: Tensor, expected: Tensor) -> bool:

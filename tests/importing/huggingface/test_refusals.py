@@ -254,4 +254,5 @@ def test_the_name_and_the_licence_come_from_the_folder(folder: Path) -> None:
     renamed = folder.rename(folder.with_name("My Model_v1.5"))
     checkpoint = read_checkpoint(renamed)
     assert (checkpoint.name, checkpoint.licence) == ("my-model_v1-5", "apache-2.0")
-    assert "BertForSequenceClassification; licence: apache-2.0." in read_model(renamed).card.description.summary
+    found = read_model(renamed).card.description.source
+    assert (list(found.classes), found.licence) == (["BertForSequenceClassification"], "apache-2.0")

@@ -41,6 +41,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     stated_pooling(found["vectors"])
     write_json(found["vectors"] / "sentence_bert_config.json", {"max_seq_length": 100})
+    (found["vectors"] / "README.md").write_text("---\nlicense: mit\n---\n")
     change_config(found["reranker"], sentence_transformers={"activation_fn": "torch.nn.modules.activation.Sigmoid"})
     return found
 
@@ -92,6 +93,14 @@ def test_a_vector_is_pooled_and_normalised_as_stated(client: limelight.Client, f
     description = client.model("vectors")
     assert description.task == "embedding"
     assert description.inputs[0].tensors[0].dimensions[0].maximum == 100  # of sentence_bert_config.json
+
+
+def test_a_model_says_what_it_was_imported_from(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "vectors", "--target", address]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert {"imported from: BertModel", "licence: mit"} <= set(said)
+    (ignored,) = (line for line in said if line.startswith("configuration fields without effect: "))
+    assert "hidden_dropout_prob" in ignored
 
 
 def test_rows_of_a_map_are_those_of_the_whole(client: limelight.Client) -> None:

@@ -41,6 +41,7 @@ from tests.importing.huggingface.encoders import ENCODERS
 from tests.service.open_inference.calls import infer
 from tests.service.serving import serving
 
+NAME, LIBRARY = "whisper", "WhisperForConditionalGeneration"
 SPECIAL = ("<|startoftranscript|>", "<|en|>", "<|fr|>", "<|transcribe|>", "<|translate|>", "<|notimestamps|>")
 START, ENGLISH, FRENCH, TRANSCRIBE, TRANSLATE, NO_TIMES = range(VOCABULARY, VOCABULARY + len(SPECIAL))
 LAYERS, HEADS, ALIGNMENT = 3, 2, [[1, 0], [2, 1]]
@@ -103,17 +104,6 @@ def write(folder: Path, *, generation: dict[str, Any] | None = None, **changes: 
 def features(samples: Array) -> torch.Tensor:
     extractor = transformers.WhisperFeatureExtractor(feature_size=16, chunk_length=SECONDS)
     return extractor(samples, sampling_rate=RATE, return_tensors="pt").input_features
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
-    return write(tmp_path_factory.mktemp("checkpoint") / "whisper")
-
-
-@pytest.fixture(scope="module")
-def library(folder: Path) -> Any:
-    return transformers.WhisperForConditionalGeneration.from_pretrained(folder, attn_implementation="eager").eval()
 
 
 @pytest.fixture(scope="module")
@@ -260,6 +250,23 @@ def test_times_of_words_are_those_of_the_alignment(name: str, client: limelight.
     ]
     assert [each.start for each in words] == pytest.approx([reached[place] for place in begins])
     assert [each.end for each in words] == pytest.approx([*(each.start for each in words[1:]), frames * 0.02])
+
+
+def test_a_transcript_that_is_given_is_aligned_with_its_recording(
+    client: limelight.Client, folder: Path, library: Any
+) -> None:
+    text, samples = " the cat sat", RECORDINGS["long"]
+    spoken = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text, add_special_tokens=False).ids
+    answer = client.attend("whisper", {"audio": limelight.Audio(samples, RATE), "target": text})
+    (sequence,) = answer.prediction.sequences
+    free = client.predict("whisper", {"audio": limelight.Audio(samples, RATE)}).sequences[0].token_ids
+    tokens = [*free[:FORCED], *spoken, END]
+    assert (list(sequence.token_ids), sequence.finish_reason) == (tokens, "target")
+    put_in = torch.tensor([[START, *tokens[:-1]]])
+    with torch.no_grad():
+        maps = library(features(samples), decoder_input_ids=put_in, output_attentions=True).cross_attentions
+    np.testing.assert_allclose(answer["decoder.2.cross"].weights, maps[2][0].numpy(), atol=1e-5)
+    assert [each.text for each in limelight.word_times(answer)] == ["the", "cat", "sat"]
 
 
 def test_the_program_of_the_docs_prints_the_times_of_words(

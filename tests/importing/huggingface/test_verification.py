@@ -13,7 +13,7 @@ from transformers import AutoModel, BertConfig, BertModel
 from bundle.reader import BundleFolder
 from export.errors import ExportError
 from export.execution.pytorch_runner import PyTorchReference, copy_for_export
-from export.importing.huggingface import attention
+from export.importing.huggingface import attention, module_attention
 from export.importing.huggingface.attention import run_with_maps
 from export.importing.huggingface.importer import import_checkpoint, read_model
 from export.surgery.fused_attention import is_fused
@@ -45,7 +45,7 @@ def test_a_model_that_would_return_no_maps_by_itself_returns_all(folder: Path) -
     model = AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval()
     with torch.no_grad():
         assert model(input_ids=ids(1, 5), output_attentions=True).attentions == ()
-        _, maps = run_with_maps(model, marked=True, input_ids=ids(1, 5), attention_mask=torch.ones(1, 5))
+        _, maps = run_with_maps(model, input_ids=ids(1, 5), attention_mask=torch.ones(1, 5))
     assert [each.shape for each in maps] == [(1, HEADS, 5, 5)]
     assert model.config._attn_implementation == "sdpa"
 
@@ -56,7 +56,7 @@ def test_a_model_without_maps_is_refused() -> None:
             return BertModel(BertConfig(**sizes(num_hidden_layers=0)))(input_ids=ids(1, 3))
 
     with pytest.raises(ExportError, match="Silent returns no attention weights"):
-        run_with_maps(Silent(), marked=True)
+        run_with_maps(Silent())
 
 
 def test_attention_that_a_marker_cannot_hold_is_refused() -> None:
@@ -76,14 +76,27 @@ def test_axes_of_a_graph_vary_and_are_tied_by_name(trained: TrainedModel) -> Non
     assert shapes["logits"] == ["batch", 3]
 
 
-Marker = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], tuple[Tensor, Tensor]]
+Marker = Callable[..., tuple[Tensor, Tensor]]
 SABOTAGE: dict[str, Marker] = {
-    "swapped heads": lambda query, key, value, mask, scale: marked_attention(
-        query.flip(1), key.flip(1), value, mask, scale
+    "swapped heads": lambda query, key, value, mask, scale, *, bias: marked_attention(
+        query.flip(1), key.flip(1), value, mask, scale, bias=bias
     ),
-    "dropped mask": lambda query, key, value, mask, scale: marked_attention(query, key, value, None, scale),
-    "wrong scale": lambda query, key, value, mask, scale: marked_attention(query, key, value, mask, scale * 1.001),
-    "swapped queries and keys": lambda query, key, value, mask, scale: marked_attention(key, query, value, mask, scale),
+    "dropped mask": lambda query, key, value, mask, scale, *, bias: marked_attention(
+        query, key, value, None, scale, bias=bias
+    ),
+    "wrong scale": lambda query, key, value, mask, scale, *, bias: marked_attention(
+        query, key, value, mask, scale * 1.001, bias=bias
+    ),
+    "swapped queries and keys": lambda query, key, value, mask, scale, *, bias: marked_attention(
+        key, query, value, mask, scale, bias=bias
+    ),
+}
+# Of modules with a bias by relative position.
+BIAS_SABOTAGE: dict[str, Marker] = {
+    "dropped bias": lambda query, key, value, mask, scale, *, bias: marked_attention(query, key, value, mask, scale),
+    "swapped bias": lambda query, key, value, mask, scale, *, bias: marked_attention(
+        query, key, value, mask, scale, bias=bias.transpose(-1, -2)
+    ),
 }
 
 
@@ -92,6 +105,18 @@ def test_a_graph_that_attends_otherwise_is_refused(
     trained: TrainedModel, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "marked_attention", SABOTAGE[change])
+    model = copy_for_export(trained.model)
+    graphs = build_graphs(model, trained.card)
+    with pytest.raises(ExportError, match="answer differs from PyTorch's"):
+        verify(graphs, PyTorchReference(model, trained.card), trained.card)
+
+
+@pytest.mark.parametrize(("name", "change"), [("mpnet", "dropped bias"), ("deberta-v2", "swapped bias")])
+def test_a_graph_with_another_bias_is_refused(
+    tmp_path: Path, name: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = read_model(ENCODERS[name].write(tmp_path / name, num_hidden_layers=1))
+    monkeypatch.setattr(module_attention, "marked_attention", BIAS_SABOTAGE[change])
     model = copy_for_export(trained.model)
     graphs = build_graphs(model, trained.card)
     with pytest.raises(ExportError, match="answer differs from PyTorch's"):

@@ -113,6 +113,12 @@ def test_a_target_is_followed_whatever_its_probability() -> None:
     assert found.total == pytest.approx(language[()][2] + language[(2,)][0] + language[(2, 0)][1])
 
 
+def test_tokens_in_front_of_a_target_are_the_most_probable() -> None:
+    language = table(3)
+    (found,) = play(ForcedSearch((2, 1), before=1), language)
+    assert (found.token_ids(), found.finish) == ([int(np.argmax(language[()])), 2, 1], FinishReason.TARGET)
+
+
 def kept(settings: GenerationSettings, *values: float) -> list[int]:
     """Tokens that may be drawn."""
     return np.flatnonzero(probabilities(np.log(values), settings)).tolist()

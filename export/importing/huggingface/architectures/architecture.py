@@ -52,6 +52,14 @@ class Architecture:
     fields: Fields
     taxonomy: Taxonomy = SELF_ATTENTION
 
+    def check(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the fields of a configuration that change nothing. Raises CheckpointError as of `Fields.check`."""
+        return tuple(sorted({*self.fields.check(config), *self.check_parts(config)}))
+
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the same of the configurations of a model's parts, which some architectures have. Raises likewise."""
+        return ()
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderArchitecture(Architecture):
@@ -60,15 +68,12 @@ class EncoderArchitecture(Architecture):
     Attributes:
         positions: the most tokens of a sequence, of a configuration.
         maps: number of maps, of a configuration.
-        marked: whether its modules look attention up by name (`attention.run_with_maps`); others compute their weights
-            with every answer.
         packing: where tokens are packed; None for modules that cannot be packed.
     """
 
     kind: ClassVar[Kind] = "encoder"
     positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
     maps: Callable[[Any], int] = lambda config: int(config.num_hidden_layers)
-    marked: bool = True
     packing: PackingPlaces | None = None
 
 

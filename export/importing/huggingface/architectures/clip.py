@@ -34,7 +34,7 @@ class TwoTowerArchitecture(Architecture):
     text: EncoderArchitecture
     vision: VisionArchitecture
 
-    def check_towers(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the fields of both towers that change nothing. Raises CheckpointError as of `Fields.check`."""
         towers = {"text_config": self.text, "vision_config": self.vision}
         found: set[str] = set()

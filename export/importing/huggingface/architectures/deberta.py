@@ -18,6 +18,5 @@ ARCHITECTURES = (
             harmless="conv_dropout cls_dropout",
             only={"z_steps": one_of(0, 1)},  # read by no released class
         ),
-        marked=False,
     ),
 )

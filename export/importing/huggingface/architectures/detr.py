@@ -20,7 +20,7 @@ class DetectionArchitecture(Architecture):
     kind: ClassVar[Kind] = "detection"
     backbone: Fields
 
-    def check_backbone(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def check_parts(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the fields of the backbone that change nothing.
 
         Raises:

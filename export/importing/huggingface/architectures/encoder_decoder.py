@@ -33,12 +33,10 @@ class EncoderDecoderArchitecture(Architecture):
 
     Attributes:
         sizes: of a configuration.
-        marked: whether the encoder's attention can be marked; scores with a bias cannot.
     """
 
     kind: ClassVar[Kind] = "encoder-decoder"
     sizes: Callable[[Any], Sizes]
-    marked: bool = True
     taxonomy: Taxonomy = ATTENTION
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from export.importing.huggingface.architectures.architecture import EncoderArchitecture, encoder_fields
 from export.importing.huggingface.fields import one_of
+from export.importing.huggingface.token_packing import PackingPlaces
 from models.cards.taxonomy import Citation
 
 _PADDING = 1  # the modules number positions from behind this id, whatever the configuration states
@@ -28,6 +29,10 @@ ARCHITECTURES = (
             only={"relative_attention_num_buckets": one_of(32), "pad_token_id": one_of(_PADDING)},
         ),
         positions=_positions,
-        marked=False,
+        packing=PackingPlaces(
+            packed="embeddings",
+            unpacked=r"encoder\.layer\.\d+\.attention\.attn\.[qkv]|encoder",
+            packed_inputs=r"encoder\.layer\.\d+\.attention\.attn\.o",
+        ),
     ),
 )

@@ -49,6 +49,5 @@ ARCHITECTURES = (
             },
         ),
         sizes=_sizes,
-        marked=False,
     ),
 )

@@ -60,7 +60,6 @@ class ImportedEncoder(Network):
         with packing_tokens(self.model, self._architecture.packing, mask):
             output, maps = run_with_maps(
                 self.model,
-                marked=self._architecture.marked,
                 input_ids=torch.where(mask, tensors["token_ids"], self._padding),
                 attention_mask=mask.to(torch.int64),
                 **arguments,
@@ -159,7 +158,7 @@ def encoder_model(
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary(summary),
+        summary=summary,
         inputs=[model_input],
         results=results,
         maps=maps,

@@ -53,14 +53,12 @@ class ImportedDetector(Network):
         features = detr.backbone.model(pixels).feature_maps[-1]
         encoded, encoder = run_with_maps(
             detr.encoder,
-            marked=True,
             inputs_embeds=detr.input_projection(features).flatten(2).transpose(1, 2),
             spatial_position_embeddings=self.positions,
         )
         queries = detr.query_position_embeddings.weight.expand(pixels.shape[0], -1, -1)
         decoded, decoder = run_with_maps(
             detr.decoder,
-            marked=True,
             inputs_embeds=torch.zeros_like(queries),
             object_queries_position_embeddings=queries,
             spatial_position_embeddings=self.positions,
@@ -81,11 +79,8 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
     """Build a model that finds objects in a picture.
 
     Raises:
-        CheckpointError: its backbone is not read, its picture has no whole number of cells, or as of `stretched_input`
-            and `load_model`.
+        CheckpointError: its picture has no whole number of cells, or as of `stretched_input` and `load_model`.
     """
-    ignored = {*source.ignored, *source.architecture.check_backbone(source.checkpoint.config)}
-    source = Source(source.checkpoint, source.architecture, source.options, tuple(sorted(ignored)))
     # Older versions of transformers wrote null for dilation, which newer ones do not read.
     config = load_config(source.checkpoint, without={"dilation"})
     channels = int(config.backbone_config.num_channels)
@@ -106,7 +101,7 @@ def build_object_detection(source: Source[DetectionArchitecture]) -> TrainedMode
     card = describe(
         name=source.name,
         title=source.architecture.title,
-        summary=source.summary("Finds objects in a picture."),
+        summary="Finds objects in a picture.",
         inputs=[picture],
         results=[
             Boxes(

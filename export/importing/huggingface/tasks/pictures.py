@@ -41,7 +41,7 @@ class ImportedPictureEncoder(Network):
         self._maps = tuple(maps)
 
     def forward(self, **tensors: Tensor) -> Answer:
-        output, maps = run_with_maps(self.model, marked=True, pixel_values=tensors["pixels"])
+        output, maps = run_with_maps(self.model, pixel_values=tensors["pixels"])
         if len(maps) != len(self._maps):
             raise ExportError(f"{type(self.model).__name__} returns {len(maps)} maps, not {len(self._maps)}")
         return Answer(self.head(output), dict(zip(self._maps, maps, strict=True)))
@@ -88,7 +88,7 @@ def picture_model(
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary(summary),
+        summary=summary,
         inputs=[picture],
         results=[result],
         maps=maps,

@@ -42,16 +42,11 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class Source(Generic[AnyArchitecture]):
-    """A checkpoint, what it is, and what the caller wants.
-
-    Attributes:
-        ignored: fields of config.json that change nothing at inference.
-    """
+    """A checkpoint, what it is, and what the caller wants."""
 
     checkpoint: Checkpoint
     architecture: AnyArchitecture
     options: ImportOptions
-    ignored: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -64,13 +59,6 @@ class Source(Generic[AnyArchitecture]):
         if wanted > limit:
             raise CheckpointError(f"the model reads at most {limit} tokens, not {wanted}")
         return wanted or limit
-
-    def summary(self, sentence: str) -> str:
-        """Return a summary: what the model does, where it comes from, its licence, and the fields that are ignored."""
-        classes = ", ".join(self.checkpoint.classes) or self.architecture.title
-        licence = f"; licence: {self.checkpoint.licence}" if self.checkpoint.licence else ""
-        ignored = f" Fields without effect: {', '.join(self.ignored)}." if self.ignored else ""
-        return f"{sentence} Imported from a checkpoint of {classes}{licence}.{ignored}"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
-from models.cards.inputs import TextInput
+from models.cards.inputs import TextInput, forced_target
 from models.cards.labels import output_steps
 from models.cards.results import Written
 
@@ -71,8 +71,6 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
         position="position",
         prompt=prompt,
         starts_with_prompt=True,
-        target="",
-        target_tensor="",
         states=cache_states(layers, key_heads, head_size),
     )
     tokens = prompt.tokens("prompt")
@@ -80,8 +78,8 @@ def build_text_generation(source: Source[DecoderArchitecture]) -> TrainedModel:
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary(f"Continues a text.{describe_template(checkpoint)}"),
-        inputs=[prompt],
+        summary=f"Continues a text.{describe_template(checkpoint)}",
+        inputs=[prompt, forced_target(tokenizer, new_tokens, special_tokens=False)],
         results=[written],
         maps=decoder_maps(layers, weights, prompt=tokens, steps=written.steps),
         taxonomy=architecture.taxonomy,
@@ -114,7 +112,7 @@ def _check_against_library(network: ImportedDecoder, ids: list[int], written: Wr
     places = torch.arange(len(ids))[None]
     last = len(ids) - 1
     with torch.no_grad():
-        expected, expected_maps = run_with_maps(network.model, marked=False, input_ids=token, use_cache=False)
+        expected, expected_maps = run_with_maps(network.model, input_ids=token, use_cache=False)
         prefilled = network.prefill(token, places)
         states = {each.input: prefilled[each.output] for each in written.states}
         stepped = network.step(token[:, last], position=places[:, last], **states)

@@ -20,7 +20,7 @@ from export.importing.huggingface.text import read_tokenizer, token_limit
 from export.writing.samples import example_rows
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
-from models.cards.inputs import TextInput
+from models.cards.inputs import TextInput, forced_target
 from models.cards.labels import output_steps
 from models.cards.results import Written
 
@@ -52,7 +52,6 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         sizes.decoder_layers,
         begin=begin,
         padding=int(config.pad_token_id or 0),
-        marked=architecture.marked,
         allowed=read_output_rules(checkpoint, config).allowed(vocabulary),
     ).eval()
     written = Written(
@@ -63,15 +62,13 @@ def build_text_to_text(source: Source[EncoderDecoderArchitecture]) -> TrainedMod
         more_ends=ends[1:],
         max_new_tokens=sizes.positions - 1,
         position="position",
-        target="",
-        target_tensor="",
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary("Writes a text for a source."),
-        inputs=[model_input],
+        summary="Writes a text for a source.",
+        inputs=[model_input, forced_target(tokenizer, sizes.positions - 1)],
         results=[written],
         maps=encoder_decoder_maps(
             sizes, source=model_input.tokens(), steps=written.steps, entry="token", whole="source"

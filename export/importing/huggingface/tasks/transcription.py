@@ -25,6 +25,7 @@ from export.writing.samples import example_rows
 from models.attention.weights import Weights
 from models.cards.card import TrainedModel, TrainingData
 from models.cards.describe import describe
+from models.cards.inputs import forced_target
 from models.cards.labels import LabelSet, output_steps
 from models.cards.maps import Map
 from models.cards.results import Written
@@ -79,24 +80,26 @@ def _build(source: Source[SpeechArchitecture], task: str, does: str) -> TrainedM
         allowed=output.rules.allowed(vocabulary),
         alignment=output.alignment,
     ).eval()
+    most, before = source.tokens_within(sizes.positions - 1), len(output.rules.forced)
+    if most < before + 2:
+        raise CheckpointError(f"the output needs room for a token between {before} forced ones and its end, not {most}")
     written = Written(
         steps=output_steps(),
         tokenizer=tokenizer,
         begin=output.begin,
         end=ends[0],
         more_ends=ends[1:],
-        max_new_tokens=source.tokens_within(sizes.positions - 1),
+        max_new_tokens=most,
         position="position",
-        target="",
-        target_tensor="",
+        steps_before_target=before,
         states=cache_states(sizes.decoder_layers, sizes.decoder_heads, sizes.head_size),
     )
     heard = recording.joined_frames(architecture.joined)
     card = describe(
         name=source.name,
         title=architecture.title,
-        summary=source.summary(does),
-        inputs=[recording],
+        summary=does,
+        inputs=[recording, forced_target(tokenizer, most - before - 1, special_tokens=False)],
         results=[written],
         maps=encoder_decoder_maps(sizes, source=heard, steps=written.steps, entry="frame", whole="recording")
         | _alignment_map(output.alignment, heard, written),

@@ -109,12 +109,11 @@ def build_zero_shot(source: Source[TwoTowerArchitecture]) -> TrainedModel:
 def _towers(
     source: Source[TwoTowerArchitecture],
 ) -> tuple[Source[EncoderArchitecture], Source[VisionArchitecture]]:
-    """Return the two encoders. Raises CheckpointError for a field of theirs that is not computed."""
+    """Return the two encoders."""
     architecture = source.architecture
-    ignored = tuple(sorted({*source.ignored, *architecture.check_towers(source.checkpoint.config)}))
     return (
-        Source(source.checkpoint, architecture.text, source.options, ignored),
-        Source(source.checkpoint, architecture.vision, source.options, ignored),
+        Source(source.checkpoint, architecture.text, source.options),
+        Source(source.checkpoint, architecture.vision, source.options),
     )
 
 

@@ -9,10 +9,12 @@ from hypothesis import settings
 
 from tests.ledger import Ledger
 
-# On a busy machine a case can take as long as it likes.
-settings.register_profile("anywhere", deadline=None)
-settings.register_profile("deep", deadline=None)
-settings.load_profile("anywhere")
+# On a busy machine a case can take as long as it likes. `make test` tries the same cases every time; `make search`
+# and the profile `deep` try others.
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile("deep", settings.get_profile("search"))
+settings.register_profile("repeatable", settings.get_profile("search"), derandomize=True)
+settings.load_profile("repeatable")
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -1,6 +1,7 @@
 """Shared fixtures: where the data sets are, and which tests need them."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     del os.environ["XDG_CACHE_HOME"]
     if before is not None:
         os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    """Models of tests are small, and the cores are shared; training by command sets another number."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:

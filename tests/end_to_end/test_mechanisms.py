@@ -49,7 +49,6 @@ def trained(name: str) -> TrainedModel:
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, TrainedModel]:
-    torch.set_num_threads(1)
     return {name: trained(name) for name in SERVED}
 
 

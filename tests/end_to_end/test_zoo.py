@@ -54,7 +54,6 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    torch.set_num_threads(1)
     repository = tmp_path_factory.mktemp("zoo")
     trained, bundles = {}, {}
     for model in PUBLISHED:

@@ -83,7 +83,6 @@ def pixels(data: bytes) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     return write(tmp_path_factory.mktemp("checkpoint") / "clip")
 
 

@@ -29,7 +29,6 @@ Read = Callable[[str], tuple[TrainedModel, Any]]
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     """Import a decoder, and load it by transformers alone, the first time that it is asked for."""
-    torch.set_num_threads(1)
 
     @cache
     def load(name: str) -> tuple[TrainedModel, Any]:

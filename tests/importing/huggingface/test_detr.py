@@ -84,7 +84,6 @@ def write(folder: Path, **processor: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     return write(tmp_path_factory.mktemp("checkpoint") / "detr")
 
 

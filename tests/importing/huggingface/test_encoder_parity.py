@@ -32,7 +32,6 @@ Built = Callable[[str], tuple[Path, ExportedGraph]]
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Write an encoder's checkpoint and build its graph, the first time that it is asked for."""
-    torch.set_num_threads(1)
 
     @cache
     def build(name: str) -> tuple[Path, ExportedGraph]:

@@ -107,7 +107,6 @@ def features(samples: Array) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     return write(tmp_path_factory.mktemp("checkpoint") / "whisper")
 
 

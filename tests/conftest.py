@@ -27,7 +27,9 @@ def data_folder() -> Path | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `data` where the data sets are absent."""
+    """Put files with tests marked `slow` first; skip tests marked `data` where the data sets are absent."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # a process that begins a long file last works on alone
     if data_folder() is not None:
         return
     for item in items:

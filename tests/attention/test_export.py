@@ -17,6 +17,7 @@ from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import shaken
 from tests.attention.evidence import proof
 
+pytestmark = pytest.mark.slow
 EXPORTED = Sizes(2, 3, 5)
 OTHERS = [Sizes(1, 1, 1), Sizes(3, 1, 7), Sizes(1, 6, 2), Sizes(4, 7, 9)]
 

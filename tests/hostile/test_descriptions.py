@@ -20,6 +20,7 @@ from tests.hostile.forge import edit
 from tests.service import bundles
 from tests.service.serving import remembered_checks, serving
 
+pytestmark = pytest.mark.slow
 PROVIDER = choose_provider("cpu", workers=1)
 MOST = 2**31 - 1
 BASES = {"tiny": bundles.tiny, "echo": bundles.echo, "noisy": bundles.noisy, "web": bundles.web, "paper": bundles.paper}

@@ -19,6 +19,7 @@ from export.tracing.build import build_graphs
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS
 from tests.importing.huggingface.encoders import ENCODERS
 
+pytestmark = pytest.mark.slow
 # Lengths of the rows of a batch: alone, alike, and mixed with padding.
 BATCHES = ([1], [7], [TOKENS], [5, 5], [12, 1, 31], [3, TOKENS, 64])
 COMPUTE_THEMSELVES = {"mpnet", "deberta-v2", "deberta-v2-conv"}

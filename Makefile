@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --con
 SOURCES := pyproject.toml constraints.txt client/pyproject.toml client/hatch_build.py $(wildcard proto/inference/*.proto proto/limelight/*/*.proto proto/limelight/*/*/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image graphs test lint types docs site clean
+.PHONY: help dev performance peers demo demo-models install-demo-models protocol-image graphs test search lint types docs site clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 24
@@ -61,11 +61,14 @@ types: $(VENV)/dev.stamp  ## Checks types.
 	$(BIN)/mypy
 
 test: lint types  ## Everything: style, types, the whole test suite with its ten slowest tests.
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+search: $(VENV)/dev.stamp  ## The tests of properties, with random cases that differ every time.
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m hypothesis --hypothesis-profile search
 
 docs: $(VENV)/dev.stamp  ## Writes the generated pages of docs/ again: from the models, the settings, and what tests of the mechanisms prove.
 	rm -f build/evidence.json
-	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile \
+	-$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder \
 	  tests/attention/test_oracles.py tests/attention/test_export.py tests/end_to_end/test_mechanisms.py
 	$(BIN)/python -m tests.attention.evidence
 	$(BIN)/python -m tests.service.settings_table

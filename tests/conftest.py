@@ -1,6 +1,7 @@
 """Shared fixtures: where the data sets are, and which tests need them."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from hypothesis import settings
 
 from tests.ledger import Ledger
 
-# On a busy machine a case can take as long as it likes.
-settings.register_profile("anywhere", deadline=None)
-settings.register_profile("deep", deadline=None)
-settings.load_profile("anywhere")
+# On a busy machine a case can take as long as it likes. `make test` tries the same cases every time; `make search`
+# and the profile `deep` try others.
+settings.register_profile("search", deadline=None, print_blob=True)
+settings.register_profile("deep", settings.get_profile("search"))
+settings.register_profile("repeatable", settings.get_profile("search"), derandomize=True)
+settings.load_profile("repeatable")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,7 +27,9 @@ def data_folder() -> Path | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests marked `data` where the data sets are absent."""
+    """Put files with tests marked `slow` first; skip tests marked `data` where the data sets are absent."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # a process that begins a long file last works on alone
     if data_folder() is not None:
         return
     for item in items:
@@ -49,6 +54,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     del os.environ["XDG_CACHE_HOME"]
     if before is not None:
         os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> None:
+    """Models of tests are small, and the cores are shared; training by command sets another number."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,8 @@
 """The call of PyTorch's exporter, and workarounds that keep it from freezing sizes."""
 
 import contextlib
+import functools
+import gc
 import logging
 import re
 import warnings
@@ -17,6 +19,7 @@ from models.attention.export_markers import marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
 OPSET = 20
+_KNOWN_TORCH = "2.13."
 
 
 def trace(
@@ -47,7 +50,7 @@ def trace(
     )
     module = module.eval().requires_grad_(False)  # a scan with trainable parameters cannot be exported
     try:
-        with _recurrent_layers_as_loops(), marking(), _silenced_loggers(), torch.no_grad():
+        with _silenced_loggers(), _recurrent_layers_as_loops(), without_needless_work(), marking(), torch.no_grad():
             program = torch.onnx.export(
                 module,
                 tuple(arguments),
@@ -63,6 +66,40 @@ def trace(
     assert program is not None
     _rename_inner_values(program.model)
     return program.model
+
+
+@contextlib.contextmanager
+def without_needless_work() -> Iterator[None]:
+    """Leave out work of PyTorch 2.13's exporter that changes no graph, until the context ends.
+
+    The exporter parses 500 functions of its library again for each export. The cache of operators' results costs more
+    than it saves where sizes are symbols. A collection searches a million objects, of which few are garbage.
+    """
+    if not torch.__version__.startswith(_KNOWN_TORCH):  # what is private there may be gone
+        yield
+        return
+    from torch._dynamo import config as dynamo_config
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    registry, collecting = _operator_registry(), gc.isenabled()
+    patched: Any = ONNXRegistry
+    from_torchlib = patched.__dict__["from_torchlib"]
+    patched.from_torchlib = classmethod(lambda cls, opset_version=OPSET: registry)
+    gc.disable()
+    try:
+        with dynamo_config.patch(fake_tensor_cache_enabled=False):
+            yield
+    finally:
+        patched.from_torchlib = from_torchlib
+        if collecting:
+            gc.enable()
+
+
+@functools.cache
+def _operator_registry() -> Any:
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    return ONNXRegistry.from_torchlib(opset_version=OPSET)
 
 
 def _rename_inner_values(model: onnx_ir.Model) -> None:

@@ -1,12 +1,7 @@
-"""Small tensors: one thread is faster, and leaves the other cores alone."""
+"""What is drawn is the same in every test."""
 
 import pytest
 import torch
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
 """Every mechanism exports to ONNX with its weights as outputs, at sizes that were not exported."""
 
-import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +10,28 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from export.tracing.shared_trace import MAX_MODELS_PER_TRACE
+from export.tracing.trace import OPSET, without_needless_work
 from models.catalogue.mechanism import Axes, Mechanism, Sizes, attention_inputs
 from models.catalogue.registry import MECHANISMS
 from tests.attention.checks import shaken
 from tests.attention.evidence import proof
 
+pytestmark = pytest.mark.slow
 EXPORTED = Sizes(2, 3, 5)
 OTHERS = [Sizes(1, 1, 1), Sizes(3, 1, 7), Sizes(1, 6, 2), Sizes(4, 7, 9)]
 
 
 EXPORTED_MECHANISMS = [m for m in MECHANISMS if m.served]
-GROUPS = {column: [m for m in EXPORTED_MECHANISMS if m.column == column] for column in
-          dict.fromkeys(m.column for m in EXPORTED_MECHANISMS)}  # fmt: skip
+COLUMNS = {
+    column: [m for m in EXPORTED_MECHANISMS if m.column == column]
+    for column in dict.fromkeys(m.column for m in EXPORTED_MECHANISMS)
+}
+GROUPS = {
+    f"{column} {begin}": mechanisms[begin : begin + MAX_MODELS_PER_TRACE]
+    for column, mechanisms in COLUMNS.items()
+    for begin in range(0, len(mechanisms), MAX_MODELS_PER_TRACE)
+}
 
 
 def source(mechanism: Mechanism) -> str:
@@ -74,15 +83,6 @@ def axes_by_input(mechanisms: list[Mechanism]) -> dict[tuple[str, str], Axes]:
     }
 
 
-@pytest.fixture(autouse=True)
-def no_garbage_collection() -> Iterator[None]:
-    """An export keeps a million objects alive, and little else: to search them takes a seventh of its time."""
-    gc.disable()
-    yield
-    gc.enable()
-    gc.collect()
-
-
 @pytest.mark.parametrize("mechanisms", GROUPS.values(), ids=GROUPS)
 def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Path, record_property: Callable) -> None:
     inputs = example(mechanisms, EXPORTED)
@@ -93,11 +93,11 @@ def test_exported_graph_equals_pytorch(mechanisms: list[Mechanism], tmp_path: Pa
     names = [f"input_{n}" for n in range(len(inputs))]
     outputs = [f"{m.name}.{o}" for m in mechanisms for o in m.outputs]
     path = tmp_path / "together.onnx"
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), without_needless_work():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
             together, tuple(inputs.values()), dynamo=True, dynamic_shapes=(dynamic,), input_names=names,
-            output_names=outputs, verbose=False,
+            output_names=outputs, opset_version=OPSET, verbose=False,
         )  # fmt: skip
     program.save(path)
     session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])

@@ -120,7 +120,6 @@ MAPS = {"show-attend-tell": ("decoder.cross", 6), "asker": ("look", PATCH), "att
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, tuple[TrainedModel, Dataset, Task]]:
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     return {name: make() for name, make in MAKERS.items()}
 

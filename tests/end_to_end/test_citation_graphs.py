@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import limelight
 from bundle.values import Graph
@@ -25,7 +24,6 @@ def sent(graph: Graph) -> dict[str, limelight.Graph]:
 @pytest.mark.data
 def test_a_node_is_answered_from_the_whole_graph_as_from_its_neighbourhood(data: Path, tmp_path: Path) -> None:
     """Two layers see two steps far: the whole of Cora (15.5 MB) and a neighbourhood say the same of a node."""
-    torch.set_num_threads(1)
     source = data / "citation_graphs" / "cora.npz"
     order = Order(model="gat", out=tmp_path / "run", data=str(source), changes={"epochs": 3})
     session.train(order, stop=Stop(), told=lambda progress, batches: None, said=lambda line: None)

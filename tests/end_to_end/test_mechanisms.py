@@ -4,7 +4,6 @@ All of them are served by one server from one repository. Weights are random: wh
 answers, not to be right.
 """
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -50,7 +49,6 @@ def trained(name: str) -> TrainedModel:
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, TrainedModel]:
-    torch.set_num_threads(1)
     return {name: trained(name) for name in SERVED}
 
 
@@ -67,17 +65,11 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exports]:
     repository = tmp_path_factory.mktemp("mechanisms")
     # In processes of their own: tracing takes one core, and pytest would collect thousands of PyTorch's log lines.
     names = sorted(SERVED, key=lambda name: SERVED[name].task)
-    with ProcessPoolExecutor(PROCESSES, get_context("spawn"), initializer=prepare_to_trace) as exporters:
+    with ProcessPoolExecutor(PROCESSES, get_context("spawn")) as exporters:
         shares = [
             exporters.submit(export_all, names[begin : begin + MAX_MODELS_PER_TRACE], repository) for begin in SHARES
         ]
         yield Exports(repository, shares)
-
-
-def prepare_to_trace() -> None:
-    """One thread a process, and no search for garbage: an export keeps a million objects alive, and little else."""
-    torch.set_num_threads(1)
-    gc.disable()
 
 
 def export_all(names: list[str], repository: Path) -> None:
@@ -87,7 +79,6 @@ def export_all(names: list[str], repository: Path) -> None:
     for name, each in models.items():
         export_model(each, repository, graphs=[graphs[name]])
         open_in_float16(graphs[name].model)
-    gc.collect()
 
 
 def open_in_float16(model: onnx.ModelProto) -> None:

@@ -35,7 +35,7 @@ from tests.models.small import PUBLISHED
 from tests.service.serving import serving
 
 # Every model is exported first: a minute on an idle machine, much more on a busy one.
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 WRITING = [name for name in PUBLISHED if recipe(name).data is rows.PAIRS]  # they put out a text, from one
 
 
@@ -54,7 +54,6 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    torch.set_num_threads(1)
     repository = tmp_path_factory.mktemp("zoo")
     trained, bundles = {}, {}
     for model in PUBLISHED:

@@ -23,12 +23,6 @@ MODELS: dict[str, Callable[[], TrainedModel]] = {
 }
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """The models are small, and the cores are shared."""
-    torch.set_num_threads(1)
-
-
 @pytest.fixture(scope="session")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("repository")

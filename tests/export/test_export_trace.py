@@ -1,13 +1,17 @@
 """What PyTorch's exporter gives, put right."""
 
+import gc
+
 import numpy as np
 import onnx_ir
 import onnxruntime
+import pytest
 import torch
 from torch import Tensor, nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from export.interface import TensorSpec
-from export.tracing.trace import trace
+from export.tracing.trace import trace, without_needless_work
 
 
 class Looked(nn.Module):
@@ -31,3 +35,14 @@ def test_an_output_may_have_the_name_of_what_is_inside() -> None:
     wanted, wanted_total = module(ids)
     np.testing.assert_allclose(embedding, wanted.detach().numpy(), atol=1e-6)
     np.testing.assert_allclose(total, wanted_total.detach().numpy(), atol=1e-6)
+
+
+def test_an_export_that_fails_leaves_the_exporter_and_the_collector_as_they_were() -> None:
+    def state() -> tuple[object, ...]:
+        return ONNXRegistry.__dict__["from_torchlib"], torch._dynamo.config.fake_tensor_cache_enabled, gc.isenabled()
+
+    before = state()
+    with pytest.raises(ZeroDivisionError), without_needless_work():
+        assert not set(state()) & set(before)
+        raise ZeroDivisionError
+    assert state() == before

@@ -18,8 +18,9 @@ from service.engine.runtime.providers import choose_provider
 from service.settings import Settings
 from tests.hostile.forge import edit
 from tests.service import bundles
-from tests.service.serving import CHECKS, serving
+from tests.service.serving import remembered_checks, serving
 
+pytestmark = pytest.mark.slow
 PROVIDER = choose_provider("cpu", workers=1)
 MOST = 2**31 - 1
 BASES = {"tiny": bundles.tiny, "echo": bundles.echo, "noisy": bundles.noisy, "web": bundles.web, "paper": bundles.paper}
@@ -161,7 +162,7 @@ def lied(original: Path, target: Path, path: str, value: Any) -> Path:
 
 
 def checked(folder: Path) -> Verdict:
-    return CHECKS.check(folder, PROVIDER, Settings())
+    return remembered_checks(Settings()).check(folder, PROVIDER, Settings())
 
 
 def test_what_is_lied_about_is_true_to_begin_with(originals: dict[str, Path]) -> None:

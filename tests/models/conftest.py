@@ -1,18 +1,11 @@
-"""What the tests of models share: one thread for PyTorch, and data and presets that take a moment."""
+"""What the tests of models share: data and presets that take a moment."""
 
 import random
 from pathlib import Path
 
 import pytest
-import torch
 
 from models.zoo.index import ZOO, recipe
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    """These models are too small for more."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

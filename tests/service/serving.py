@@ -1,6 +1,7 @@
 """A real server on a real socket, beside the test that calls it."""
 
 import asyncio
+import os
 import socket
 import threading
 import time
@@ -14,13 +15,21 @@ import grpc
 from google.rpc import error_details_pb2, status_pb2
 
 from limelight.v1 import attention_pb2, service_pb2, service_pb2_grpc, values_pb2
-from service.checking.checker import Checker
+from service.checking.cache import Cached
+from service.checking.checker import Checker, Checks
 from service.configuration import load_settings
+from service.settings import Settings
 from service.supervisor.in_process import InProcessServer, running_in_process
 from service.supervisor.supervisor import Supervisor, supervised
 
 # One for all tests: a process that checks bundles takes a second to start.
 CHECKS = Checker(idle=60.0)
+
+
+def remembered_checks(settings: Settings) -> Checks:
+    """Make the checks of a server with a cache, by the one process: a bundle is checked once, however often served."""
+    cache = settings.cache_dir or os.environ.get("XDG_CACHE_HOME", "none")
+    return CHECKS if cache == "none" else Cached(CHECKS, Path(cache) / "limelight", settings.max_cache_bytes)
 
 
 @dataclass
@@ -72,7 +81,7 @@ def serving(repository: Path, **settings: Any) -> Iterator[Running]:
     failure: list[BaseException] = []
 
     async def run() -> None:
-        running = supervised(loaded) if loaded.frontends else running_in_process(loaded, CHECKS)
+        running = supervised(loaded) if loaded.frontends else running_in_process(loaded, remembered_checks(loaded))
         async with running as server:
             stop = asyncio.Event()
             started.append((server, asyncio.get_running_loop(), stop))

@@ -138,7 +138,7 @@ def _mask(
     if mask_function is bidirectional_mask_function:
         return None if attention_mask is None else attention_mask[:, None, None, :].to(torch.bool)
     arguments |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    return sdpa_mask(
+    mask: Tensor | None = sdpa_mask(
         batch_size=batch_size,
         q_length=q_length,
         kv_length=kv_length,
@@ -146,3 +146,4 @@ def _mask(
         attention_mask=attention_mask,
         **arguments,
     )
+    return mask

@@ -19,6 +19,7 @@ from export.tracing.build import build_graphs
 from tests.importing.huggingface.checkpoints import HEADS, TOKENS
 from tests.importing.huggingface.encoders import ENCODERS
 
+pytestmark = pytest.mark.slow
 # Lengths of the rows of a batch: alone, alike, and mixed with padding.
 BATCHES = ([1], [7], [TOKENS], [5, 5], [12, 1, 31], [3, TOKENS, 64])
 NOT_PACKED = {"deberta-v2", "deberta-v2-conv"}
@@ -32,7 +33,6 @@ Built = Callable[[str], tuple[Path, ExportedGraph]]
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     """Write an encoder's checkpoint and build its graph, the first time that it is asked for."""
-    torch.set_num_threads(1)
 
     @cache
     def build(name: str) -> tuple[Path, ExportedGraph]:

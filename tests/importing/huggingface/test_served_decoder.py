@@ -30,7 +30,6 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
 
     The third token that it puts out after "the cat" ends a text.
     """
-    torch.set_num_threads(1)
     folder = DECODERS["qwen2"].write(tmp_path_factory.mktemp("checkpoint") / "small", max_position_embeddings=POSITIONS)
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
     ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode("the cat").ids

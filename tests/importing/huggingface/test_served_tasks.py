@@ -28,7 +28,6 @@ PAIR = ("Where did the cat sit?", "The cat sat on the mat!")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A checkpoint of each task, by the name that its model gets; one layer is enough here."""
-    torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("checkpoints")
     small = {"num_hidden_layers": 1}
     bert, albert = ENCODERS["bert"], ENCODERS["albert"]

@@ -28,7 +28,6 @@ from tests.importing.huggingface.encoders import ENCODERS
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.set_num_threads(1)
     return ENCODERS["bert"].write(tmp_path_factory.mktemp("checkpoint") / "small", num_hidden_layers=1)
 
 

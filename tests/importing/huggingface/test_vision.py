@@ -81,7 +81,6 @@ def pixels_of(kind: str, data: bytes) -> Array:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("checkpoints")
     return {kind: write(root / kind.lower(), kind) for kind in PROCESSORS}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from studies.replication.differences import differences
 from studies.replication.figures import ERRORS, LOOKS, STRONGEST, WEIGHT, Record, figure, is_made, percent, shown
 from studies.replication.names import ABLATIONS, CONTROLS, TITLES, title
-from studies.replication.papers import papers, verdicts
+from studies.replication.papers import compared, papers, verdicts
 from studies.replication.tables import written
 from studies.replication.unneeded import unneeded
 
@@ -99,7 +99,8 @@ READING_RUNS = """
 
 def page(record: Record) -> str:
     """The whole page."""
-    parts = [HEAD, *verdicts(record), CLAIMED, *papers(record), UNNEEDED, *unneeded(record)]
+    comparisons = compared(record)
+    parts = [HEAD, *verdicts(comparisons), CLAIMED, *papers(comparisons, record), UNNEEDED, *unneeded(record)]
     if found := beams(record):
         parts += ["\n## With beams, served\n", *found]
     return "".join([*parts, READING])

@@ -144,12 +144,12 @@ def compared(record: Record) -> list[Compared]:
     return [Compared(*pair, p) for pair, p in zip(pairs, adjusted, strict=True)]
 
 
-def papers(record: Record) -> list[str]:
+def papers(comparisons: Sequence[Compared], record: Record) -> list[str]:
     """A row for each claim, each model that it puts below, and each set of data."""
     heads = ("id", "claim", "on", "figure", "beside", "here", "there", "difference (95 %)", "seeds", "")
     made = {run["data"]["name"] for run in record.values() if is_made(run)}
     rows: list[tuple[str, ...]] = []
-    for each in compared(record):
+    for each in comparisons:
         claim, found = each.claim, each.found
         says = f"{'' if claim.own else f'{claim.paper}: '}{claim.says}{' (ours)' if claim.own else ''}"
         cells = ("", "", title(each.other), "", "", "", "")
@@ -160,10 +160,10 @@ def papers(record: Record) -> list[str]:
     return written(heads, rows)
 
 
-def verdicts(record: Record) -> list[str]:
+def verdicts(comparisons: Sequence[Compared]) -> list[str]:
     """A line for each model: what is seen of its paper's claims."""
     rows = []
-    found = [each for each in compared(record) if not each.claim.own]
+    found = [each for each in comparisons if not each.claim.own]
     for model in dict.fromkeys(each.claim.model for each in found):
         own = [each for each in found if each.claim.model == model]
         counts = [f"{sum(each.verdict == kind for each in own)}" for kind in (SHOWN, ALONE, OPPOSITE)]

@@ -6,6 +6,7 @@ from models.catalogue.registry import MECHANISMS
 from models.zoo.index import ZOO
 from studies.replication.tables import written
 from tests.models.survey_tables import CELLS
+from tests.models.zoo_page import standing_for
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coverage.md"
 HEAD = """# What the surveys name, and what is here
@@ -46,7 +47,7 @@ def described(row: str) -> str:
     row, _, word = row.partition("/")
     if found := [each for each in MECHANISMS if each.row == row and word in each.name]:
         return ", ".join(_link(each.name, each.module.__module__) for each in found)
-    name = next(name for name, entry in ZOO.items() if entry.row == row)
+    name = standing_for(row)
     return _link(f"`{name}`", f"models.zoo.{ZOO[name].module}")
 
 

@@ -52,13 +52,17 @@ def page() -> str:
 
 def survey() -> list[str]:
     """Table 3 of the survey, row by row, with the models that stand for each paper."""
-    here = {entry.row: name for name, entry in reversed(ZOO.items())}
     rows = []
     for key, cells in ROWS.items():
-        name = here.get(key, "")
+        name = standing_for(key)
         found = f"`{name}`" if name else f"– ({ABSENT[key]})"
         rows.append((key, AUTHORS[key], found, *(placed(name, column, cell) for column, cell in cells.items())))
     return written(("id", "paper", "here", *(column.replace("_", " ") for column in COLUMNS)), rows)
+
+
+def standing_for(row: str) -> str:
+    """The first model of a row; empty where there is none."""
+    return next((name for name, entry in ZOO.items() if entry.row == row), "")
 
 
 def placed(name: str, column: str, cell: str) -> str:

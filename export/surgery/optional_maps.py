@@ -98,6 +98,9 @@ class OptionalMap:
 def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes: Axes) -> None:
     """Add the inputs of an optional map, with their defaults, and its outputs to a graph.
 
+    Each input is read by one node. On CUDA the runtime copies an initializer that nodes of both providers read, and
+    those of CUDA read the copy: they would get the default, whatever a caller gives.
+
     Args:
         axes: axes of the map, [batch, head, query, key].
     """
@@ -115,6 +118,11 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
         # An input with an initializer is optional.
         default = np.zeros([0] * len(shape), dtype)
         model.graph.initializer.append(numpy_helper.from_array(default, name))
+        read = f"{name}:read"
+        _rename_reads(model.graph, name, read)
+        # Of a value with itself: a node that no optimiser removes.
+        same = helper.make_node("Or" if dtype is np.bool_ else "Max", [name, name], [read], name=f"{name}:reader")
+        model.graph.node.insert(0, same)
     for name, sizes in (
         (optional_map.rows, (batch, optional_map.heads, optional_map.queries, key)),
         (optional_map.query, (batch, head, query, optional_map.head_size)),
@@ -126,3 +134,12 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
     ):
         if name and not any(each.name == name for each in model.graph.output):
             model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes))
+
+
+def _rename_reads(graph: onnx.GraphProto, name: str, new: str) -> None:
+    """Let the nodes of a graph and its subgraphs read another value."""
+    for node in graph.node:
+        node.input[:] = [new if each == name else each for each in node.input]
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                _rename_reads(attribute.g, name, new)

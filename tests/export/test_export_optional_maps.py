@@ -18,6 +18,11 @@ from export.surgery import attention
 from export.surgery.node_builder import NodeBuilder
 from models.attention.export_markers import DOMAIN
 from models.cards.card import TrainedModel
+from service.checking.selftest import check_samples
+from service.engine.opening import open_model
+from service.engine.runtime.providers import Provider
+from service.observability.observer import NullObserver
+from service.settings import Settings
 from tests.export import tiny
 
 Exported = Callable[[str], tuple[TrainedModel, BundleFolder]]
@@ -130,3 +135,25 @@ def test_a_graph_that_is_wrong_only_where_little_is_asked_for_is_refused(
     torch.manual_seed(0)
     with pytest.raises(ExportError, match=f"answer differs from PyTorch's: .* {case}"):
         export_model(tiny.trained(tiny.LongReader(), tiny.long_reader_card()), tmp_path)
+
+
+def test_an_optional_input_is_read_by_one_node(exported: Exported) -> None:
+    """On CUDA, ONNX Runtime gives the default of an input to some of its readers, where there are several."""
+    graph = onnx.load(exported("long_reader")[1].file("model.onnx")).graph
+    defaults = {each.name for each in graph.input} & {each.name for each in graph.initializer}
+    assert len(defaults) == 8
+    assert {name: sum(name in node for node in reads(graph)) for name in defaults} == dict.fromkeys(defaults, 1)
+
+
+def reads(graph: onnx.GraphProto) -> list[set[str]]:
+    """Give the names that each node reads, those of subgraphs too."""
+    nodes = [set(node.input) for node in graph.node]
+    inner = [each.g for node in graph.node for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
+    return nodes + [names for each in inner for names in reads(each)]
+
+
+def test_a_device_is_given_what_is_asked_for(exported: Exported) -> None:
+    """The CPU stands for a device: inputs are bound there, optional ones too, and maps are cut there."""
+    folder = exported("long_reader")[1]
+    device = Provider("CPUExecutionProvider", 2, 2, staged=True, device=("cpu", 0))
+    check_samples(open_model(folder, device, Settings(), NullObserver()), folder)

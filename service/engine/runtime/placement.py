@@ -13,7 +13,7 @@ import numpy as np
 
 from bundle.values import Array
 from service.engine.runtime.device_graphs import bind_outputs, put, run_graph
-from service.engine.runtime.providers import Provider
+from service.engine.runtime.providers import Provider, loaded
 
 # An input: an array of NumPy, or a value of the runtime that is on the device already.
 Fed = Array | Any
@@ -122,7 +122,8 @@ class DeviceValues:
         elif array.ndim:
             binding.bind_ortvalue_input(name, put(array, self._provider))
         else:  # a gate, which is read where control flow is: on the host
-            binding.bind_cpu_input(name, np.ascontiguousarray(array).reshape(()))
+            gate = np.ascontiguousarray(array).reshape(())
+            binding.bind_ortvalue_input(name, loaded().OrtValue.ortvalue_from_numpy(gate))
 
 
 def cut_value(value: Any, cut: Cut, provider: Provider) -> Array:

@@ -203,11 +203,6 @@ class Settings:
     poll_seconds: float = _limit(
         5.0, "Time between two looks at the folder, with model control poll.", minimum=0.1, maximum=86400.0
     )
-    gpu_graphs: bool = _limit(
-        True,
-        "CUDA graphs for small batches of models that they suit, recorded while a model loads; its weights are then "
-        "on the GPU twice.",
-    )
     lanes: int = _limit(0, "Threads of an engine that run batches; 0 for one a core.", minimum=0, maximum=1024)
     max_batch_tokens: int = _limit(
         0, "Places in a batch, padding included; 0 for what suits the provider.", minimum=0, maximum=10**9

@@ -30,8 +30,7 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     """Answer every sample alone, all in one batch, and on every core, with every map, on the provider that will serve.
 
     Where parts of maps can be computed, the samples are answered again with some rows of each map, and with maps
-    computed from projections. Where CUDA graphs can be captured, they are, and the samples are answered again without
-    maps, as CUDA graphs do.
+    computed from projections.
 
     Raises:
         BundleError: naming the sample, the difference and its size.
@@ -51,9 +50,6 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
     if model.projected:
         projected: dict[MapKey, MapPart] = dict.fromkeys(maps, MapPart(projected=True))
         queries[" from projections"] = replace(whole, parts=(projected,) * len(rows))
-    if model.capture is not None:
-        model.capture(rows[0])
-        queries[" without maps"] = replace(whole, maps=frozenset())
     for how, query in queries.items():
         call = detached_call(model.seeded(query))
         jobs = model.jobs(call, itertools.count(), time.monotonic_ns())
@@ -68,8 +64,7 @@ def check_samples(model: Model, folder: BundleFolder) -> None:
             for batch in batches:
                 for job, answer in _answers(runner, batch, wide):
                     sample = samples[job.index]
-                    expected = sample if query.maps else replace(sample, maps={})
-                    difference = compare(answer, expected, tolerances)
+                    difference = compare(answer, sample, tolerances)
                     difference = difference or untrue(answer, model.description, job.row)
                     if difference:
                         raise BundleError(

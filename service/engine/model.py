@@ -98,7 +98,6 @@ class Model:
         input_labels: label sets of a row's input steps before anything is generated, by name.
         limits: of the runs of each graph.
         chunks: computes the model's maps chunk by chunk, scheduled as a model of its own; None in that one itself.
-        capture: captures CUDA graphs of the planned shapes, from any row; None where no graph can be captured.
         shrink: gives back memory that the runtime has kept of its largest batches.
     """
 
@@ -120,7 +119,6 @@ class Model:
     input_labels: Callable[[Row], dict[str, Labels]] = no_labels
     limits: tuple[RunLimit, ...] = ()
     chunks: "Model | None" = None
-    capture: Callable[[Row], None] | None = None
     shrink: Callable[[], None] = lambda: None
 
     @property

@@ -17,7 +17,7 @@ from service.engine.runtime.chunks import Chunks, chunk_policy, chunk_shape
 from service.engine.runtime.description_checks import check_stated
 from service.engine.runtime.forward import Forward
 from service.engine.runtime.providers import Provider
-from service.engine.runtime.sessions import Session, open_cuda_graphs, open_session
+from service.engine.runtime.sessions import Session, open_session
 from service.engine.scheduling.plan import Policy
 from service.engine.scheduling.shapes import shape_of
 from service.engine.scheduling.watch import RunLimit
@@ -46,7 +46,7 @@ def open_model(
         for number, graph in enumerate(bundle.graphs)
     }
     check_stated(bundle, {name: each.stated() for name, each in sessions.items()})
-    description, runner = bundle.description, _runner(folder, sessions, observer, policy, provider)
+    description, runner = bundle.description, _runner(folder, sessions, observer, policy)
     model = Model(
         name=description.name,
         version=description.version,
@@ -66,7 +66,6 @@ def open_model(
         input_labels=runner.input_labels if isinstance(runner, Generation) else no_labels,
         limits=tuple(limits.values()),
         shrink=partial(_shrink, tuple(sessions.values())),
-        capture=runner.capture if isinstance(runner, Forward) and runner.captures else None,
     )
     chunks = replace(
         model,
@@ -78,7 +77,6 @@ def open_model(
         continuous_batch=None,
         input_labels=no_labels,
         limits=(),
-        capture=None,
         shrink=lambda: None,
     )
     return replace(model, chunks=chunks)
@@ -136,12 +134,9 @@ def _shrink(sessions: Sequence[Session]) -> None:
         each.shrink()
 
 
-def _runner(
-    folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy, provider: Provider
-) -> Runner:
+def _runner(folder: BundleFolder, sessions: Mapping[str, Session], observer: Observer, policy: Policy) -> Runner:
     bundle = folder.bundle
     if not bundle.HasField("generation"):
-        cuda_graphs = partial(open_cuda_graphs, folder, bundle.graphs[0], provider) if provider.cuda_graphs else None
-        return Forward(bundle, sessions, observer, cuda_graphs)
+        return Forward(bundle, sessions, observer)
     detokenizer = Detokenizer(read_tokenizer(folder.file(bundle.generation.tokenizer)))
     return Generation(bundle, sessions, detokenizer, observer, rows=policy.max_rows)

@@ -8,19 +8,13 @@ import numpy as np
 
 from bundle.values import Array
 from service.engine.graphs import graph
-from service.engine.runtime.providers import Provider, runtime
+from service.engine.runtime.providers import Provider, loaded
 
 
 def put(array: Array, provider: Provider) -> Any:
     """Put an array on a provider's device."""
     assert provider.device is not None
-    return runtime().OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), *provider.device)
-
-
-def like(value: Any, provider: Provider) -> Any:
-    """Make a value of the same shape and type on a provider's device."""
-    assert provider.device is not None
-    return runtime().OrtValue.ortvalue_from_shape_and_type(value.shape(), value.element_type(), *provider.device)
+    return loaded().OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), *provider.device)
 
 
 def bind_outputs(binding: Any, outputs: Sequence[str], provider: Provider) -> None:
@@ -46,7 +40,7 @@ def run_graph(name: str, values: Mapping[str, Any], provider: Provider) -> Any:
 @cache
 def _open(name: str, provider: str, provider_options: tuple[tuple[str, str], ...]) -> Any:
     """Open a graph on a device, once for all models."""
-    ort = runtime()
+    ort = loaded()
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = options.inter_op_num_threads = 1

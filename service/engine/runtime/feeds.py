@@ -1,6 +1,6 @@
 """The inputs of a graph for a batch of rows: tensors, masks and noise, stacked and padded."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -9,7 +9,6 @@ from bundle.rows import Row, bound_tensors, collate
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.jobs import Job
-from service.engine.runtime.cuda_graphs import ShapeBucket
 from service.engine.runtime.noise import Noise
 
 
@@ -53,37 +52,6 @@ class Feeds:
             return {name: tensors[name][np.newaxis] for name in self._names if name in tensors}
         batch = collate([job.row for job in jobs], self._tensors)
         return {name: array for name, array in batch.items() if name in self._names}
-
-    @property
-    def varying(self) -> Mapping[str, int] | None:
-        """The axes that vary, and the most entries of each (0 for no limit), along which a batch can be padded.
-
-        None where a batch cannot be padded to any size.
-        """
-        axes: dict[str, int] = {}
-        for each in self._tensors:
-            own = {one.name: one.maximum for one in each.description.dimensions if not one.size}
-            if each.joined or (own and not each.mask):
-                return None
-            axes |= own
-        return None if self._noise.tensors else axes
-
-    def fitted(self, rows: Sequence[Row], bucket: ShapeBucket) -> dict[str, Array]:
-        """Stack rows as a batch of a fixed shape. Only where `varying` has one axis at most.
-
-        The first row stands for those that are missing, and longer tensors are cut.
-        """
-        batch: dict[str, Array] = {}
-        for each in self._tensors:
-            shape = [bucket.rows, *(dimension.size or bucket.length for dimension in each.description.dimensions)]
-            for name, pad in ((each.name, each.pad_value), (each.mask, 0.0)):
-                if name in self._names and name in rows[0].tensors:
-                    batch[name] = np.full(shape, pad, rows[0].tensors[name].dtype)
-                    for place, filled in enumerate(batch[name]):
-                        array = rows[place if place < len(rows) else 0].tensors[name]
-                        inside = tuple(slice(min(sizes)) for sizes in zip(array.shape, filled.shape, strict=True))
-                        filled[inside] = array[inside]
-        return batch
 
     def noise(self, jobs: Sequence[Job]) -> dict[str, Array]:
         """Draw the noise inputs."""

@@ -1,7 +1,7 @@
 """Models that answer in one pass: a batch of rows through a graph, and each row's part of what comes out."""
 
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -12,7 +12,6 @@ from bundle.rows import Row, bound_tensors, cut_outputs, joined_dimensions
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.jobs import Job, RowEvent
-from service.engine.runtime.cuda_graphs import CudaGraphCache, ShapeBucket, bucket_of, buckets, lengths_up_to
 from service.engine.runtime.feeds import Feeds
 from service.engine.runtime.finite import Finite, not_finite
 from service.engine.runtime.map_requests import batch_requests, is_projected, rows_of
@@ -43,16 +42,8 @@ class Forward(Observed):
         bundle: bundle_pb2.Bundle,
         sessions: Mapping[str, Session],
         observer: Observer,
-        cuda_graphs: Callable[[Sequence[str]], CudaGraphCache | None] | None = None,
     ) -> None:
-        """Bind the graphs of a bundle.
-
-        Args:
-            cuda_graphs: opens the CUDA graphs of the first graph with these outputs; None where runs are not captured.
-
-        Raises:
-            BundleError: an output is in no graph.
-        """
+        """Bind the graphs of a bundle. Raises: BundleError where an output is in no graph."""
         self._model = bundle.description.name
         self._observer = observer
         self._finite = Finite(bundle)
@@ -65,13 +56,6 @@ class Forward(Observed):
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
             raise BundleError(f"the graph {bundle.graphs[0].name} has no output {sorted(missing)}")
-        varying = graphs[0][1].varying
-        # Packed tokens have another size for other masks, which no CUDA graph has.
-        capturable = varying is not None and len(varying) <= 1 and not bundle.graphs[0].packed
-        capturable = capturable and not bundle.single_rows  # a shape bucket has several rows
-        self._cuda_graphs = cuda_graphs([each.name for each in self._outputs]) if cuda_graphs and capturable else None
-        self._varying, longest = next(iter(varying.items()), ("", 0)) if varying else ("", 0)
-        self._lengths = lengths_up_to(longest) if varying else (0,)
         # Bounded: callers choose the maps. A cache of a method would be a cycle, and keep the weights
         # of a model that is unloaded until the next collection.
         self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
@@ -88,18 +72,6 @@ class Forward(Observed):
         bound = {key: each for run in runs for key, each in run.maps.items() if each.gate}
         whole = [key for key in bound if rows_of(bound[key], parts.get(key), row) is None]
         return tuple(found), frozenset([(key, is_projected(bound[key], parts.get(key))) for key in whole])
-
-    @property
-    def captures(self) -> bool:
-        """True where runs can be captured."""
-        return self._cuda_graphs is not None
-
-    def capture(self, row: Row) -> None:
-        """Capture runs of every planned shape. row: any one of the model."""
-        (run,) = self._runs(frozenset())
-        if self._cuda_graphs is not None:
-            for bucket in buckets(self._lengths):
-                self._cuda_graphs.capture(bucket, run.feeds.fitted([row], bucket))
 
     def samples(self, row: Row, generation: GenerationSettings) -> bool:
         """Nothing is generated."""
@@ -122,11 +94,9 @@ class Forward(Observed):
             before = time.monotonic_ns()
             map_requests = requests.of_graph(run.maps, jobs if run.session.cuts else ())
             names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *map_requests.outputs]))
-            bucket = None if maps or wide else self._bucket(rows)
-            feeds = run.feeds.fitted(rows, bucket) if bucket else run.feeds.batch(jobs) | map_requests.feeds()
+            feeds = run.feeds.batch(jobs) | map_requests.feeds()
             between = time.monotonic_ns()
-            values = self._cuda_graphs.replay(bucket, feeds) if self._cuda_graphs and bucket else None
-            values = values or run.session.run(names, feeds, wide=wide, cuts=map_requests.cuts)
+            values = run.session.run(names, feeds, wide=wide, cuts=map_requests.cuts)
             fetched = dict(zip(names, values, strict=True))
             batching += between - before
             computing += time.monotonic_ns() - between
@@ -162,14 +132,6 @@ class Forward(Observed):
             elif problem:
                 self._observer.not_finite(self._model)
                 yield [(job, not_finite(problem, job.index, len(job.call.query.rows)))]
-
-    def _bucket(self, rows: Sequence[Row]) -> ShapeBucket | None:
-        """Give the captured shape that a batch without maps fits into, where there is one."""
-        if self._cuda_graphs is None:
-            return None
-        length = max(row.sizes[self._varying] for row in rows) if self._varying else 0
-        bucket = bucket_of(len(rows), length, self._lengths)
-        return bucket if bucket in self._cuda_graphs.captured else None
 
 
 def _choose(

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from types import ModuleType
 from typing import Any
@@ -30,13 +31,11 @@ class Cuda:
         device: number of the GPU.
         memory: bytes that the sessions of one graph may hold on it; 0 for no limit.
         tf32: float32 products rounded to 10 bits, which is past the tolerances of bundles.
-        graphs: capture and replay the runs of small batches (CUDA graphs).
     """
 
     device: int = 0
     memory: int = 0
     tf32: bool = False
-    graphs: bool = True
 
     def options(self) -> dict[str, str]:
         """Give the provider's options as ONNX Runtime takes them.
@@ -70,7 +69,6 @@ class Provider:
         device: the device of inputs and outputs, as the runtime names it, and its number; maps are cut there, before
             they travel. None for arrays of NumPy: on a CPU a value of the runtime's own wins nothing, and NumPy cuts
             by a view.
-        cuda_graphs: runs of small batches may be captured and replayed.
     """
 
     name: str
@@ -80,7 +78,6 @@ class Provider:
     options: dict[str, str] = field(default_factory=dict)
     staged: bool = False
     device: tuple[str, int] | None = None
-    cuda_graphs: bool = False
 
     @property
     def is_cuda(self) -> bool:
@@ -92,19 +89,14 @@ class Provider:
         """Name the arena that a session works in, as the runtime does."""
         return f"gpu:{self.options['device_id']}" if self.is_cuda else "cpu:0"
 
-    def requested(self, *, cuda_graphs: bool = False) -> list[str | tuple[str, dict[str, str]]]:
-        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes.
-
-        Args:
-            cuda_graphs: for a session whose runs are captured.
-        """
-        own = self.options | ({"enable_cuda_graph": "1"} if cuda_graphs else {})
-        return [(self.name, own), CPU] if self.is_cuda else [CPU]
+    def requested(self) -> list[str | tuple[str, dict[str, str]]]:
+        """Give ONNX Runtime's `providers` argument: on CUDA the CPU stays behind it, for nodes on shapes."""
+        return [(self.name, self.options), CPU] if self.is_cuda else [CPU]
 
 
 def cuda_of(settings: Settings) -> Cuda:
     """Read the settings of a GPU."""
-    return Cuda(settings.devices[0], settings.gpu_memory_bytes, settings.gpu_tf32, settings.gpu_graphs)
+    return Cuda(settings.devices[0], settings.gpu_memory_bytes, settings.gpu_tf32)
 
 
 def choose_provider(wanted: str, *, workers: int = 0, cores: int = 0, cuda: Cuda = DEFAULT) -> Provider:
@@ -143,7 +135,6 @@ def on_cuda(cuda: Cuda, workers: int = 0) -> Provider:
         options=cuda.options(),
         staged=True,
         device=("cuda", cuda.device),
-        cuda_graphs=cuda.graphs,
     )
 
 
@@ -166,7 +157,14 @@ def runtime() -> ModuleType:
     disable_telemetry()
     import onnxruntime
 
+    onnxruntime.set_default_logger_severity(3)  # it would warn of every session on a GPU
     return onnxruntime  # type: ignore[no-any-return]
+
+
+@cache
+def loaded() -> ModuleType:
+    """Give ONNX Runtime as `runtime` does; its installation is looked at once a process, so that a batch may ask."""
+    return runtime()
 
 
 def _installed(distribution: str) -> bool:

@@ -18,7 +18,6 @@ from bundle.reader import BundleFolder
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from service.engine.runtime.arena import use_arena
-from service.engine.runtime.cuda_graphs import CudaGraphCache
 from service.engine.runtime.device_cache import DeviceCache
 from service.engine.runtime.out_of_memory import is_out_of_memory, memory_short_error
 from service.engine.runtime.placement import Cut, Fed, Placement, placement_of
@@ -258,29 +257,6 @@ def open_session(
         provider,
         limit or unlimited(),
     )
-
-
-def open_cuda_graphs(
-    folder: BundleFolder, graph: bundle_pb2.OnnxGraph, provider: Provider, outputs: Sequence[str]
-) -> CudaGraphCache | None:
-    """Open a graph once more for runs that are captured, which takes its weights once more.
-
-    Args:
-        outputs: those that a captured run puts out.
-
-    Returns:
-        None where the runtime cannot capture the graph (control flow, or nodes that must run on the CPU).
-    """
-    ort = runtime()
-    options, wanted = _options(ort, 1), provider.requested(cuda_graphs=True)
-    try:
-        session = ort.InferenceSession(folder.file(graph.file), options, providers=wanted, enable_fallback=0)
-    except Exception as error:
-        logger.info("%s: its runs are not captured: %s", graph.file, error)
-        return None
-    if session.get_providers()[0] != provider.name:
-        return None
-    return CudaGraphCache(graph.name, session, provider, outputs)
 
 
 def _open(ort: Any, file: Path, size: int, provider: Provider, folder: Path | None) -> tuple[Any, Any]:

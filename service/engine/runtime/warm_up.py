@@ -20,13 +20,10 @@ _TOKENS = 2
 
 def warm_up(model: Model, folder: BundleFolder) -> None:
     """Answer the first sample, alone and on every core: sessions start their threads before anybody waits for them.
-    CUDA graphs of a model are captured, too.
 
     Raises: InferenceError, or InputError, where it cannot be answered.
     """
     row = _first_row(folder)
-    if model.capture is not None:
-        model.capture(row)
     for wide in {False, model.wide}:
         run_once(model, row, wide=wide)
 

@@ -50,10 +50,10 @@ def test_what_is_chosen_of_a_gpu_is_what_the_provider_is_given() -> None:
     assert plain.requested() == [(CUDA, plain.options), CPU]
     assert (plain.options["device_id"], plain.options["use_tf32"]) == ("0", "0")
     assert "gpu_mem_limit" not in plain.options
-    chosen = on_cuda(cuda_of(Settings(gpu_devices="1", gpu_memory_bytes=2**30, gpu_tf32=True, gpu_graphs=False)))
+    chosen = on_cuda(cuda_of(Settings(gpu_devices="1", gpu_memory_bytes=2**30, gpu_tf32=True)))
     assert chosen.options["gpu_mem_limit"] == str(2**30)
     assert (chosen.options["device_id"], chosen.options["use_tf32"]) == ("1", "1")
-    assert (chosen.device, chosen.arena, chosen.cuda_graphs) == (("cuda", 1), "gpu:1", False)
+    assert (chosen.device, chosen.arena) == (("cuda", 1), "gpu:1")
 
 
 def test_on_a_gpu_one_batch_is_put_together_while_another_computes() -> None:

@@ -19,7 +19,8 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from benchmarks.encoder import VOCABULARY, EncoderConfig, export_encoder
+from benchmarks.encoder import export_encoder
+from benchmarks.encoder_sizes import VOCABULARY, EncoderConfig
 from benchmarks.load.generator import run_load
 from benchmarks.load.plan import Plan, percentile
 from benchmarks.load.processor import cpu_seconds, machine_seconds

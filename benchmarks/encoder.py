@@ -2,12 +2,12 @@
 maps, and a tiny one that computes about 50 µs.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from benchmarks.encoder_sizes import MODELS, NAME, VOCABULARY, EncoderConfig
 from bundle.names import BUNDLE_FILE
 from bundle.values import TensorValue
 from export import export_model
@@ -24,32 +24,6 @@ from models.cards.maps import map_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Taxonomy
 from models.network import Answer, Network
-
-NAME = "encoder"
-PLAIN = "encoder_without_maps"
-TINY = "tiny"
-VOCABULARY = 8_000
-LONGEST = 512
-
-
-@dataclass(frozen=True)
-class EncoderConfig:
-    """Sizes: 6 layers, 384 wide, 12 heads, as most sentence embedders have; with maps or without; packed or padded."""
-
-    layers: int = 6
-    width: int = 384
-    heads: int = 12
-    inner: int = 1536
-    longest: int = LONGEST
-    maps: bool = True
-    packs: bool = True
-
-
-MODELS = {
-    NAME: EncoderConfig(),
-    PLAIN: EncoderConfig(maps=False),
-    TINY: EncoderConfig(layers=1, width=32, heads=2, inner=64, packs=False),
-}
 
 
 class EncoderLayer(nn.Module):

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import grpc
 
-from benchmarks import decoders
 from benchmarks.demo_calls import DEMO, GENERATE, date_instance
 from benchmarks.peers.echo import AGAIN, Echo
 from benchmarks.process import ServerProcess
@@ -120,6 +119,8 @@ def main() -> None:
     parser.add_argument("--text", nargs="+", help="what is sent, in turn, as the input `text`; dates if not said")
     parser.add_argument("--keep", action="store_true", help="write the record of the repository")
     options = parser.parse_args()
+    from benchmarks import decoders  # brings PyTorch, which nothing else here needs
+
     instances = [date_instance(number) for number in range(options.callers)]
     if options.text:
         texts = [options.text[number % len(options.text)] for number in range(options.callers)]

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from benchmarks.encoder import MODELS, NAME, VOCABULARY, export_encoder
+from benchmarks.encoder import export_encoder
+from benchmarks.encoder_sizes import MODELS, NAME, VOCABULARY
 from benchmarks.records import ROOT, save
 from benchmarks.tables import of_rows
 

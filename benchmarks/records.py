@@ -1,9 +1,11 @@
 """Records of measurements: JSON, compressed by xz, each with the machine and the commit that it is from."""
 
+import contextlib
 import json
 import lzma
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -39,13 +41,21 @@ def origin() -> dict[str, Any]:
     """Describe the machine and the commit of a measurement."""
     cores = len(os.sched_getaffinity(0))
     awake = " (kept awake)" if AWAKE in os.environ else ""
-    runtime = metadata.version("onnxruntime")
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    commit = ""
+    if shutil.which("git"):
+        command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
     return {
-        "machine": f"{cores} cores{awake}, Python {platform.python_version()}, ONNX Runtime {runtime}",
+        "machine": f"{cores} cores{awake}, Python {platform.python_version()}, ONNX Runtime {_runtime()}",
         "commit": commit,
     }
+
+
+def _runtime() -> str:
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return "none"
 
 
 def save(name: str, rows: Sequence[Any], *, keep: bool, settings: Mapping[str, float] | None = None) -> None:

@@ -24,10 +24,11 @@ def ratio(above: float | None, below: float | None) -> float | None:
 def of_rows(rows: Sequence[Any]) -> list[str]:
     """Write dataclasses of one type as a table: a column a field."""
     names = [each.name for each in fields(rows[0])] if rows else []
-    return table(names, ([_cell(getattr(row, name)) for name in names] for row in rows)) if rows else []
+    return table(names, ([cell(getattr(row, name)) for name in names] for row in rows)) if rows else []
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
+    """Write a value of any kind."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_cell(each)}" for name, each in value.items())
+        return ", ".join(f"{name} {cell(each)}" for name, each in value.items())
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -19,8 +19,12 @@ class LoadError(RuntimeError):
 
 
 def run_load(plan: Plan, *, processes: int = 1) -> Outcome:
-    """Run a plan away from the caller's own process; an open loop may be shared among several. Raises: LoadError."""
-    shares = [replace(plan, rate=plan.rate / processes, seed=plan.seed + number) for number in range(processes)]
+    """Run a plan away from the caller's own process, shared among several. Raises: LoadError."""
+    callers = [plan.concurrency // processes + (each < plan.concurrency % processes) for each in range(processes)]
+    shares = [
+        replace(plan, rate=plan.rate / processes, concurrency=own, seed=plan.seed + number)
+        for number, own in enumerate(callers)
+    ]
     command = [sys.executable, "-m", "benchmarks.load.generator"]
     running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=_ROOT) for _ in shares]
     for process, share in zip(running, shares, strict=True):

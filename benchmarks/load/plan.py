@@ -98,6 +98,7 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
             latencies.setdefault(status, []).extend(values)
     return replace(
         outcomes[0],
+        seconds=sum(each.seconds for each in outcomes) / len(outcomes),
         latencies=latencies,
         generator_cpu=sum(each.generator_cpu for each in outcomes),
         server_cpu=max(each.server_cpu for each in outcomes),

@@ -44,7 +44,7 @@ def missing() -> str:
 class Triton(Process):
     """tritonserver with one model of one graph."""
 
-    def __init__(self, name: str, graph: Path, tuning: Tuning) -> None:
+    def __init__(self, name: str, graph: Path, tuning: Tuning, provider: str = "cpu") -> None:
         folder = _server_folder()
         if folder is None:
             raise FileNotFoundError(missing())
@@ -53,7 +53,7 @@ class Triton(Process):
         version = self._repository / name / "1"
         version.mkdir(parents=True)
         shutil.copy(_MODEL, version / "model.py")
-        (version.parent / "config.pbtxt").write_text(config(graph, tuning))
+        (version.parent / "config.pbtxt").write_text(config(graph, tuning, provider))
         _install_stub(folder)
         ports = [free_port() for _ in range(3)]
         command = [str(folder / "bin" / "tritonserver"), f"--model-repository={self._repository}"]
@@ -66,7 +66,7 @@ class Triton(Process):
 
         libraries = f"{folder / 'external_libs'}:{_python('LIBDIR')}"
         # The backend's Python is the first on the path. It must be the peers': with NumPy 2 every answer is empty.
-        environment = {"LD_LIBRARY_PATH": libraries, "PATH": f"{HOME / 'bin'}:{os.environ['PATH']}"}
+        environment = {"LD_LIBRARY_PATH": libraries, "PATH": f"{HOME / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": ""}
         log = self._repository / "log"
         super().__init__(command, f"127.0.0.1:{ports[0]}", ready, environment=environment, log=log)
 
@@ -75,13 +75,13 @@ class Triton(Process):
         shutil.rmtree(self._repository, ignore_errors=True)
 
 
-def config(graph: Path, tuning: Tuning) -> str:
-    """Write config.pbtxt: the graph's own inputs and outputs, without their first axis."""
+def config(graph: Path, tuning: Tuning, provider: str = "cpu") -> str:
+    """Write config.pbtxt: the graph's own inputs and outputs, without their first axis. provider: cpu or cuda."""
     model = onnx.load(graph, load_external_data=False).graph
     optional = {each.name for each in model.initializer}
     inputs = [each for each in model.input if each.name not in optional]
     outputs = [each for each in model.output if ":" not in each.name]  # the others are optional
-    lines = ['backend: "python"', "max_batch_size: 32"]
+    lines = ['backend: "python"', f"max_batch_size: {128 if provider == 'cuda' else 32}"]
     for kind, values in (("input", inputs), ("output", outputs)):
         tensors = []
         for each in values:
@@ -91,7 +91,8 @@ def config(graph: Path, tuning: Tuning) -> str:
         lines.append(f"{kind} [ {', '.join(tensors)} ]")
     lines.append(f"dynamic_batching {{ max_queue_delay_microseconds: {tuning.delay * 1000} }}")
     lines.append(f"instance_group [ {{ kind: KIND_CPU count: {tuning.instances} }} ]")
-    for key, value in (("graph", graph.resolve()), ("threads", cores() // tuning.instances)):
+    parameters = {"graph": graph.resolve(), "threads": cores() // tuning.instances, "provider": provider}
+    for key, value in parameters.items():
         lines.append(f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}')
     return "\n".join(lines) + "\n"
 

@@ -21,7 +21,13 @@ class TritonPythonModel:
         options.intra_op_num_threads = int(parameters["threads"]["string_value"])
         options.log_severity_level = 3
         graph = parameters["graph"]["string_value"]
-        self.session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        providers: list[Any] = ["CPUExecutionProvider"]
+        if parameters["provider"]["string_value"] == "cuda":  # products of float32 as precise as the server's own
+            onnxruntime.preload_dlls()
+            providers.insert(0, ("CUDAExecutionProvider", {"use_tf32": "0"}))
+        self.session = onnxruntime.InferenceSession(graph, options, providers=providers)
+        if len(providers) != len(self.session.get_providers()):
+            raise RuntimeError(f"the graph was opened with {self.session.get_providers()} alone")
         optional = self.session.get_overridable_initializers()
         self.gates = {each.name: np.array(True) for each in optional if each.type == "tensor(bool)" and not each.shape}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.encoder import LONGEST, NAME, PLAIN, TINY, VOCABULARY, EncoderConfig
+from benchmarks.encoder_sizes import LONGEST, NAME, PLAIN, TINY, VOCABULARY, EncoderConfig
 from benchmarks.peers import kserve
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
 

@@ -18,16 +18,21 @@ from benchmarks.load.processor import machine_seconds
 from benchmarks.process import cores
 from benchmarks.serving.inputs import MAPS, Ids
 
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+# As the server sets them: float32 products are not rounded, and convolutions chosen by rule.
+_CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
+
 
 @dataclass(frozen=True)
 class Way:
-    """Workers of so many threads each, batches up to a size, and the callers that it takes."""
+    """Workers of so many threads each, batches up to a size, and the callers that it takes; provider: cpu or cuda."""
 
     workers: int
     threads: int
     batch: int
     callers: int
     spin: bool = False
+    provider: str = "cpu"
 
     def __str__(self) -> str:
         name = f"{self.workers} × {self.threads}" + (", spinning" if self.spin else "")
@@ -53,13 +58,27 @@ def ways(*, mixed: bool = False) -> list[Way]:
 
 
 @functools.cache
-def session(graph: Path, threads: int, spin: bool) -> onnxruntime.InferenceSession:
-    """Open the graph with so many threads of its own."""
+def session(graph: Path, threads: int, spin: bool, provider: str = "cpu") -> onnxruntime.InferenceSession:
+    """Open a graph as `open_session` does, once."""
+    return open_session(graph, threads, spin=spin, provider=provider)
+
+
+def open_session(
+    graph: Path, threads: int, *, spin: bool = False, provider: str = "cpu"
+) -> onnxruntime.InferenceSession:
+    """Open a graph with so many threads of its own, on a provider: cpu, or cuda, where the CPU takes what is left."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3  # it warns of every gate
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spin)))
-    return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    if provider == "cpu":
+        return onnxruntime.InferenceSession(str(graph), options, providers=[CPU])
+    onnxruntime.preload_dlls()
+    found = onnxruntime.InferenceSession(str(graph), options, providers=[(CUDA, _CUDA_OPTIONS), CPU])
+    if found.get_providers()[0] != CUDA:
+        raise RuntimeError(f"{graph.name} was opened without {CUDA}")
+    return found
 
 
 def gates(runtime: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
@@ -118,7 +137,7 @@ def run_raw(
     outputs: Sequence[str] = ("logits",),
 ) -> Ran:
     """Drive the runtime in one way for so long, fetching outputs, and all maps where they are wanted."""
-    runtime = session(graph, way.threads, way.spin)
+    runtime = session(graph, way.threads, way.spin, way.provider)
     outputs = [*outputs, *(MAPS if maps else ())]
     more = gates(runtime) if maps else {}
     waiting = _Queue(rows, way.callers)

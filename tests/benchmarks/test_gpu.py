@@ -1,34 +1,66 @@
-"""The proof for a GPU, on the CPU: it runs from end to end."""
+"""The stages for a GPU, on the CPU: they run from end to end, and their results make a page."""
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from benchmarks import gpu
+from benchmarks import performance_page
+from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import parity
+from benchmarks.gpu.setup import Load, Setup
 from tests.service import bundles
 
 
-def test_every_way_is_reported_for_every_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository, report = tmp_path / "models", tmp_path / "report.json"
-    repository.mkdir()
-    bundles.tiny(repository)
-    monkeypatch.setattr(gpu, "WAYS", {"as it is": ()})
-    arguments = ["--repository", str(repository), "--seconds", "0.05", "--json", str(report)]
-    monkeypatch.setattr(sys, "argv", ["gpu", "--provider", "cpu", *arguments])
-    gpu.main()
-    found = json.loads(report.read_text())["reports"]
-    assert [(each["model"], each["way"]) for each in found] == [("tiny", "as it is"), ("tiny", "CPU")]
-    for each in found:
-        assert set(each["nodes"]["main"]) == {"CPUExecutionProvider"}
-        assert each["served"] > 0 and min(each["rates"].values()) > 0
-        assert set(each["attended"]) == {"none", "all", "float16", "one row"}
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    encoders = tmp_path / "models" / "encoders"
+    encoders.mkdir(parents=True)
+    bundles.tiny(encoders)
+    monkeypatch.setattr(parity, "DEMO", tmp_path / "nothing")
+    return Setup("cpu", tmp_path / "models", 0.05, tmp_path)
+
+
+def test_parity_is_written_with_what_stays_on_the_cpu(setup: Setup) -> None:
+    assert gpu.run_stage("parity", setup)
+    (row,) = json.loads((setup.out / "parity.json").read_text())["rows"]
+    assert (row["model"], row["refused"], row["outputs"], row["maps"]) == ("tiny", "", 0, 0)
+    assert sum(row["on_cpu"].values()) > 0 and row["answers"] > 5
+
+
+def test_a_model_that_the_server_refuses_fails_the_stage(setup: Setup) -> None:
+    file = next(setup.encoders.glob("tiny/1/samples.npz"))
+    file.write_bytes(b"nothing")
+    assert not gpu.run_stage("parity", setup)
+    (row,) = json.loads((setup.out / "parity.json").read_text())["rows"]
+    assert row["refused"]
+
+
+def test_a_stage_that_fails_keeps_its_error(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(setup: Setup) -> Iterator[object]:
+        yield Load(1.0, 2.0, 3.0, 4.0)
+        raise RuntimeError("the card is gone")
+
+    monkeypatch.setitem(gpu.STAGES, "predict", broken)
+    assert not gpu.run_stage("predict", setup)
+    found = json.loads((setup.out / "predict.json").read_text())
+    assert "the card is gone" in found["failed"]
+    assert found["rows"] == [{"rate": 1.0, "p50": 2.0, "p99": 3.0, "cpu": 4.0}]
 
 
 def test_without_a_gpu_it_ends_with_a_status_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "card_name", lambda: "")
+    monkeypatch.setattr(gpu, "card", lambda: "")
     monkeypatch.setattr(sys, "argv", ["gpu"])
     with pytest.raises(SystemExit) as ended:
         gpu.main()
     assert ended.value.code == gpu.NO_GPU
+
+
+def test_a_record_is_a_table_for_each_stage() -> None:
+    rows = [{"model": "tiny", "rate": 12.5, "nodes": {"main": 3}}]
+    record = {"card": "a card", "machine": "two cores", "commit": "abc", "stages": {"predict": rows, "triton": []}}
+    page = "\n".join(performance_page._gpu(record))
+    assert "on a card, two cores, commit abc" in page
+    assert "| model | rate | nodes |" in page and "| tiny | 12.5 | main 3 |" in page and "Triton" not in page

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import limelight
-from benchmarks.encoder import TINY, VOCABULARY, make_repository
+from benchmarks.encoder import make_repository
+from benchmarks.encoder_sizes import TINY, VOCABULARY
 from benchmarks.process import ServerProcess
 from benchmarks.records import ROOT, origin, place, write
 from benchmarks.tables import of_rows

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import limelight
-from benchmarks.encoder import MODELS, TINY, export_encoder
+from benchmarks.encoder import export_encoder
+from benchmarks.encoder_sizes import MODELS, TINY
 from benchmarks.process import ServerProcess
 from tests.hostile.mixed import ASKED, Counts, ask, call, measure
 

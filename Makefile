@@ -36,11 +36,11 @@ demo: $(VENV)/serve.stamp  ## Serves five trained models and prints commands to 
 
 demo-models: $(VENV)/dev.stamp  ## Trains and exports the five demo models again, from nothing, into build/demo.
 	rm -rf build/demo-runs build/demo
-	$(call demo-model,dates,bahdanau)
+	$(call demo-model,dates,bahdanau,--half-weights)
 	$(call demo-model,numbers,transformer --data builtin:demo-numbers --epochs 18,--half-weights)
 	$(call demo-model,digits,cct-supervised --data builtin:demo-digits,--half-weights)
 	$(call demo-model,canvas,hiecoatt-supervised --data builtin:demo-canvas,--half-weights)
-	$(call demo-model,slips,han-code-supervised --data builtin:demo-slips)
+	$(call demo-model,slips,han-code-supervised --data builtin:demo-slips,--half-weights)
 
 install-demo-models:  ## Puts the models of build/demo in place of those in deploy/demo, which are tracked.
 	test -d build/demo || { echo "run make demo-models first" >&2; exit 1; }

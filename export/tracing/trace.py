@@ -50,7 +50,7 @@ def trace(
     )
     module = module.eval().requires_grad_(False)  # a scan with trainable parameters cannot be exported
     try:
-        with _silenced_loggers(), _recurrent_layers_as_loops(), without_needless_work(), marking(), torch.no_grad():
+        with _silenced_loggers(), _dynamic_recurrent_layers(), without_needless_work(), marking(), torch.no_grad():
             program = torch.onnx.export(
                 module,
                 tuple(arguments),
@@ -73,26 +73,42 @@ def without_needless_work() -> Iterator[None]:
     """Leave out work of PyTorch 2.13's exporter that changes no graph, until the context ends.
 
     The exporter parses 500 functions of its library again for each export. The cache of operators' results costs more
-    than it saves where sizes are symbols. A collection searches a million objects, of which few are garbage.
+    than it saves where sizes are symbols. A collection searches a million objects, of which few are garbage. The pass
+    that inserts casts computes every node's type and size again, which the node states.
     """
     if not torch.__version__.startswith(_KNOWN_TORCH):  # what is private there may be gone
         yield
         return
     from torch._dynamo import config as dynamo_config
     from torch.onnx._internal.exporter._registration import ONNXRegistry
+    from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
     registry, collecting = _operator_registry(), gc.isenabled()
     patched: Any = ONNXRegistry
     from_torchlib = patched.__dict__["from_torchlib"]
     patched.from_torchlib = classmethod(lambda cls, opset_version=OPSET: registry)
+    casts: Any = _TypePromotionInterpreter
+    run_node, casts.run_node = casts.run_node, _promote_node
     gc.disable()
     try:
         with dynamo_config.patch(fake_tensor_cache_enabled=False):
             yield
     finally:
-        patched.from_torchlib = from_torchlib
+        patched.from_torchlib, casts.run_node = from_torchlib, run_node
         if collecting:
             gc.enable()
+
+
+def _promote_node(interpreter: Any, node: torch.fx.Node) -> Any:
+    """Insert the casts that a node needs; return the value that the node states, or compute one."""
+    from torch.onnx._internal.fx.passes.type_promotion import get_type_promotion_rule
+
+    with interpreter._set_current_node(node):
+        if rule := get_type_promotion_rule(node, interpreter.type_promotion_table):
+            interpreter._maybe_promote_node(node, rule)
+    if node.op == "call_function" and "val" in node.meta:
+        return node.meta["val"]
+    return torch.fx.Interpreter.run_node(interpreter, node)
 
 
 @functools.cache
@@ -125,16 +141,45 @@ def _root_cause(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _recurrent_layers_as_loops() -> Iterator[None]:
+def _dynamic_recurrent_layers() -> Iterator[None]:
     """Keep the length of recurrent layers dynamic, in this and later exports of the process.
 
     Otherwise PyTorch 2.13 unrolls LSTM and GRU for the example's length, caches that, and silently freezes the length
-    in every later export (pytorch#191855). These functions are private; a test exports twice.
+    in every later export (pytorch#191855). These functions are private; a test exports twice. ONNX has an operator for
+    each layer, so their shapes are enough; a loop would be traced four times and thrown away.
     """
     from torch.export import _patches
 
-    with _patches.register_lstm_while_loop_decomposition(), _patches.register_gru_while_loop_decomposition():
+    if not torch.__version__.startswith(_KNOWN_TORCH):
+        with _patches.register_lstm_while_loop_decomposition(), _patches.register_gru_while_loop_decomposition():
+            yield
+        return
+    register, aten = _patches._register_rnn_while_loop_decomposition, torch.ops.aten
+    with register(aten.lstm.input, _lstm_shapes), register(aten.gru.input, _gru_shapes):
         yield
+
+
+def _gru_shapes(
+    inputs: Tensor,
+    state: Tensor,
+    weights: Sequence[Tensor],
+    has_biases: bool,
+    layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """Make empty outputs [batch, step, feature], or [step, batch, feature], and last states of a GRU."""
+    directions = 2 if bidirectional else 1
+    outputs = inputs.new_empty((*inputs.shape[:2], directions * state.shape[-1]))
+    return outputs, torch.empty_like(state)
+
+
+def _lstm_shapes(inputs: Tensor, states: Sequence[Tensor], *options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_gru_shapes`, of an LSTM."""
+    outputs, hidden = _gru_shapes(inputs, states[0], *options)
+    return outputs, hidden, torch.empty_like(states[1])
 
 
 @contextlib.contextmanager

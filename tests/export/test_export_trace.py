@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.onnx._internal.exporter._registration import ONNXRegistry
+from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter
 
 from export.interface import TensorSpec
 from export.tracing.trace import trace, without_needless_work
@@ -39,10 +40,44 @@ def test_an_output_may_have_the_name_of_what_is_inside() -> None:
 
 def test_an_export_that_fails_leaves_the_exporter_and_the_collector_as_they_were() -> None:
     def state() -> tuple[object, ...]:
-        return ONNXRegistry.__dict__["from_torchlib"], torch._dynamo.config.fake_tensor_cache_enabled, gc.isenabled()
+        patched = ONNXRegistry.__dict__["from_torchlib"], _TypePromotionInterpreter.run_node
+        return *patched, torch._dynamo.config.fake_tensor_cache_enabled, gc.isenabled()
 
     before = state()
     with pytest.raises(ZeroDivisionError), without_needless_work():
         assert not set(state()) & set(before)
         raise ZeroDivisionError
     assert state() == before
+
+
+class Recurrent(nn.Module):
+    """Reads with a recurrent layer, and adds what is of another type: the number of each step."""
+
+    def __init__(self, layer: nn.GRU | nn.LSTM) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, states = self.layer(*inputs)
+        last = states if isinstance(states, Tensor) else torch.cat([each.flatten() for each in states])
+        return outputs + torch.arange(outputs.shape[1])[:, None], last * 1
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.GRU(3, 4, num_layers=2, bidirectional=True, batch_first=True),
+        nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True),
+    ],
+    ids=["gru", "lstm"],
+)
+def test_recurrent_layers_are_traced_for_any_length(layer: nn.GRU | nn.LSTM) -> None:
+    module = Recurrent(layer).eval()
+    port = TensorSpec(name="steps", axes=("batch", "step", 3), dtype=np.dtype(np.float32))
+    model = onnx_ir.to_proto(trace(module, [torch.rand(2, 5, 3)], [port], ["outputs", "last"], {}))
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for batch, length in ((1, 1), (3, 8)):
+        steps = torch.rand(batch, length, 3)
+        found = session.run(["outputs", "last"], {"steps": steps.numpy()})
+        for one, wanted in zip(found, module(steps), strict=True):
+            np.testing.assert_allclose(one, wanted.detach().numpy(), atol=1e-5)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -19,9 +19,11 @@ from export.execution import pytorch_runner
 from export.execution.random_inputs import collate_rows
 from export.pipeline import export_model
 from limelight.interventions import with_interventions
+from limelight.v1 import values_pb2
 from models.attention import Attention
 from models.attention.context import Context
 from models.cards.card import TrainedModel
+from models.network import Answer
 from tests.export import tiny
 from tests.models import small
 from tests.service.serving import serving
@@ -30,8 +32,27 @@ pytestmark = pytest.mark.timeout(900)
 
 # A model of each kind, a map, and the module that makes it.
 KINDS: Mapping[str, tuple[str, str]] = {
-    "reader": ("encoder.0.self", "attention.attention"),
+    "reader": ("encoder.0.self", "attention.attention"),  # a Transformer encoder
+    "rnn-capsule": ("capsule", "capsules.capsules.attention"),  # over a recurrent network
+    "vit": ("encoder.1.self", "layers.1.attention.attention"),  # of pictures
+    "mcan": ("regions.0.cross", "looking.0.guided.attention"),  # co-attention
+    "han": ("sentence", "sentences.attention"),  # hierarchical
 }
+
+
+class CausalReader(tiny.Reader):
+    """Each word attends to those before it and to itself."""
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        words, mask = self.embedding(tensors["ids"]), self.mask(tensors)
+        places = torch.arange(words.shape[1])
+        causal = mask & mask.transpose(-2, -1) & (places <= places[:, None])
+        read, weights = self.attention(words, words, mask=causal)
+        pooled, pool = self.pool(None, read.unsqueeze(1), mask=mask)
+        return Answer({"logits": self.classify(pooled[:, 0, 0])}, {"encoder.0.self": weights, "pool": pool[:, :, 0]})
+
+
+SLOW = [name if name == "reader" else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
 
 
 @contextmanager
@@ -75,40 +96,34 @@ def uniform(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class Served:
-    """A server, and its models in PyTorch."""
+    """A server of one model, and the model in PyTorch."""
 
     client: limelight.Client
-    trained: Mapping[str, TrainedModel]
-    preprocessors: Mapping[str, Preprocessor]
+    kind: str
+    trained: TrainedModel
+    preprocessor: Preprocessor
 
-    def instances(self, kind: str) -> list[Instance]:
-        """Examples of several lengths."""
-        return list(self.trained[kind].examples)
-
-    def expected(self, kind: str, instance: Instance) -> dict[str, Array]:
+    def expected(self, instance: Instance) -> dict[str, Array]:
         """PyTorch's outputs and maps for an instance alone."""
-        trained, row = self.trained[kind], self.preprocessors[kind].row(instance)
-        return pytorch_runner.run_model(trained.model, trained.card, collate_rows(trained.card, [row]))
+        row = self.preprocessor.row(instance)
+        return pytorch_runner.run_model(self.trained.model, self.trained.card, collate_rows(self.trained.card, [row]))
 
-    def sizes(self, kind: str, instance: Instance) -> list[int]:
-        """The sizes of the map's queries and keys."""
-        described = next(each for each in self.trained[kind].card.description.maps if each.name == KINDS[kind][0])
-        labels = self.preprocessors[kind].row(instance).labels
-        return [labels[name].size for name in (described.query_labels, described.key_labels)]
+    def shape(self, instance: Instance) -> tuple[int, int, int]:
+        """The shape of the map: heads, queries, keys."""
+        described = next(each for each in self.trained.card.description.maps if each.name == KINDS[self.kind][0])
+        labels = self.preprocessor.row(instance).labels
+        return described.heads, labels[described.query_labels].size, labels[described.key_labels].size
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    repository = tmp_path_factory.mktemp("interventions")
-    trained, preprocessors = {}, {}
-    for name in KINDS:
-        torch.manual_seed(0)
-        texts = ("the cat sat on a mat .", "dog", "a dog ran on the mat")
-        made = tiny.trained(tiny.Reader(), tiny.reader_card(), *texts) if name == "reader" else small.trained(name)
-        folder = export_model(made, repository, interventions=True)
-        trained[name], preprocessors[name] = made, Preprocessor(folder)
+@pytest.fixture(scope="module", params=SLOW)
+def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Served]:
+    kind, repository = request.param, tmp_path_factory.mktemp("interventions")
+    torch.manual_seed(0)
+    texts = ("the cat sat on a mat .", "dog", "a dog ran on the mat")
+    trained = tiny.trained(CausalReader(), tiny.reader_card(), *texts) if kind == "reader" else small.trained(kind)
+    folder = export_model(trained, repository, interventions=True)
     with serving(repository) as running, limelight.Client(running.server.address) as client:
-        yield Served(client, trained, preprocessors)
+        yield Served(client, kind, trained, Preprocessor(folder))
 
 
 @dataclass(frozen=True)
@@ -123,50 +138,92 @@ class Change:
 changes = st.builds(Change, st.sampled_from(["none", "scale", "uniform", "given"]), st.integers(0, 1), st.floats(-2, 2))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None)
 @given(drawn=st.lists(changes, min_size=1, max_size=4))
-def test_a_change_over_the_socket_is_the_same_change_in_pytorch(served: Served, kind: str, drawn: list[Change]) -> None:
-    name, path = KINDS[kind]
-    model, instances = served.trained[kind].model, served.instances(kind)
-    module = model.get_submodule(path)
-    assert isinstance(module, Attention)
-    heads = next(each.heads for each in served.trained[kind].card.description.maps if each.name == name)
+def test_a_change_over_the_socket_is_the_same_change_in_pytorch(served: Served, drawn: list[Change]) -> None:
     asked, wanted = [], []
     for place, change in enumerate(drawn):
-        instance, head = instances[place % len(instances)], min(change.head, heads - 1)
-        usual = served.expected(kind, instance)
-        own = usual[name].reshape(heads, *served.sizes(kind, instance))
-        given_weights = own[[head]] ** 2 / np.maximum((own[[head]] ** 2).sum(-1, keepdims=True), 1e-30)
-
-        def altered(weights: Tensor, mask: Tensor | None, change: Change = change, head: int = head) -> Tensor:
-            weights = weights.clone()
-            new = uniform(weights, mask) if change.kind == "uniform" else torch.from_numpy(given_weights)[None]  # noqa: B023
-            weights[:, head] = new[:, head if change.kind == "uniform" else 0]
-            return weights
-
-        message = instance_to_wire(instance)
-        match change.kind:
-            case "none":
-                wanted.append(usual)
-            case "scale":
-                factors = torch.ones(heads)
-                factors[head] = change.factor
-                with changed(module, factors=factors):
-                    wanted.append(served.expected(kind, instance))
-                message = with_interventions(message, [limelight.scale_heads(name, {head: change.factor})])
-            case "uniform":
-                with changed(module, weights=altered):
-                    wanted.append(served.expected(kind, instance))
-                message = with_interventions(message, [limelight.replace(name, "uniform", heads=head)])
-            case _:
-                with changed(module, weights=altered):
-                    wanted.append(served.expected(kind, instance))
-                message = with_interventions(message, [limelight.replace(name, given_weights, heads=head)])
+        instance = served.trained.examples[place % len(served.trained.examples)]
+        message, answered = changed_row(served, instance, change)
         asked.append(message)
-    for answers, rows in [(served.client.attend(kind, asked), wanted), (served.client.attend(kind, asked[:1]), wanted)]:
-        for answer, row in zip(answers, rows, strict=False):
-            for output, array in answer.prediction.outputs.items():
-                np.testing.assert_allclose(array, row[output][0], rtol=1e-4, atol=1e-5)
-            found = answer[name].weights
-            np.testing.assert_allclose(found, row[name].reshape(found.shape), rtol=1e-4, atol=1e-5)
+        wanted.append(answered)
+    together, (alone,) = served.client.attend(served.kind, asked), served.client.attend(served.kind, asked[:1])
+    for answer, row in zip((*together, alone), (*wanted, wanted[0]), strict=True):
+        for output, array in answer.prediction.outputs.items():
+            np.testing.assert_allclose(array, row[output][0], rtol=1e-4, atol=1e-5)
+        found = answer[KINDS[served.kind][0]].weights
+        np.testing.assert_allclose(found, row[KINDS[served.kind][0]].reshape(found.shape), rtol=1e-4, atol=1e-5)
+
+
+def changed_row(served: Served, instance: Instance, change: Change) -> tuple[values_pb2.Instance, dict[str, Array]]:
+    """A request for a change of one row, and PyTorch's answer with the same change."""
+    name, path = KINDS[served.kind]
+    module, shape = served.trained.model.get_submodule(path), served.shape(instance)
+    assert isinstance(module, Attention)
+    usual, head = served.expected(instance), min(change.head, shape[0] - 1)
+    sharper = usual[name].reshape(shape)[[head]] ** 2  # attends to the same keys
+    sharper /= sharper.sum(-1, keepdims=True)
+
+    def altered(weights: Tensor, mask: Tensor | None) -> Tensor:
+        weights = weights.clone()
+        new = uniform(weights, mask)[:, head] if change.kind == "uniform" else torch.from_numpy(sharper)
+        weights[:, head] = new
+        return weights
+
+    match change.kind:
+        case "none":
+            return instance_to_wire(instance), usual
+        case "scale":
+            factors = torch.ones(shape[0])
+            factors[head] = change.factor
+            intervention = limelight.scale_heads(name, {head: change.factor})
+            with changed(module, factors=factors):
+                answered = served.expected(instance)
+        case _:
+            new = "uniform" if change.kind == "uniform" else sharper
+            intervention = limelight.replace(name, new, heads=head)
+            with changed(module, weights=altered):
+                answered = served.expected(instance)
+    return with_interventions(instance_to_wire(instance), [intervention]), answered
+
+
+ROW = np.full((1, 1, 4), 0.25, np.float32)  # a row of "the cat sat on" that is as it should be
+
+
+@pytest.mark.parametrize(
+    ("intervention", "field", "said"),
+    [
+        (limelight.scale_heads("nothing", {0: 0}), "interventions[0].map", "encoder.0.self, pool"),
+        (limelight.scale_heads("encoder.0.self", {2: 0}), "interventions[0].heads[0]", "has 2 heads"),
+        (limelight.scale_heads("encoder.0.self", {0: np.nan}), "interventions[0].head_scales", "not finite"),
+        (limelight.replace("encoder.0.self", ROW, heads=0), "interventions[0].weights", "[1, 4, 4]"),
+        (limelight.replace("encoder.0.self", "uniform", queries=4), "interventions[0].queries[0]", "has 4 queries"),
+        (limelight.replace("encoder.0.self", ROW / 2, heads=0, queries=0), "interventions[0].weights", "sums to 0.5"),
+        (limelight.replace("encoder.0.self", -ROW, heads=0, queries=0), "interventions[0].weights", "negative"),
+        (limelight.replace("encoder.0.self", ROW * np.nan, heads=0, queries=0), "interventions[0].weights", "finite"),
+        (limelight.replace("encoder.0.self", "uniform", heads=[1, -1]), "interventions[0].heads", "twice"),
+        (limelight.replace("encoder.0.self", ROW, heads=0, queries=1), "interventions", "a weight of 0.25 on a key of"),
+    ],
+)
+@pytest.mark.parametrize("served", ["reader"], indirect=True)
+def test_what_cannot_be_changed_is_refused_and_the_next_call_answered(
+    served: Served, intervention: limelight.Intervention, field: str, said: str
+) -> None:
+    text = {"text": "the cat sat on"}
+    with pytest.raises((limelight.InvalidArgument, limelight.OutOfRange)) as refused:
+        served.client.predict("reader", text, interventions=[intervention])
+    assert f"instances[0].{field}" in str(refused.value)
+    assert said in str(refused.value)
+    right = limelight.replace("encoder.0.self", ROW, heads=0, queries=-1)
+    answer = served.client.attend("reader", text, interventions=[right])
+    np.testing.assert_allclose(answer["encoder.0.self"].weights[0, 3], 0.25, atol=1e-6)
+    assert answer.prediction.provenance.graph == "intervened"
+    assert served.client.predict("reader", text).provenance.graph == "main"
+
+
+@pytest.mark.parametrize("served", ["reader"], indirect=True)
+def test_the_description_says_which_maps_can_be_changed(served: Served) -> None:
+    maps = served.client.model("reader").maps
+    assert {each.name: each.interventions for each in maps} == dict.fromkeys(
+        ("encoder.0.self", "pool"), ("head_scales", "weights")
+    )

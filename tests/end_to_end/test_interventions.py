@@ -21,7 +21,6 @@ from export.pipeline import export_model
 from limelight.interventions import with_interventions
 from limelight.v1 import values_pb2
 from models.attention import Attention
-from models.attention.context import Context
 from models.cards.card import TrainedModel
 from models.network import Answer
 from tests.export import tiny
@@ -63,29 +62,18 @@ def changed(
     weights: Callable[[Tensor, Tensor | None], Tensor] | None = None,
 ) -> Iterator[None]:
     """Change an attention in PyTorch: its weights as a function of them and the mask, its results by head."""
-    plain = Attention.forward
-
-    def forward(
-        self: Attention,
-        query: Tensor | None,
-        key: Tensor,
-        value: Tensor | None = None,
-        mask: Tensor | None = None,
-        context: Context | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        found, made = plain(self, query, key, value, mask, context)
-        if self is not module:
-            return found, made
-        if weights is not None:
-            made = weights(made, mask)
-        found = made @ (key if value is None else value)  # the sum that softmax attention is
-        return found if factors is None else found * factors[None, :, None, None], made
-
-    Attention.forward = forward  # type: ignore[method-assign]
+    hooks = []
+    if factors is not None:
+        hooks.append(
+            module.combine.register_forward_hook(lambda _, arguments, found: found * factors[None, :, None, None])
+        )
+    if weights is not None:
+        hooks.append(module.align.register_forward_hook(lambda _, arguments, found: weights(found, arguments[1])))
     try:
         yield
     finally:
-        Attention.forward = plain  # type: ignore[method-assign]
+        for each in hooks:
+            each.remove()
 
 
 def uniform(weights: Tensor, mask: Tensor | None) -> Tensor:

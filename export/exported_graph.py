@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from onnx import ModelProto
 
 from export.interface import TensorSpec
-from export.surgery.interventions import Intervention
+from export.surgery.intervention_inputs import Intervention
 from export.surgery.optional_maps import OptionalMap
 
 

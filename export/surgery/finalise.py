@@ -11,7 +11,8 @@ from export.errors import ExportError
 from export.interface import Axes, AxisSize, TensorSpec
 from export.surgery.attention import expand_attention
 from export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
-from export.surgery.interventions import Intervention, declare_intervention, expand_interventions
+from export.surgery.intervention_inputs import Intervention, declare_intervention
+from export.surgery.interventions import expand_interventions
 from export.surgery.optional_maps import OptionalMap, declare_optional_map
 from export.surgery.token_packing import expand_token_packing
 

@@ -6,15 +6,13 @@ them, as large as those rows are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
-from bundle.v1 import bundle_pb2
-from bundle.values import Array
 from export.surgery.fused_attention import subgraphs
+from export.surgery.intervention_inputs import Intervention
 from export.surgery.node_builder import NodeBuilder
 from models.attention.export_markers import DOMAIN, INTERVENTION
 
@@ -22,47 +20,6 @@ _FLOAT = onnx.TensorProto.FLOAT
 # Operators that leave the order of a tensor's numbers as it is; Gather takes an axis of size 1 away.
 _SAME_ORDER = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze", "Gather"})
 _TINY = np.float32(1e-30)
-
-
-@dataclass(frozen=True)
-class Intervention:
-    """Inputs and output of the interventions on one map.
-
-    Attributes:
-        scales: FLOAT [batch, head], ones by default: factor of each head's context vectors.
-        replacement: FLOAT [batch, head, query, key], zeros by default.
-        replaced: FLOAT [batch, head, query, 1], zeros by default: 1 where `replacement` takes the weights' place.
-        uniform: FLOAT [batch, head, query, 1], zeros by default: 1 where uniform weights do.
-        masked: FLOAT output [batch]: the largest replacing weight on a key that the query must not attend to.
-    """
-
-    scales: str
-    replacement: str
-    replaced: str
-    uniform: str
-    masked: str
-
-    @classmethod
-    def of(cls, name: str) -> "Intervention":
-        """Name the inputs and the output of a map's interventions."""
-        return cls(*(f"{name}:{each}" for each in ("scales", "replacement", "replaced", "uniform", "masked")))
-
-    @property
-    def defaults(self) -> dict[str, Array]:
-        """The default of each input."""
-        zeros = np.zeros((1, 1, 1, 1), np.float32)
-        return {
-            self.scales: np.ones((1, 1), np.float32),
-            self.replacement: zeros,
-            self.replaced: zeros,
-            self.uniform: zeros,
-        }
-
-    def fill_binding(self, binding: bundle_pb2.MapBinding) -> None:
-        """State the inputs and the output in a map's binding."""
-        binding.head_scales = self.scales
-        binding.weights_inputs.extend((self.replacement, self.replaced, self.uniform))
-        binding.masked_output = self.masked
 
 
 def expand_interventions(model: onnx.ModelProto, maps: Mapping[str, int]) -> dict[str, Intervention]:
@@ -156,16 +113,6 @@ def _drop_inner(graph: onnx.GraphProto) -> None:
             graph.node.extend(builder.nodes)
         else:
             graph.node.append(node)
-
-
-def declare_intervention(model: onnx.ModelProto, intervention: Intervention) -> None:
-    """Add the inputs of a map's interventions, with their defaults, and their output to a graph."""
-    graph = model.graph
-    for name, value in intervention.defaults.items():
-        axes = [f"{name}:{axis}" for axis in range(value.ndim)]
-        graph.input.append(helper.make_tensor_value_info(name, _FLOAT, axes))
-        graph.initializer.append(numpy_helper.from_array(value, name))  # an input with an initializer is optional
-    graph.output.append(helper.make_tensor_value_info(intervention.masked, _FLOAT, ["batch"]))
 
 
 def _is_marker(node: onnx.NodeProto) -> bool:

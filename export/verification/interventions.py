@@ -14,7 +14,7 @@ from export.execution.reference import Reference
 from export.execution.row_answers import RowAnswer, single_pass_answers
 from export.exported_graph import ExportedGraph
 from export.interface import BATCH
-from export.surgery.interventions import Intervention
+from export.surgery.intervention_inputs import Intervention
 from export.verification.comparison import Comparison
 from export.verification.verify import case_sizes
 from models.cards.card import Card

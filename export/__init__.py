@@ -44,6 +44,7 @@ def export_model(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
+    interventions: bool = False,
 ) -> BundleFolder:
     """Export a model to REPOSITORY/<model>/<version>.
 
@@ -52,13 +53,21 @@ def export_model(
         precision: float32, float16 (for CUDA) or int8 (for CPUs).
         half_weights: store the weights of a float32 bundle as float16. `trained.judge` measures the loss in quality of
             this and of a lower precision.
+        interventions: add a graph whose attention requests can change, which takes the weights' bytes once more.
     Raises:
         ExportError: the model cannot be exported or converted, or a graph's answers differ from PyTorch's.
         BundleError: the bundle cannot be written.
     """
     from export import pipeline
 
-    return pipeline.export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)
+    return pipeline.export_model(
+        trained,
+        repository,
+        version=version,
+        precision=precision,
+        half_weights=half_weights,
+        interventions=interventions,
+    )
 
 
 def export_run(
@@ -68,6 +77,7 @@ def export_run(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
+    interventions: bool = False,
 ) -> BundleFolder:
     """Export the run folder of `limelight train`. Arguments as for `export_model`.
 
@@ -79,7 +89,14 @@ def export_run(
     from models.training.runs import load_run
 
     trained = replace(load_run(run_folder), judge=judge_of(run_folder))
-    return export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)
+    return export_model(
+        trained,
+        repository,
+        version=version,
+        precision=precision,
+        half_weights=half_weights,
+        interventions=interventions,
+    )
 
 
 def export_module(
@@ -91,6 +108,7 @@ def export_module(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
+    interventions: bool = False,
 ) -> BundleFolder:
     """Export any PyTorch module, with a card that says what its inputs, outputs and maps are.
 
@@ -102,7 +120,7 @@ def export_module(
         module: returns a tensor, or tensors in a dict, tuple or dataclass. It is copied, to float32, on the CPU.
         examples: at least one: a dict of a value for each input, or the value of the only input. Strings, arrays or
             lists of numbers, pictures of Pillow, bytes or paths of files.
-        version, precision, half_weights: as for `export_model`.
+        version, precision, half_weights, interventions: as for `export_model`.
     Raises:
         ExportError: the card does not fit the module, or a graph's answers differ from PyTorch's; the message names
             the output or map, and the part of the card.
@@ -118,4 +136,5 @@ def export_module(
         version=version,
         precision=precision,
         half_weights=half_weights,
+        interventions=interventions,
     )

@@ -25,6 +25,10 @@ def export(
         bool,
         typer.Option("--half-weights", help="Store weights as float16, which halves the files; compute in float32."),
     ] = False,
+    interventions: Annotated[
+        bool,
+        typer.Option("--interventions", help="Add a graph whose attention requests can change; the files double."),
+    ] = False,
 ) -> None:
     """Export a trained model to a bundle, and verify that its answers equal PyTorch's."""
     try:
@@ -40,7 +44,14 @@ def export(
     from export import export_run
 
     try:
-        folder = export_run(run, repository, version=version, precision=precision, half_weights=half_weights)
+        folder = export_run(
+            run,
+            repository,
+            version=version,
+            precision=precision,
+            half_weights=half_weights,
+            interventions=interventions,
+        )
     except LimelightError as error:
         raise CommandError(error.message) from error
     except OSError as error:

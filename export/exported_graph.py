@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from onnx import ModelProto
 
 from export.interface import TensorSpec
+from export.surgery.intervention_inputs import Intervention
 from export.surgery.optional_maps import OptionalMap
 
 
@@ -16,6 +17,7 @@ class ExportedGraph:
     Attributes:
         optional_maps: by name of the map.
         packing_masks: inputs that are masks for token packing.
+        interventions: of the graph for them, by name of the map.
     """
 
     name: str
@@ -25,3 +27,4 @@ class ExportedGraph:
     outputs: tuple[TensorSpec, ...]
     optional_maps: Mapping[str, OptionalMap] = field(default_factory=dict)
     packing_masks: tuple[str, ...] = ()
+    interventions: Mapping[str, Intervention] = field(default_factory=dict)

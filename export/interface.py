@@ -268,3 +268,12 @@ def _label_axis(card: Card, name: str) -> AxisSize:
             if (tensor.name, dimension.name) == (labels.tensor, labels.dimension):
                 return _axis(dimension)
     raise ExportError(f"the label set {name!r} refers to no axis of an input tensor")
+
+
+def intervened_maps(card: Card) -> dict[str, int]:
+    """Return the maps that may be intervened on, dense ones without features, with their heads."""
+    return {
+        each.name: each.heads
+        for each in card.description.maps
+        if each.form == model_pb2.MAP_FORM_DENSE and set(map_axes(card, each.name)) <= set(DENSE_AXES)
+    }

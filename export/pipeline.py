@@ -13,6 +13,7 @@ from export.execution import pytorch_runner
 from export.execution.onnx_runner import onnx_runtime
 from export.exported_graph import ExportedGraph
 from export.tracing.build import build_graphs
+from export.verification.interventions import verified_interventions
 from export.verification.verify import verify
 from export.writing.exported_model import ExportedModel, write_exported
 from export.writing.samples import make_samples
@@ -27,6 +28,7 @@ def export_model(
     version: int = 0,
     precision: str = Precision.FLOAT32,
     half_weights: bool = False,
+    interventions: bool = False,
     graphs: list[ExportedGraph] | None = None,
     largest_size: int = 0,
 ) -> BundleFolder:
@@ -36,6 +38,7 @@ def export_model(
         version: version to write; 0 for the next one.
         precision: precision to which the verified graphs are converted.
         half_weights: round weights to float16 and store them so; computation stays in float32.
+        interventions: add a graph whose attention requests can change; float32 alone.
         graphs: graphs that `export.tracing.shared_trace` has built already. They are verified as well.
         largest_size: as of `verify`.
     Raises:
@@ -49,14 +52,21 @@ def export_model(
     wanted = Precision(precision)
     if half_weights and wanted is not Precision.FLOAT32:
         raise ExportError(f"half weights are for {Precision.FLOAT32}: {wanted} weights are small already")
+    if interventions and (wanted is not Precision.FLOAT32 or half_weights):
+        raise ExportError(f"interventions are for {Precision.FLOAT32} with whole weights")
+    if interventions and trained.card.generation is not None:
+        raise ExportError("interventions are for models that answer in one pass; this one generates")
     trained = replace(trained, model=pytorch_runner.copy_for_export(trained.model))
     trained = round_to_float16(trained) if half_weights else trained
     samples = make_samples(trained)
-    graphs = graphs or build_graphs(trained.model, trained.card)
+    graphs = graphs or build_graphs(trained.model, trained.card, interventions=interventions)
     if half_weights:
         graphs = [replace(graph, model=store_as_float16(graph.model)) for graph in graphs]
     reference = pytorch_runner.PyTorchReference(trained.model, trained.card)
     comparison = verify(graphs, reference, trained.card, largest_size=largest_size)
+    graphs = verified_interventions(graphs, reference, trained.card, comparison)
+    if interventions and len(graphs) == 1:
+        raise ExportError("no map of this model takes interventions: none is the weights of one attention, whole")
     if wanted is not Precision.FLOAT32:
         converted = convert(trained, graphs, samples, wanted)
         graphs, comparison = converted.graphs, converted.comparison

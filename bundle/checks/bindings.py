@@ -5,9 +5,12 @@ The self-test on examples checks the graphs themselves.
 
 from bundle.checks.description import all_tensors, check_axes, check_distinct
 from bundle.errors import BundleError
+from bundle.interventions import INTERVENED_GRAPH
 from bundle.maps import WEIGHTS, map_key
 from bundle.v1 import bundle_pb2
-from limelight.v1 import model_pb2
+from limelight.v1 import model_pb2, values_pb2
+
+_ALL_KINDS = [values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS]
 
 
 def check_bindings(bundle: bundle_pb2.Bundle) -> None:
@@ -24,6 +27,7 @@ def check_bindings(bundle: bundle_pb2.Bundle) -> None:
     _check_noise(bundle)
     _check_optional(bundle)
     _check_map_bindings(bundle)
+    _check_interventions(bundle)
     masks = {each.mask for each in bundle.tensors}
     for graph in bundle.graphs:
         for name in graph.packed:
@@ -88,6 +92,30 @@ def _check_map_bindings(bundle: bundle_pb2.Bundle) -> None:
                 )
     for name, quantity in described - bound_maps:
         raise BundleError(f"the map {map_key(name, quantity)} is bound to no output of a graph")
+
+
+def _check_interventions(bundle: bundle_pb2.Bundle) -> None:
+    """Check that a map supports interventions exactly if the graph for them takes both kinds."""
+    intervened = next((each for each in bundle.graphs if each.name == INTERVENED_GRAPH), None)
+    bindings = {each.map: each for each in bundle.maps if (each.quantity or WEIGHTS) == WEIGHTS}
+    for description in bundle.description.maps:
+        binding, kinds = bindings[description.name], sorted(description.interventions)
+        subject = f"the map {description.name}"
+        stated = (binding.head_scales, *binding.weights_inputs, binding.masked_output)
+        if kinds not in ([], _ALL_KINDS) or bool(kinds) != any(stated):
+            raise BundleError(f"{subject} supports interventions for which its binding has no inputs, or the opposite")
+        if not kinds:
+            continue
+        if len(stated) != 5 or len({*stated, ""}) != 6:
+            raise BundleError(f"{subject} has no name for some input or output of its interventions")
+        if intervened is None or bundle.HasField("generation"):
+            raise BundleError(f"{subject} supports interventions, and no graph {INTERVENED_GRAPH} answers with them")
+        if not {binding.output, binding.masked_output} <= set(intervened.outputs):
+            raise BundleError(f"{subject} supports interventions, but {INTERVENED_GRAPH} does not put it out")
+        if description.form != model_pb2.MAP_FORM_DENSE or description.features:
+            raise BundleError(f"{subject} supports interventions, but is not a dense map without features")
+    if intervened is not None and list(intervened.inputs) != list(bundle.graphs[0].inputs):
+        raise BundleError(f"the graph {INTERVENED_GRAPH} takes other inputs than {bundle.graphs[0].name}")
 
 
 def _check_axes(binding: bundle_pb2.MapBinding, description: model_pb2.MapDescription) -> None:

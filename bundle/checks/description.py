@@ -158,8 +158,6 @@ def _check_map(model: model_pb2.ModelDescription, description: model_pb2.MapDesc
     check_distinct(f"quantity of {subject}", [str(each) for each in (WEIGHTS, *description.quantities)])
     if 0 in description.quantities:
         raise BundleError(f"{subject} has an unspecified quantity")
-    if description.interventions:
-        raise BundleError(f"{subject} supports interventions, which this release does not implement")
 
 
 def fixed_size(labels: model_pb2.LabelSetDescription) -> int | None:

@@ -23,7 +23,9 @@ FEATURES: Mapping[str, _IsUsed] = {
     "gated-maps": lambda bundle: any(each.gate for each in bundle.maps),
     "row-probes": lambda bundle: any(each.HasField("probe") for each in bundle.maps),
     "projections": lambda bundle: any(each.HasField("projections") for each in bundle.maps),
-    "interventions": lambda bundle: any(each.head_scales or each.weights_inputs for each in bundle.maps),
+    "interventions": lambda bundle: any(
+        each.head_scales or each.weights_inputs or each.masked_output for each in bundle.maps
+    ),
     "prefill": lambda bundle: bool(bundle.generation.prefill or bundle.generation.prompt_tensor),
     "starts-with-prompt": lambda bundle: bundle.generation.starts_with_prompt,
     "end-tokens": lambda bundle: bool(bundle.generation.more_end_tokens),
@@ -49,6 +51,7 @@ KNOWN_FEATURES = frozenset(
         "gated-maps",
         "row-probes",
         "projections",
+        "interventions",
         "positions",
         "prefill",
         "span-parts",

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from limelight.groups import Grouping as Grouping
     from limelight.groups import Pool as Pool
     from limelight.groups import TextSpan as TextSpan
+    from limelight.interventions import Intervention as Intervention
+    from limelight.interventions import replace as replace
+    from limelight.interventions import scale_heads as scale_heads
     from limelight.labels import Grid as Grid
     from limelight.labels import LabelSet as LabelSet
     from limelight.labels import Region as Region
@@ -93,6 +96,7 @@ _MODULES = {
     "errors": _ERRORS,
     "events": "GeneratedToken GenerationEnd GenerationStart",
     "groups": "Grouping Pool TextSpan",
+    "interventions": "Intervention replace scale_heads",
     "labels": "Grid LabelSet Region",
     "loading": "load",
     "maps": "AttentionMap Edges",

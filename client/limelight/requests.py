@@ -7,6 +7,7 @@ from typing import Any, Literal, TypedDict, TypeVar
 from limelight.enums import number_of
 from limelight.errors import InputError
 from limelight.groups import Groupings, Pool, grouping_messages
+from limelight.interventions import Intervention, with_interventions
 from limelight.strings import check_string, check_strings
 from limelight.suggestions import check_keywords
 from limelight.v1 import attention_pb2, service_pb2, values_pb2
@@ -136,10 +137,12 @@ class CallOptions(TypedDict, total=False):
     Attributes:
         version: version of the model; 0 for the default, the highest that is loaded.
         truncate: truncate inputs over the model's limits instead of refusing them.
+        interventions: changes of attention, for every instance of the call; `scale_heads` and `replace` make them.
     """
 
     version: int
     truncate: bool
+    interventions: Sequence[Intervention]
 
 
 class PredictOptions(CallOptions, total=False):
@@ -259,6 +262,7 @@ def predict_request(
     *,
     version: int = 0,
     truncate: bool = False,
+    interventions: Sequence[Intervention] = (),
     outputs: Strings = (),
     seed: Seeds = None,
     generation: Generation | None = None,
@@ -267,7 +271,7 @@ def predict_request(
     """Build a request for predictions."""
     return service_pb2.PredictRequest(
         model=model_message(model, version),
-        instances=_instances(inputs, seed),
+        instances=_instances(inputs, seed, interventions),
         truncate=truncate,
         outputs=_strings(outputs, "outputs"),
         generation=generation.message() if generation else None,
@@ -282,6 +286,7 @@ def attend_request(
     *,
     version: int = 0,
     truncate: bool = False,
+    interventions: Sequence[Intervention] = (),
     outputs: Strings = (),
     seed: Seeds = None,
     generation: Generation | None = None,
@@ -295,7 +300,7 @@ def attend_request(
     """
     return kind(
         model=model_message(model, version),
-        instances=_instances(inputs, seed),
+        instances=_instances(inputs, seed, interventions),
         truncate=truncate,
         outputs=_strings(outputs, "outputs"),
         generation=generation.message() if generation else None,
@@ -310,6 +315,7 @@ def generate_request(
     *,
     version: int = 0,
     truncate: bool = False,
+    interventions: Sequence[Intervention] = (),
     seed: int | None = None,
     attention: Attention | None = None,
     **generation: Any,
@@ -317,7 +323,7 @@ def generate_request(
     """Build a request for one sequence; `generation` are fields of `Generation`."""
     return service_pb2.GenerateRequest(
         model=model_message(model, version),
-        instance=_seeded(to_instance(inputs, "instance"), seed),
+        instance=with_interventions(_seeded(to_instance(inputs, "instance"), seed), interventions),
         truncate=truncate,
         generation=Generation(**generation).message(),
         attention=attention.options() if attention else None,
@@ -329,7 +335,7 @@ def model_message(name: str, version: int = 0) -> values_pb2.Model:
     return values_pb2.Model(name=check_string(name, "model.name"), version=version)
 
 
-def _instances(inputs: Instances, seed: Seeds) -> list[values_pb2.Instance]:
+def _instances(inputs: Instances, seed: Seeds, interventions: Sequence[Intervention]) -> list[values_pb2.Instance]:
     several = inputs if isinstance(inputs, Sequence) else [inputs]
     instances = [to_instance(each, f"instances[{number}]") for number, each in enumerate(several)]
     seeds = seed if isinstance(seed, Sequence) else [seed] * len(instances)
@@ -337,7 +343,8 @@ def _instances(inputs: Instances, seed: Seeds) -> list[values_pb2.Instance]:
         raise InputError(
             f"{len(seeds)} seeds for {len(instances)} instances: give one, or as many as there are instances"
         )
-    return [_seeded(*each) for each in zip(instances, seeds, strict=True)]
+    seeded = [_seeded(*each) for each in zip(instances, seeds, strict=True)]
+    return [with_interventions(each, interventions) for each in seeded]
 
 
 def _seeded(instance: values_pb2.Instance, seed: int | None) -> values_pb2.Instance:

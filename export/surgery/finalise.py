@@ -11,16 +11,19 @@ from export.errors import ExportError
 from export.interface import Axes, AxisSize, TensorSpec
 from export.surgery.attention import expand_attention
 from export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
+from export.surgery.intervention_inputs import Intervention, declare_intervention
+from export.surgery.interventions import expand_interventions
 from export.surgery.optional_maps import OptionalMap, declare_optional_map
 from export.surgery.token_packing import expand_token_packing
 
 
 class FinalisedModel(NamedTuple):
-    """A complete model, its optional maps, and the masks by which it packs tokens."""
+    """A complete model, its optional maps, the masks by which it packs tokens, and its interventions by map."""
 
     model: onnx.ModelProto
     optional_maps: dict[str, OptionalMap]
     packing_masks: tuple[str, ...]
+    interventions: dict[str, Intervention]
 
 
 def finalise(
@@ -30,6 +33,7 @@ def finalise(
     *,
     max_axis_size: int,
     optional_map_axes: Mapping[str, Axes] = MappingProxyType({}),
+    intervened_maps: Mapping[str, int] = MappingProxyType({}),
 ) -> FinalisedModel:
     """Turn a traced model into the model that a bundle holds.
 
@@ -39,12 +43,14 @@ def finalise(
     Args:
         max_axis_size: as `export.interface.max_axis_size` gives it.
         optional_map_axes: as `export.interface.optional_map_axes` gives it.
+        intervened_maps: outputs that may be intervened on, with their heads, of a graph that was traced for that.
     Raises:
         ExportError: the exporter froze an axis of an input.
     """
     proto: onnx.ModelProto = onnx_ir.to_proto(model)
     strip_metadata(proto)
     shapes = {name: [axis if isinstance(axis, int) else 0 for axis in axes] for name, axes in optional_map_axes.items()}
+    interventions = expand_interventions(proto, intervened_maps) if intervened_maps else {}
     optional_maps = expand_attention(proto, shapes, max_axis_size)
     packed = expand_token_packing(proto)
     del proto.graph.value_info[:]
@@ -59,7 +65,9 @@ def finalise(
         set_shape(value, spec.axes)
     for name, optional_map in optional_maps.items():
         declare_optional_map(proto, optional_map, optional_map_axes[name])
-    return FinalisedModel(proto, optional_maps, packed)
+    for intervention in interventions.values():
+        declare_intervention(proto, intervention)
+    return FinalisedModel(proto, optional_maps, packed, interventions)
 
 
 def _check_names(values: Sequence[Any], specs: Sequence[TensorSpec], kind: str) -> None:

@@ -1,7 +1,10 @@
 """Builds the ONNX graphs of a model from its network and card."""
 
+from dataclasses import replace
+
 import torch
 
+from bundle.interventions import INTERVENED_GRAPH
 from export.execution import pytorch_runner
 from export.execution.random_inputs import RandomInputs, batch_sizes, collate_rows
 from export.exported_graph import ExportedGraph
@@ -9,6 +12,7 @@ from export.interface import (
     check_tensor,
     edge_index_names,
     input_specs,
+    intervened_maps,
     joined_axes,
     map_keys,
     max_axis_size,
@@ -26,8 +30,11 @@ from models.cards.card import Card
 from models.network import Network
 
 
-def build_graphs(model: Network, card: Card) -> list[ExportedGraph]:
+def build_graphs(model: Network, card: Card, *, interventions: bool = False) -> list[ExportedGraph]:
     """Trace a model (a copy by `pytorch_runner.copy_for_export`) to the graphs of its bundle.
+
+    Args:
+        interventions: add the graph for interventions, where the model answers in one pass and a map takes them.
 
     Raises:
         ExportError: PyTorch cannot export the model, an axis was frozen, or an output differs from the card.
@@ -55,14 +62,30 @@ def build_graphs(model: Network, card: Card) -> list[ExportedGraph]:
     finished = finalise(
         traced, inputs, outputs, max_axis_size=max_axis_size(card), optional_map_axes=optional_map_axes(card)
     )
-    return [
-        ExportedGraph(
-            "main",
-            "model.onnx",
-            finished.model,
-            tuple(inputs),
-            tuple(outputs),
-            finished.optional_maps,
-            finished.packing_masks,
-        )
-    ]
+    main = ExportedGraph(
+        "main",
+        "model.onnx",
+        finished.model,
+        tuple(inputs),
+        tuple(outputs),
+        finished.optional_maps,
+        finished.packing_masks,
+    )
+    maps = intervened_maps(card) if interventions else {}
+    if not maps:
+        return [main]
+    traced = trace(
+        module, arguments, inputs, [spec.name for spec in outputs], max_batch_sizes(card), interventions=True
+    )
+    changed = finalise(traced, inputs, outputs, max_axis_size=max_axis_size(card), intervened_maps=maps)
+    if not changed.interventions:
+        return [main]
+    second = replace(
+        main,
+        name=INTERVENED_GRAPH,
+        file=f"{INTERVENED_GRAPH}.onnx",
+        model=changed.model,
+        optional_maps={},
+        interventions=changed.interventions,
+    )
+    return [main, second]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from export.errors import ExportError
 from export.interface import TensorSpec
-from models.attention.export_markers import marking
+from models.attention.export_markers import intervening, marking
 
 # The first operator set with Gelu as one operator. Attention (23) would hide the weights.
 OPSET = 20
@@ -28,6 +28,8 @@ def trace(
     specs: Sequence[TensorSpec],
     outputs: Sequence[str],
     maximum: dict[str, int],
+    *,
+    interventions: bool = False,
 ) -> Any:
     """Trace a module of positional tensors to an `onnx_ir.Model`.
 
@@ -36,6 +38,7 @@ def trace(
             for one axis, and size 1 for a constant.
         specs: of the arguments, in order.
         maximum: largest size of each axis that varies, 0 for no limit.
+        interventions: mark weights for interventions.
     Raises:
         ExportError: PyTorch cannot export the module with these axes.
     """
@@ -50,7 +53,14 @@ def trace(
     )
     module = module.eval().requires_grad_(False)  # a scan with trainable parameters cannot be exported
     try:
-        with _silenced_loggers(), _dynamic_recurrent_layers(), without_needless_work(), marking(), torch.no_grad():
+        with (
+            _silenced_loggers(),
+            _dynamic_recurrent_layers(),
+            without_needless_work(),
+            marking(),
+            intervening() if interventions else contextlib.nullcontext(),
+            torch.no_grad(),
+        ):
             program = torch.onnx.export(
                 module,
                 tuple(arguments),

@@ -71,7 +71,7 @@ def compare_random_rows(
     """
     random_inputs = RandomInputs(card, seed=seed)
     check = _check(graphs, reference, card, comparison, random_inputs)
-    largest, long = _sizes(card)
+    largest, long = case_sizes(card)
     for number in range(-(-rows // _ROWS_PER_BATCH)):
         sizes = long if number % 4 == 3 else largest
         some = (
@@ -94,7 +94,7 @@ def _check(
     return _GenerationCheck(graphs, reference, card, comparison, random_inputs)
 
 
-def _sizes(card: Card) -> tuple[dict[str, int], dict[str, int]]:
+def case_sizes(card: Card) -> tuple[dict[str, int], dict[str, int]]:
     """Return the sizes of the ordinary cases, and of the long case."""
     edges = {each.description.dimensions[0].name for each in input_tensors(card) if each.indexes}
     largest = {
@@ -110,7 +110,7 @@ def _sizes(card: Card) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _named_cases(card: Card, random_inputs: RandomInputs, *, fused: bool) -> Iterator[tuple[str, list[Row]]]:
-    largest, long = _sizes(card)
+    largest, long = case_sizes(card)
     ones = dict.fromkeys(largest, 1)
     yield "one row", random_inputs.rows({BATCH: 1, **largest})
     yield "rows of one size", random_inputs.rows({BATCH: 4, **largest})

@@ -19,7 +19,7 @@ from export.verification.comparison import Comparison
 from export.writing.external_weights import graph_files
 from export.writing.library_versions import library_versions
 from export.writing.samples import example_rows
-from limelight.v1 import attention_pb2, model_pb2
+from limelight.v1 import attention_pb2, model_pb2, values_pb2
 from models.cards.card import Card
 
 
@@ -63,6 +63,9 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
     description.CopyFrom(exported.description)
     del description.examples[:]
     description.examples.extend(instance_to_wire(each) for each in exported.examples)
+    for each in description.maps:
+        if any(each.name in graph.interventions for graph in exported.graphs):
+            each.interventions.extend((values_pb2.INTERVENTION_KIND_HEAD_SCALES, values_pb2.INTERVENTION_KIND_WEIGHTS))
     bundle = card.bundle()
     bundle.description.CopyFrom(description)
     bundle.graphs.extend(_graph(each) for each in exported.graphs)
@@ -80,6 +83,7 @@ def _bundle(exported: ExportedModel) -> bundle_pb2.Bundle:
 
 def _graph(graph: ExportedGraph) -> bundle_pb2.OnnxGraph:
     requested = dict.fromkeys(name for each in graph.optional_maps.values() for name in each.outputs)
+    requested |= dict.fromkeys(each.masked for each in graph.interventions.values())
     return bundle_pb2.OnnxGraph(
         name=graph.name,
         file=graph.file,
@@ -95,4 +99,7 @@ def _map_binding(exported: ExportedModel, name: str, quantity: attention_pb2.Qua
     binding = map_binding(exported.card, name, quantity, graph.name)
     if key in graph.optional_maps:
         graph.optional_maps[key].fill_binding(binding)
+    for each in exported.graphs:
+        if key in each.interventions:
+            each.interventions[key].fill_binding(binding)
     return binding

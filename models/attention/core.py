@@ -12,7 +12,13 @@ from models.attention.combine import Combine, WeightedSum
 from models.attention.compatibility import check_combination
 from models.attention.context import Context
 from models.attention.errors import CombinationError, MissingContextError, ShapeError, require_axes
-from models.attention.export_markers import can_be_marked, is_marking, marked_attention
+from models.attention.export_markers import (
+    can_be_marked,
+    is_intervening,
+    is_marking,
+    marked_attention,
+    marked_weights,
+)
 from models.attention.score.base import Score
 from models.attention.weights import Weights
 
@@ -80,7 +86,7 @@ class Attention(nn.Module):
         if is_marking() and (marked := self._marked(query, key, value, mask)):
             return marked
         weights, context = self._weights(query, key, value, mask, context)
-        return self.combine(weights, value, context), weights
+        return self._combined(weights, value, mask, context)
 
     def with_scores(
         self,
@@ -98,7 +104,7 @@ class Attention(nn.Module):
         scores, context = self._scores(query, key, value, mask, context)
         weights = self._aligned(scores, mask, context, value)
         shown = mask if mask is None or not self.score.multidimensional else mask.unsqueeze(-1)
-        return self.combine(weights, value, context), weights, fill(scores, shown)
+        return *self._combined(weights, value, mask, context), fill(scores, shown)
 
     def weights(
         self, query: Tensor | None, key: Tensor, mask: Tensor | None = None, context: Context | None = None
@@ -123,6 +129,12 @@ class Attention(nn.Module):
         plain = scaled_dot_product_attention(dot[0], dot[1], value, attn_mask=mask, scale=dot[2])
         # The fused kernels differ in what they give a query with nothing to attend to: here it is always zeros.
         return plain if mask is None else torch.where(mask.any(-1, keepdim=True), plain, torch.zeros_like(plain))
+
+    def _combined(self, weights: Tensor, value: Tensor, mask: Tensor | None, context: Context) -> tuple[Tensor, Tensor]:
+        if not is_intervening() or self.score.multidimensional:
+            return self.combine(weights, value, context), weights
+        weights, factor = marked_weights(weights, mask)
+        return self.combine(weights, value, context) * factor, weights
 
     def _as_dot(self, query: Tensor | None, key: Tensor) -> tuple[Tensor, Tensor, float] | None:
         """(query', key', scale) where this is softmax of scale · query' key'ᵀ, then a weighted sum: it can be fused."""

@@ -12,9 +12,11 @@ from torch import Tensor
 
 DOMAIN = "limelight"
 OPERATOR = "DotAttention"
+INTERVENTION = "Intervention"
 
 
 _marking = False
+_intervening = False
 
 
 @contextlib.contextmanager
@@ -26,6 +28,40 @@ def marking() -> Iterator[None]:
         yield
     finally:
         _marking = before
+
+
+@contextlib.contextmanager
+def intervening() -> Iterator[None]:
+    """Mark weights that interventions can change in what is exported in this block; attention is computed whole."""
+    global _intervening
+    before, _intervening = _intervening, True
+    try:
+        yield
+    finally:
+        _intervening = before
+
+
+def is_intervening() -> bool:
+    """Tell whether weights are to be marked for interventions."""
+    return _intervening and torch.compiler.is_exporting()
+
+
+def marked_weights(weights: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Mark weights for `export.surgery.interventions`; for an export alone.
+
+    Shapes: weights [batch, head, query, key], mask boolean and broadcastable to them -> weights as an intervention
+        leaves them, of the same shape, and the factor of each head's context vectors [batch, head, 1, 1].
+    """
+    masks = [] if mask is None else [mask[(None,) * (4 - mask.dim())]]
+    changed, factor = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{INTERVENTION}",
+        [weights, *masks],
+        {"heads": weights.shape[1] if isinstance(weights.shape[1], int) else 0},
+        dtypes=(weights.dtype, weights.dtype),
+        shapes=(tuple(weights.shape), (*weights.shape[:2], 1, 1)),
+        version=1,
+    )
+    return changed, factor
 
 
 def is_marking() -> bool:
@@ -42,6 +78,8 @@ def marked_attention(
         broadcastable to [batch, head, query, key], bias of four axes that broadcasts to the same -> context vectors
         [batch, head, query, d_v], weights [batch, head, query, key].
     """
+    if is_intervening():
+        return _whole_attention(query, key, value, mask, scale, bias)
     masks = [None if mask is None else mask[(None,) * (4 - mask.dim())], bias]
     while masks and masks[-1] is None:
         masks.pop()
@@ -54,6 +92,19 @@ def marked_attention(
         version=1,
     )
     return context_vectors, weights
+
+
+def _whole_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    scores = scale * query @ key.transpose(-2, -1)
+    scores = scores if bias is None else scores + bias
+    if mask is None:
+        weights = scores.softmax(-1)
+    else:  # half of the lowest float: with a bias added it stays finite
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min / 2).softmax(-1) * mask
+    changed, factor = marked_weights(weights, mask)
+    return changed @ value * factor, changed
 
 
 def can_be_marked(query: Tensor, key: Tensor, value: Tensor) -> bool:

@@ -22,6 +22,7 @@ from service.attention.plan import AttentionPlan, check_instance
 from service.errors import QueueFullError, WrongModelError
 from service.frontend import validation
 from service.frontend.call import Call
+from service.frontend.interventions import Intervention, intervened_bytes, with_interventions
 from service.frontend.models import Model, Models
 from service.frontend.preprocessing import PreprocessingPool
 from service.frontend.results import Answered, TypedResult
@@ -98,6 +99,9 @@ class InstanceSource(Protocol):
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one instance. Raises: InputError naming the field."""
+
+    def interventions(self, place: int) -> Sequence[Intervention]:
+        """Translate the interventions of an instance. Raises: InputError naming the field."""
 
     def seed(self, place: int) -> int | None:
         """Give the seed of an instance; None where there is none."""
@@ -626,6 +630,9 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     wanted, schema, plan = checked.wanted, checked.schema, checked.plan
     instance = instances.read(place, schema)
     row = schema.preprocessor.row(instance, field=instances.path(place), truncate=checked.request.truncate)
+    interventions = instances.interventions(place)
+    if interventions:
+        row = with_interventions(row, interventions, schema)
     if plan is not None:
         check_instance(plan, row.labels)
     encode = checked.request.encode_labels
@@ -633,6 +640,8 @@ def _prepared_one(checked: CheckedCall, instances: InstanceSource, place: int) -
     streamed = checked.stream_limit is not None
     attention = 0 if plan is None else checked.model.sizes.attention(row, wanted.generation, plan)
     computing = checked.model.sizes.computing(row, wanted, streamed=streamed) + (0 if streamed else attention)
+    if interventions:
+        computing += intervened_bytes(row, schema)
     took = time.perf_counter_ns() - started
     return PreparedInstance(instance, row, instances.seed(place), labels, attention, computing, took)
 

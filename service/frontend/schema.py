@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from google.protobuf.message import Message
 
+from bundle.interventions import bound_interventions
 from bundle.maps import ProjectedSize, edge_dimensions
 from bundle.preprocess import Bounds, Preprocessor
 from bundle.reader import BundleFolder
@@ -27,7 +28,7 @@ class ModelSchema:
     generate. growing: label sets that grow with each generated token. edge_dimensions: for each map that a graph gives
     as edges, the dimension that counts them; empty where none does. probed: maps of which single rows can be computed.
     projected: sizes of the projections that maps can be computed from. references: counts of attention signals over the
-    bundle's reference inputs, by map and signal.
+    bundle's reference inputs, by map and signal. interventions: those that the model takes, by map.
 
     Raises: BundleError where the bundle's files are no longer what the engine loaded.
     """
@@ -56,6 +57,7 @@ class ModelSchema:
         self.edge_dimensions = edge_dimensions(bundle)
         self.probed = frozenset(each.map for each in bundle.maps if each.HasField("probe"))
         self.projected = {name: ProjectedSize(*sizes) for name, sizes in served.projected.items()}
+        self.interventions = bound_interventions(bundle)
         self.results = tuple(description.results)
         self.references = {(each.map, each.signal): np.array(each.bins) for each in bundle.attention_references}
         self._parents = {each.name: each.parent for each in description.label_sets}

@@ -17,6 +17,7 @@ from limelight.cli.connection import Connection, with_connection_options
 from limelight.cli.group_options import read_groups
 from limelight.cli.input_texts import input_lines, input_texts
 from limelight.cli.inputs import read_instance
+from limelight.cli.intervention_options import read_interventions
 from limelight.cli.render_terminal import print_figures
 from limelight.figures import Figure, Shape, figures, parent_maps
 from limelight.predictions import Prediction
@@ -62,6 +63,16 @@ Times = Annotated[
 ]
 
 
+MaskedHeads = Annotated[
+    list[str] | None,
+    typer.Option("--mask-head", metavar="MAP:HEAD", help="Answer without this head. Repeatable."),
+]
+UniformMaps = Annotated[
+    list[str] | None,
+    typer.Option("--uniform", metavar="MAP[:HEAD]", help="Answer with equal weights in this map or head. Repeatable."),
+]
+
+
 @with_connection_options
 def attend(
     connection: Connection,
@@ -89,6 +100,8 @@ def attend(
     top_k: options.TopK = 0,
     sequences: options.SequenceMaps = 1,
     encoding: options.WireEncoding = options.Encoding.float32,
+    mask_heads: MaskedHeads = None,
+    uniform: UniformMaps = None,
     words: WordsAlone = False,
     hide_special: HideSpecial = False,
     times: Times = False,
@@ -154,6 +167,7 @@ def attend(
             "top_k": top_k,
             "sequences": sequences,
             "encoding": encoding.value,
+            "interventions": read_interventions(mask_heads or (), uniform or ()),
         }
         if file is not None:
             return answer_file(file, out, description, lambda inputs: client.attend_many(model, inputs, **asked))

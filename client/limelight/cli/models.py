@@ -69,7 +69,7 @@ def _print_model(model: Model) -> None:
     if model.maps:
         table = _table("attention map", "kind", "heads", "query", "key", "form", "also", "")
         for map_ in model.maps:
-            also = ", ".join(map_.quantities)
+            also = ", ".join((*map_.quantities, *(["interventions"] if map_.interventions else [])))
             row = (map_.name, map_.kind, str(map_.heads), map_.query, map_.key, map_.form, also, map_.summary)
             table.add_row(*map(Text, row))
         _print(table)

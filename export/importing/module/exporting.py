@@ -39,6 +39,7 @@ def export_module(
     version: int,
     precision: str,
     half_weights: bool,
+    interventions: bool,
 ) -> BundleFolder:
     """See `export.export_module`."""
     module = copy.deepcopy(module).cpu().float().eval().requires_grad_(False)
@@ -56,7 +57,14 @@ def export_module(
         TrainingData(),
         (),
     )
-    return export_model(trained, repository, version=version, precision=precision, half_weights=half_weights)
+    return export_model(
+        trained,
+        repository,
+        version=version,
+        precision=precision,
+        half_weights=half_weights,
+        interventions=interventions,
+    )
 
 
 def _observe(network: ImportedModule, card: Card) -> dict[str, Observed]:

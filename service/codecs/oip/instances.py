@@ -7,6 +7,7 @@ from bundle.values import Array, Audio, Image, Instance, Pair, Sentences, Tensor
 from limelight.v1 import model_pb2
 from service.codecs.oip.contents import InputTensor
 from service.codecs.oip.datatypes import BYTES, of_wire
+from service.frontend.interventions import Intervention
 from service.frontend.schema import ModelSchema
 
 
@@ -38,6 +39,10 @@ class TensorRows:
         kinds = {each.name: each.kind for each in schema.description.inputs}
         tensors = {each.name: each for given in schema.description.inputs for each in given.tensors}
         return {each.name: _value(each, place, kinds, tensors) for each in self._inputs}
+
+    def interventions(self, place: int) -> Sequence[Intervention]:
+        """Give none: the protocol has no place for them."""
+        return ()
 
     def seed(self, place: int) -> int | None:
         """Give the seed of the call: a row draws what it draws alone."""

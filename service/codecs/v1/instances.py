@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from bundle.errors import InputError
 from bundle.values import Instance
-from bundle.wire import instance_from_wire
+from bundle.wire import instance_from_wire, to_array
 from limelight.v1 import values_pb2
+from service.frontend.interventions import Change, Intervention
 from service.frontend.schema import ModelSchema
 
 
@@ -33,10 +33,12 @@ class MessageInstances:
 
     def read(self, place: int, schema: ModelSchema) -> Instance:
         """Translate one instance. Raises: InputError and its kinds, naming the field."""
-        message, field = self._messages[place], self.path(place)
-        if message.interventions:
-            _refuse_interventions(schema, message.interventions, f"{field}.interventions")
-        return instance_from_wire(message, field)
+        return instance_from_wire(self._messages[place], self.path(place))
+
+    def interventions(self, place: int) -> Sequence[Intervention]:
+        """Translate the interventions of an instance. Raises: InputError naming the tensor that is inconsistent."""
+        given = self._messages[place].interventions
+        return [_intervention(each, f"{self.path(place)}.interventions[{number}]") for number, each in enumerate(given)]
 
     def seed(self, place: int) -> int | None:
         """Give the seed of an instance; None where there is none."""
@@ -44,13 +46,9 @@ class MessageInstances:
         return message.seed if message.HasField("seed") else None
 
 
-def _refuse_interventions(schema: ModelSchema, interventions: Sequence[values_pb2.Intervention], field: str) -> None:
-    """Refuse changes to attention, which no map takes yet. Raises: InputError naming the change."""
-    maps = {each.name: each for each in schema.maps}
-    for place, each in enumerate(interventions):
-        if each.map not in maps:
-            raise InputError(f"{field}[{place}].map", f"is {each.map!r}; the model has {', '.join(maps) or 'no maps'}")
-        change = each.WhichOneof("change")
-        if change is None:
-            raise InputError(f"{field}[{place}]", "has no change; set one of head_scales, weights")
-        raise InputError(f"{field}[{place}].{change}", f"does not apply to {each.map}, which takes no interventions")
+def _intervention(message: values_pb2.Intervention, field: str) -> Intervention:
+    change = message.WhichOneof("change")
+    values = None
+    if change in ("head_scales", "weights"):
+        values = to_array(getattr(message, change), f"{field}.{change}")
+    return Intervention(field, message.map, Change(change or ""), values, message.heads, message.queries)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from bundle.descriptions import OutputDescription
-from bundle.errors import BundleError
+from bundle.errors import BundleError, InputError
+from bundle.interventions import INTERVENED_GRAPH, intervened_bindings
 from bundle.maps import BoundMap, MapPart, MapWeights, Projected, bound_maps
 from bundle.rows import Row, bound_tensors, cut_outputs, joined_dimensions
 from bundle.v1 import bundle_pb2
@@ -14,6 +15,7 @@ from bundle.values import Array
 from service.engine.jobs import Job, RowEvent
 from service.engine.runtime.feeds import Feeds
 from service.engine.runtime.finite import Finite, not_finite
+from service.engine.runtime.intervened import Interventions
 from service.engine.runtime.map_requests import batch_requests, is_projected, rows_of
 from service.engine.runtime.sessions import Session
 from service.engine.types import Answer, GenerationSettings, MapKey, Timing
@@ -51,7 +53,9 @@ class Forward(Observed):
         graphs = tuple(
             (sessions[graph.name], Feeds(bundle, graph), bound_maps(bundle, graph.name, tensors))
             for graph in bundle.graphs
+            if graph.name != INTERVENED_GRAPH
         )
+        self._interventions = Interventions(bundle)
         self._joined = joined_dimensions(tensors.values())
         self._outputs = tuple(bundle.description.outputs)
         if missing := {each.name for each in self._outputs} - set(bundle.graphs[0].outputs):
@@ -59,12 +63,20 @@ class Forward(Observed):
         # Bounded: callers choose the maps. A cache of a method would be a cycle, and keep the weights
         # of a model that is unloaded until the next collection.
         self._runs = lru_cache(maxsize=128)(partial(_choose, graphs, self._outputs))
+        if self._interventions:
+            graph = next(each for each in bundle.graphs if each.name == INTERVENED_GRAPH)
+            whole = bound_maps(intervened_bindings(bundle), graph.name, tensors)
+            intervened = ((sessions[graph.name], Feeds(bundle, graph), whole),)
+            self._intervened_runs = lru_cache(maxsize=128)(partial(_choose, intervened, self._outputs))
 
     def group(self, row: Row, maps: frozenset[MapKey], parts: Mapping[MapKey, MapPart]) -> Hashable:
         """Give the key that the rows of one batch share.
 
         The graphs that run, the optional tensors, and for long rows the maps that are whole or projected.
         """
+        if self._interventions.are_in(row):
+            (run,) = self._intervened_runs(maps)
+            return run.session.name, run.feeds.group(row)
         runs = self._runs(maps)
         found = [(run.session.name, run.feeds.group(row)) for run in runs]
         if max(row.sizes.values(), default=0) < _GATES_SHARED_BELOW:
@@ -83,8 +95,10 @@ class Forward(Observed):
         maps = jobs[0].call.query.maps
         if len(jobs) > 1:
             maps = maps.union(*(job.call.query.maps for job in jobs))
-        runs = self._runs(maps)
+        changed = self._interventions.are_in(jobs[0].row)
+        runs = self._intervened_runs(maps) if changed else self._runs(maps)
         requests = batch_requests(jobs, {key: bound for run in runs for key, bound in run.maps.items()})
+        refused: Sequence[InputError | None] = ()
         batching = computing = 0
         found: list[dict[MapKey, MapWeights]] = [{} for _ in jobs]
         projected: list[dict[MapKey, Projected]] = [{} for _ in jobs]
@@ -95,9 +109,15 @@ class Forward(Observed):
             map_requests = requests.of_graph(run.maps, jobs if run.session.cuts else ())
             names = tuple(dict.fromkeys([*(each.name for each in run.outputs), *map_requests.outputs]))
             feeds = run.feeds.batch(jobs) | map_requests.feeds()
+            if changed:
+                changes = self._interventions.feeds(rows)
+                feeds |= changes
+                names += tuple(each.masked for each in self._interventions.checked(changes))
             between = time.monotonic_ns()
             values = run.session.run(names, feeds, wide=wide, cuts=map_requests.cuts)
             fetched = dict(zip(names, values, strict=True))
+            if changed:
+                refused = [self._interventions.problem(fetched, *each) for each in enumerate(job.index for job in jobs)]
             batching += between - before
             computing += time.monotonic_ns() - between
             for each in run.outputs:
@@ -123,6 +143,10 @@ class Forward(Observed):
             for place, job in enumerate(jobs)
         ]
         del found, projected, outputs
+        if any(refused):
+            yield [(job, each) for job, each in zip(jobs, refused, strict=True) if each is not None]
+            answered = [place for place, each in enumerate(refused) if each is None]
+            jobs, answers = [jobs[place] for place in answered], [answers[place] for place in answered]
         problems = [self._finite.problem(each.outputs, each.maps) for each in answers]
         yield [(job, each) for job, each, problem in zip(jobs, answers, problems, strict=True) if not problem]
         del answers

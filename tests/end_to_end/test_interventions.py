@@ -1,0 +1,217 @@
+"""Interventions through the socket: the same change in PyTorch gives the same answer, alone and in a batch."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import limelight
+from bundle.preprocess import Preprocessor
+from bundle.values import Array, Instance
+from bundle.wire import instance_to_wire
+from export.execution import pytorch_runner
+from export.execution.random_inputs import collate_rows
+from export.pipeline import export_model
+from limelight.interventions import with_interventions
+from limelight.v1 import values_pb2
+from models.attention import Attention
+from models.cards.card import TrainedModel
+from models.network import Answer
+from tests.export import tiny
+from tests.models import small
+from tests.service.serving import serving
+
+pytestmark = pytest.mark.timeout(900)
+
+# A model of each kind, a map, and the module that makes it.
+KINDS: Mapping[str, tuple[str, str]] = {
+    "reader": ("encoder.0.self", "attention.attention"),  # a Transformer encoder
+    "rnn-capsule": ("capsule", "capsules.capsules.attention"),  # over a recurrent network
+    "vit": ("encoder.1.self", "layers.1.attention.attention"),  # of pictures
+    "mcan": ("regions.0.cross", "looking.0.guided.attention"),  # co-attention
+    "han": ("sentence", "sentences.attention"),  # hierarchical
+}
+
+
+class CausalReader(tiny.Reader):
+    """Each word attends to those before it and to itself."""
+
+    def forward(self, **tensors: Tensor) -> Answer:
+        words, mask = self.embedding(tensors["ids"]), self.mask(tensors)
+        places = torch.arange(words.shape[1])
+        causal = mask & mask.transpose(-2, -1) & (places <= places[:, None])
+        read, weights = self.attention(words, words, mask=causal)
+        pooled, pool = self.pool(None, read.unsqueeze(1), mask=mask)
+        return Answer({"logits": self.classify(pooled[:, 0, 0])}, {"encoder.0.self": weights, "pool": pool[:, :, 0]})
+
+
+SLOW = [name if name == "reader" else pytest.param(name, marks=pytest.mark.slow) for name in KINDS]
+
+
+@contextmanager
+def changed(
+    module: Attention,
+    *,
+    factors: Tensor | None = None,
+    weights: Callable[[Tensor, Tensor | None], Tensor] | None = None,
+) -> Iterator[None]:
+    """Change an attention in PyTorch: its weights as a function of them and the mask, its results by head."""
+    hooks = []
+    if factors is not None:
+        hooks.append(
+            module.combine.register_forward_hook(lambda _, arguments, found: found * factors[None, :, None, None])
+        )
+    if weights is not None:
+        hooks.append(module.align.register_forward_hook(lambda _, arguments, found: weights(found, arguments[1])))
+    try:
+        yield
+    finally:
+        for each in hooks:
+            each.remove()
+
+
+def uniform(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """Equal weights over the keys that a mask allows."""
+    allowed = torch.ones_like(weights) if mask is None else mask.expand_as(weights).to(weights.dtype)
+    return allowed / allowed.sum(-1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A server of one model, and the model in PyTorch."""
+
+    client: limelight.Client
+    kind: str
+    trained: TrainedModel
+    preprocessor: Preprocessor
+
+    def expected(self, instance: Instance) -> dict[str, Array]:
+        """PyTorch's outputs and maps for an instance alone."""
+        row = self.preprocessor.row(instance)
+        return pytorch_runner.run_model(self.trained.model, self.trained.card, collate_rows(self.trained.card, [row]))
+
+    def shape(self, instance: Instance) -> tuple[int, int, int]:
+        """The shape of the map: heads, queries, keys."""
+        described = next(each for each in self.trained.card.description.maps if each.name == KINDS[self.kind][0])
+        labels = self.preprocessor.row(instance).labels
+        return described.heads, labels[described.query_labels].size, labels[described.key_labels].size
+
+
+@pytest.fixture(scope="module", params=SLOW)
+def served(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Served]:
+    kind, repository = request.param, tmp_path_factory.mktemp("interventions")
+    torch.manual_seed(0)
+    texts = ("the cat sat on a mat .", "dog", "a dog ran on the mat")
+    trained = tiny.trained(CausalReader(), tiny.reader_card(), *texts) if kind == "reader" else small.trained(kind)
+    folder = export_model(trained, repository, interventions=True)
+    with serving(repository) as running, limelight.Client(running.server.address) as client:
+        yield Served(client, kind, trained, Preprocessor(folder))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What happens to the attention of one row. head: the one that changes."""
+
+    kind: str
+    head: int
+    factor: float
+
+
+changes = st.builds(Change, st.sampled_from(["none", "scale", "uniform", "given"]), st.integers(0, 1), st.floats(-2, 2))
+
+
+@settings(max_examples=6, deadline=None)
+@given(drawn=st.lists(changes, min_size=1, max_size=4))
+def test_a_change_over_the_socket_is_the_same_change_in_pytorch(served: Served, drawn: list[Change]) -> None:
+    asked, wanted = [], []
+    for place, change in enumerate(drawn):
+        instance = served.trained.examples[place % len(served.trained.examples)]
+        message, answered = changed_row(served, instance, change)
+        asked.append(message)
+        wanted.append(answered)
+    together, (alone,) = served.client.attend(served.kind, asked), served.client.attend(served.kind, asked[:1])
+    for answer, row in zip((*together, alone), (*wanted, wanted[0]), strict=True):
+        for output, array in answer.prediction.outputs.items():
+            np.testing.assert_allclose(array, row[output][0], rtol=1e-4, atol=1e-5)
+        found = answer[KINDS[served.kind][0]].weights
+        np.testing.assert_allclose(found, row[KINDS[served.kind][0]].reshape(found.shape), rtol=1e-4, atol=1e-5)
+
+
+def changed_row(served: Served, instance: Instance, change: Change) -> tuple[values_pb2.Instance, dict[str, Array]]:
+    """A request for a change of one row, and PyTorch's answer with the same change."""
+    name, path = KINDS[served.kind]
+    module, shape = served.trained.model.get_submodule(path), served.shape(instance)
+    assert isinstance(module, Attention)
+    usual, head = served.expected(instance), min(change.head, shape[0] - 1)
+    sharper = usual[name].reshape(shape)[[head]] ** 2  # attends to the same keys
+    sharper /= sharper.sum(-1, keepdims=True)
+
+    def altered(weights: Tensor, mask: Tensor | None) -> Tensor:
+        weights = weights.clone()
+        new = uniform(weights, mask)[:, head] if change.kind == "uniform" else torch.from_numpy(sharper)
+        weights[:, head] = new
+        return weights
+
+    match change.kind:
+        case "none":
+            return instance_to_wire(instance), usual
+        case "scale":
+            factors = torch.ones(shape[0])
+            factors[head] = change.factor
+            intervention = limelight.scale_heads(name, {head: change.factor})
+            with changed(module, factors=factors):
+                answered = served.expected(instance)
+        case _:
+            new = "uniform" if change.kind == "uniform" else sharper
+            intervention = limelight.replace(name, new, heads=head)
+            with changed(module, weights=altered):
+                answered = served.expected(instance)
+    return with_interventions(instance_to_wire(instance), [intervention]), answered
+
+
+ROW = np.full((1, 1, 4), 0.25, np.float32)  # a row of "the cat sat on" that is as it should be
+
+
+@pytest.mark.parametrize(
+    ("intervention", "field", "said"),
+    [
+        (limelight.scale_heads("nothing", {0: 0}), "interventions[0].map", "encoder.0.self, pool"),
+        (limelight.scale_heads("encoder.0.self", {2: 0}), "interventions[0].heads[0]", "has 2 heads"),
+        (limelight.scale_heads("encoder.0.self", {0: np.nan}), "interventions[0].head_scales", "not finite"),
+        (limelight.replace("encoder.0.self", ROW, heads=0), "interventions[0].weights", "[1, 4, 4]"),
+        (limelight.replace("encoder.0.self", "uniform", queries=4), "interventions[0].queries[0]", "has 4 queries"),
+        (limelight.replace("encoder.0.self", ROW / 2, heads=0, queries=0), "interventions[0].weights", "sums to 0.5"),
+        (limelight.replace("encoder.0.self", -ROW, heads=0, queries=0), "interventions[0].weights", "negative"),
+        (limelight.replace("encoder.0.self", ROW * np.nan, heads=0, queries=0), "interventions[0].weights", "finite"),
+        (limelight.replace("encoder.0.self", "uniform", heads=[1, -1]), "interventions[0].heads", "twice"),
+        (limelight.replace("encoder.0.self", ROW, heads=0, queries=1), "interventions", "a weight of 0.25 on a key of"),
+    ],
+)
+@pytest.mark.parametrize("served", ["reader"], indirect=True)
+def test_what_cannot_be_changed_is_refused_and_the_next_call_answered(
+    served: Served, intervention: limelight.Intervention, field: str, said: str
+) -> None:
+    text = {"text": "the cat sat on"}
+    with pytest.raises((limelight.InvalidArgument, limelight.OutOfRange)) as refused:
+        served.client.predict("reader", text, interventions=[intervention])
+    assert f"instances[0].{field}" in str(refused.value)
+    assert said in str(refused.value)
+    right = limelight.replace("encoder.0.self", ROW, heads=0, queries=-1)
+    answer = served.client.attend("reader", text, interventions=[right])
+    np.testing.assert_allclose(answer["encoder.0.self"].weights[0, 3], 0.25, atol=1e-6)
+    assert answer.prediction.provenance.graph == "intervened"
+    assert served.client.predict("reader", text).provenance.graph == "main"
+
+
+@pytest.mark.parametrize("served", ["reader"], indirect=True)
+def test_the_description_says_which_maps_can_be_changed(served: Served) -> None:
+    maps = served.client.model("reader").maps
+    assert {each.name: each.interventions for each in maps} == dict.fromkeys(
+        ("encoder.0.self", "pool"), ("head_scales", "weights")
+    )

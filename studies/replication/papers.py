@@ -75,6 +75,22 @@ CLAIMS = (
         ("transformer-uniform", "transformer-frozen"),
         own=True,
     ),
+    Claim(
+        "Correia 2019",
+        "learned sparsity costs no accuracy (no worse by a point)",
+        "adaptively-sparse",
+        ("transformer",),
+        1,
+    ),
+    Claim(
+        "Bhojanapalli 2020",
+        "many heads of a fixed size beat as many that share",
+        "fixed-heads",
+        ("fixed-heads-divided",),
+    ),
+    Claim("Tay 2021", "weights without comparisons do as well (by a point)", "synthesizer", ("transformer",), 1),
+    Claim("Tay 2021", "and so do those of places alone", "synthesizer-random", ("transformer",), 1),
+    Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",

@@ -212,4 +212,15 @@ TABLE = (
         for seed in range(3)
         for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")
     ),
+    # Transformers that exchange a part of the Transformer, and that itself, beside each other.
+    *(
+        Run(f"reverse-{model}", model, "builtin:reverse", options=("--epochs", "6", "--batch-size", "32"))
+        for model in (
+            "transformer",
+            *(f"synthesizer{other}" for other in ("", "-random", "-uniform", "-frozen")),
+            *(f"adaptively-sparse{control}" for control in _CONTROLS),
+            *(f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen")),
+            *(f"transparent{other}" for other in ("", "-last", "-uniform", "-frozen")),
+        )
+    ),
 )

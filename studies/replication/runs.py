@@ -219,8 +219,11 @@ TABLE = (
             "transformer",
             *(f"synthesizer{other}" for other in ("", "-random", "-uniform", "-frozen")),
             *(f"adaptively-sparse{control}" for control in _CONTROLS),
-            *(f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen")),
             *(f"transparent{other}" for other in ("", "-last", "-uniform", "-frozen")),
         )
+    ),
+    *(
+        Run(f"reverse-{model}", model, "builtin:reverse", options=("--epochs", "4", "--batch-size", "32"))
+        for model in (f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen"))
     ),
 )

@@ -146,7 +146,7 @@ class EncoderDecoder(GeneratingNetwork):
             assert isinstance(reader, DecoderLayer)
             memory = reader.cross.read(features)
             found |= {f"source_keys.{number}": memory.keys, f"source_values.{number}": memory.values}
-        return found | shown
+        return {**found, **shown}
 
     def read(self, layers: Sequence[Tensor]) -> tuple[Sequence[Tensor], Mapping[str, Tensor]]:
         """What each layer of the decoder reads of the source, and maps that show how: here the encoder's last layer.

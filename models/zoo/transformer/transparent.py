@@ -92,7 +92,7 @@ def numbered_layers(count: int) -> tuple[str, ...]:
 
 def card(network: TransparentTransformer, blueprint: Blueprint[TransparentConfig]) -> Card:
     """Describe the model."""
-    config = network.config
+    config = blueprint.config
     readers = LabelSet(name="decoder_layers", kind="hops", names=numbered_layers(config.layers))
     read = ("embedding", *numbered_layers(config.encoder_layers))
     encoder = LabelSet(name="encoder_layers", kind="representations", names=read)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from entmax import entmax_bisect
 
+from models.attention import Context
 from models.network import GeneratingNetwork
 from models.tasks.stepping import Stepping
 from models.zoo.transformer.encoder_decoder import EncoderDecoder
@@ -120,6 +121,11 @@ def test_a_random_synthesizer_has_the_same_weights_for_every_text() -> None:
     table = array(attention.attention.score.table)  # [query, head, key]
     np.testing.assert_allclose(one[1], softmax(table[:5, :, :5].transpose(1, 0, 2)), atol=1e-12)
     np.testing.assert_array_equal(one[1], other[1])
+    # A text that has ended may step past its last place while others of its batch go on.
+    query = torch.zeros(2, attention.heads, 1, 4).double()
+    places = torch.tensor([len(table), len(table) - 1]).reshape(2, 1, 1)
+    beyond, last = attention.attention.score(query, query, Context(query_positions=places))
+    np.testing.assert_array_equal(beyond, last)
 
 
 @pytest.mark.parametrize("name", ["transparent", "transparent-last"])

@@ -30,7 +30,7 @@ from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecode
 class Synthesized(Score):
     """Scores of places for so many heads of d_q features, of at most so many tokens.
 
-    Tokens behind those have the scores of the last: only padding stands there.
+    Places behind those are as the last: padding stands there, and the steps of a text that has ended.
     """
 
     key_free = True
@@ -40,9 +40,10 @@ class Synthesized(Score):
         super().__init__()
         self.heads, self.d_q, self.tokens = heads, d_q, tokens
 
-    def places(self, features: Tensor) -> Tensor:
-        """The places of features [batch, head, token, …]: int64 [token]."""
-        return torch.arange(features.shape[-2], device=features.device).clamp(max=self.tokens - 1)
+    def places(self, features: Tensor, known: Tensor | None = None) -> Tensor:
+        """The places of features [batch, head, token, …]: 0, 1, 2, … int64 [token] where they are not known."""
+        found = torch.arange(features.shape[-2], device=features.device) if known is None else known
+        return found.clamp(max=self.tokens - 1)
 
 
 class Dense(Synthesized):
@@ -76,9 +77,8 @@ class Random(Synthesized):
         self.table = nn.Parameter(torch.randn(tokens, heads, tokens))
 
     def forward(self, query: Tensor, key: Tensor, context: Context) -> Tensor:
-        places = context.query_positions
-        rows_ = self.places(query)[None] if places is None else places[:, 0]  # [batch or 1, query]
-        scores = self.table[rows_].index_select(-1, self.places(key)).transpose(1, 2)
+        places = self.places(query, context.query_positions).reshape(-1, query.shape[-2])  # [batch or 1, query]
+        scores = self.table[places].index_select(-1, self.places(key)).transpose(1, 2)
         return scores.expand(query.shape[0], -1, -1, -1)
 
 

@@ -58,6 +58,11 @@ TABLE = (
     *(Run(f"bahdanau{other}", f"bahdanau{other}") for other in (*_CONTROLS, "-last")),
     Run("gat", "gat"),
     Run("gat-mean", "gat-mean"),
+    *(
+        Run(f"citations-{model}-{seed}", model, options=("--seed", str(seed)))
+        for seed in range(2)
+        for model in (*(f"gaan{control}" for control in _CONTROLS), "gaan-ungated")
+    ),
     Run("vit", "vit"),
     *(Run(model, model) for model in (*(f"rban{control}" for control in _CONTROLS), "rban-soft")),
     *(Run(model, model) for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")),
@@ -76,7 +81,7 @@ TABLE = (
     *(
         Run(f"cora-{model}-{seed}", model, "citation_graphs/cora.npz", "MIT", ("--seed", str(seed)))
         for seed in range(3)
-        for model in ("gat", "gat-mean")
+        for model in ("gat", "gat-mean", "gat-v2")
     ),
     *(
         Run(f"sst2-{model}-{seed}", model, *_SST2, ("--seed", str(seed)))

@@ -51,7 +51,7 @@ def linear(module: torch.nn.Linear, x: Array) -> Array:
 
 @pytest.mark.parametrize("name", ["fixed-heads", "fixed-heads-divided"])
 def test_heads_of_a_fixed_size_are_those_of_the_paper(name: str) -> None:
-    """Bhojanapalli et al. 2020, eq. 2 and 6: a matrix a head, of d_p rows."""
+    """Bhojanapalli et al. 2020: matrices of d_p rows for each head."""
     attention, config = first_attention(name), small.config("fixed-heads")
     size = config.d_head if name == "fixed-heads" else config.d_model // config.heads
     x, heads, shown = features(config.d_model), [], []

@@ -23,12 +23,12 @@ from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecode
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptivelySparseConfig(EncoderDecoderConfig):
-    """Sizes, which are those of the Transformer (§5)."""
+    """Sizes, which are those of the Transformer."""
 
     def multi_head(self) -> MultiHead:
         """Attention of heads with an α each.
 
-        Att(Q, K, V) = π(Q Kᵀ / √d) V (eq. 1), π(z) = α-entmax(z) row by row (eq. 8), and per head (§3.1)
+        Att(Q, K, V) = π(Q Kᵀ / √d) V, π(z) = α-entmax(z) row by row (eq. 8), and per head
         α = 1 + sigmoid(a), a ∈ ℝ learned, so that α lies between softmax (1) and sparsemax (2).
         """
         align = Entmax(learned=True, heads=self.heads)
@@ -62,7 +62,7 @@ PRESETS = {
         sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
         vocabulary=2000,
     ),
-    # Transformer base (§5) with this project's schedule of the learning rate.
+    # Transformer base with this project's schedule of the learning rate.
     "paper": Preset(
         settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
         sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},

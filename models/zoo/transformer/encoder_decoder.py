@@ -162,10 +162,12 @@ class EncoderDecoder(GeneratingNetwork):
         maps: dict[str, Tensor] = {}
         for number, layer in enumerate(self.decoder):
             assert isinstance(layer, DecoderLayer)
-            kept = KVCache(tensors[f"keys.{number}"], tensors[f"values.{number}"])
+            values = tensors[f"values.{number}"]
+            kept = KVCache(tensors.get(f"keys.{number}", values), values)  # of keys that are not read, none are kept
             memory = KVCache(tensors[f"source_keys.{number}"], tensors[f"source_values.{number}"])
             features, own, cross, new = layer.step(features, kept, position, memory, mask)
-            states |= {f"next_keys.{number}": new.keys, f"next_values.{number}": new.values}
+            both = {f"keys.{number}": new.keys, f"values.{number}": new.values}
+            states |= {f"next_{name}": made for name, made in both.items() if name in tensors}
             maps |= {f"decoder.{number}.self": own[:, :, 0], f"decoder.{number}.cross": cross[:, :, 0]}
         return StepAnswer(self.scores(features[:, 0]), states, maps)
 

@@ -1,7 +1,7 @@
 """Fixed multi-head attention, L14 (Bhojanapalli et al. 2020): the size of a head does not shrink with their number.
 
 The Transformer with heads of their own size. With d / h features, a head's scores over n keys have a rank of d / h at
-most, so that many heads cannot say which key (§3, theorem 1: d / h ≥ n allows any weights).
+most, so that many heads cannot say which key (the paper's representation theorem: d / h ≥ n allows any weights).
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecode
 
 @dataclass(frozen=True, kw_only=True)
 class FixedHeadsConfig(EncoderDecoderConfig):
-    """Sizes. d_head: of a head, by the paper the number of tokens (§4); 0 for d_model / heads."""
+    """Sizes. d_head: of a head, by the paper the number of tokens; 0 for d_model / heads."""
 
     d_head: int = 16
 
     def multi_head(self) -> MultiHead:
-        """Heads of d_p = d_head features, whatever d_model is (§4, fixed multi-head attention).
+        """Heads of d_p = d_head features, whatever d_model is (the paper's fixed multi-head attention).
 
         head_i = softmax((W_q^i X)ᵀ (W_k^i X) / √d_p) W_v^i X;  W_o [head_1; …; head_h]
         with W_q^i, W_k^i, W_v^i of d_p × d and W_o of d × h d_p.
@@ -76,7 +76,7 @@ PRESETS = {
         sizes={"d_model": 64, "layers": 2, "heads": 16, "d_head": 32, "d_hidden": 256, "dropout": 0.1},
         vocabulary=2000,
     ),
-    # The smallest embedding of the language models (§5.1), with this project's encoder and schedule.
+    # An embedding a quarter as large as is usual with 8 heads of 128, with this project's encoder and schedule.
     "paper": Preset(
         settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
         sizes={"d_model": 256, "layers": 6, "heads": 8, "d_head": 128, "d_hidden": 1024, "dropout": 0.1},

@@ -18,6 +18,7 @@ from models.attention.queries.multi_head import MultiHead
 from models.attention.score.base import Score
 from models.cards.card import Card
 from models.cards.describe import describe
+from models.cards.results import State
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import dates, rows
 from models.tasks.generate import Generate
@@ -47,7 +48,7 @@ class Synthesized(Score):
 
 
 class Dense(Synthesized):
-    """Dense synthesizer: a token's own scores for every place (paper §3.1, F(X) of eq. 1).
+    """Dense synthesizer: a token's own scores for every place (paper §3.1).
 
     B_i = F(X_i);  F(x) = W₂ relu(W₁ x + b₁) + b₂, head by head
 
@@ -63,7 +64,7 @@ class Dense(Synthesized):
 
 
 class Random(Synthesized):
-    """Random synthesizer: scores that are parameters, the same for every text (paper §3.2, R in eq. 4).
+    """Random synthesizer: scores that are parameters, the same for every text (paper §3.2).
 
     B = R, R ∈ ℝ^{tokens × tokens} for each head, trained, or fixed in the control `frozen`
 
@@ -83,7 +84,7 @@ class Random(Synthesized):
 
 
 class Synthesis(MultiHead):
-    """Y = softmax(B) G(X) (paper eq. 2 and 4), in heads that are merged as ever; G is `value_map`, W₁ `query_map`.
+    """Y = softmax(B) G(X) (paper §3), in heads that are merged as ever; G is `value_map`, W₁ `query_map`.
 
     Shapes: as `MultiHead` of features that attend to themselves.
     """
@@ -118,6 +119,9 @@ class SynthesizerConfig(EncoderDecoderConfig):
     def looking_back(self) -> CausalAttention:
         return CausalAttention(self.synthesis(self.max_new_tokens))
 
+    def states(self) -> list[State]:
+        return [each for each in super().states() if each.input.startswith("values")]
+
 
 def card(network: EncoderDecoder, blueprint: Blueprint[SynthesizerConfig]) -> Card:
     """Describe the model."""
@@ -150,7 +154,7 @@ PRESETS = {
         sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
         vocabulary=2000,
     ),
-    # Transformer base, of which the paper exchanges self-attention (§4.1), with this project's schedule.
+    # Transformer base, of which the paper exchanges self-attention, with this project's schedule.
     "paper": Preset(
         settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
         sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},

@@ -1,7 +1,7 @@
 """Transparent attention, P12 (Bapna et al. 2018): each layer of a decoder reads a mixture of all layers of the encoder.
 
 The Transformer with a deep encoder. What is weighed is layers, not tokens; the weights are parameters, and a short way
-for gradients to the lowest layers (Fig. 2 of the paper).
+for gradients to the lowest layers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ class TransparentConfig(EncoderDecoderConfig):
 
 
 class LayerScore(Score):
-    """A parameter for each layer of the decoder and each of the encoder, whatever is read (W in eq. 4).
+    """A parameter for each layer of the decoder and each of the encoder, whatever is read (W of the paper).
 
     Shapes: query None, key [batch, 1, layer, any] -> scores [batch, 1, reader, layer].
     """
@@ -68,7 +68,7 @@ class LastLayer(LayerScore):
 class TransparentTransformer(EncoderDecoder):
     """Text -> text, with every weight of the Transformer, and those of the layers of the encoder.
 
-    s_ij = exp(W_ij) / Σ_k exp(W_kj) (eq. 4);  z_j = Σ_{i=0…N} s_ij h_i (eq. 5), h_0 the embedded source
+    s_ij = exp(W_ij) / Σ_k exp(W_kj) (the paper's weights of layers);  z_j = Σ_{i=0…N} s_ij h_i, h_0 the embedded source
 
     score: of layers, for so many readers and so many layers.
 
@@ -128,7 +128,7 @@ PRESETS = {
         sizes={"d_model": 64, "layers": 2, "encoder_layers": 10, "heads": 4, "d_hidden": 256, "dropout": 0.1},
         vocabulary=2000,
     ),
-    # The deepest encoder that the paper compares for WMT'14 (§4), with this project's schedule of the learning rate.
+    # The deepest encoder that the paper trains, with this project's schedule of the learning rate.
     "paper": Preset(
         settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
         sizes={

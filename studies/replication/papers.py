@@ -192,6 +192,8 @@ def verdicts(comparisons: Sequence[Compared]) -> list[str]:
 
 def _summary(found: Sequence[Compared]) -> str:
     """Say it in a word: of a model's comparisons, how many are on the paper's side."""
+    if all(each.found is None for each in found):
+        return found[0].verdict
     seen = [each.verdict in (SHOWN, ALONE) for each in found]
     if all(seen):
         return "reproduced" if all(each.verdict == SHOWN for each in found) else "reproduced, alone"

@@ -23,7 +23,7 @@ from models.network import Answer, Network
 from models.tasks.tag import Tag
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, prepare
+from models.zoo.graph.nodes import NodesConfig, SameScore, attends, ends, graph_input, largest, mean, prepare
 
 SLOPE = 0.1  # of LeakyReLU below zero
 
@@ -64,20 +64,6 @@ class DotScore(nn.Module):
         return (queries[targets] * keys[sources]).sum(-1)
 
 
-class SameScore(nn.Module):
-    """The same score for every neighbour, with the parameters of another score: what attention is compared with.
-
-    Shapes: as `DotScore`.
-    """
-
-    def __init__(self, score: DotScore) -> None:
-        super().__init__()
-        self.score = score
-
-    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        return torch.zeros_like(self.score(nodes, sources, targets))
-
-
 uniform.register(DotScore, SameScore)
 
 
@@ -95,14 +81,8 @@ class HeadGate(nn.Module):
         self.pooled, self.decide = nn.Linear(d_in, d_pooled), nn.Linear(2 * d_in + d_pooled, heads)
 
     def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-        count = edges.sums(torch.ones_like(targets, dtype=nodes.dtype), targets, nodes.shape[0]).unsqueeze(-1)
-        mean = edges.sums(nodes[sources], targets, nodes.shape[0]) / count.clamp(min=1)
-        mapped = self.pooled(nodes)
-        lowest = torch.full_like(mapped, torch.finfo(mapped.dtype).min)
-        places = targets.unsqueeze(-1).expand(-1, mapped.shape[1])
-        largest = lowest.scatter_reduce(0, places, mapped[sources], "amax")
-        largest = torch.where(count > 0, largest, torch.zeros_like(largest))
-        return self.decide(torch.cat([nodes, largest, mean], -1)).sigmoid()
+        pooled = largest(self.pooled(nodes), sources, targets)
+        return self.decide(torch.cat([nodes, pooled, mean(nodes, sources, targets)], -1)).sigmoid()
 
 
 class OpenGate(nn.Module):

@@ -1,12 +1,14 @@
-"""The frame of networks that sort the nodes of a graph into classes: sizes, input, and the edges of their maps."""
+"""The frame of networks that sort the nodes of a graph into classes: sizes, input, neighbourhoods, edges of maps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from bundle.values import Graph
+from models.attention import edges
 from models.cards.inputs import GraphInput
 from models.cards.maps import Attends
 from models.data.dataset import DataError, Dataset, classes
@@ -58,3 +60,34 @@ def prepare(config: type[C]) -> Callable[[Dataset, Preset], Blueprint[C]]:
         return Blueprint(config(features=graph.nodes.shape[1], classes=len(labels), **preset.sizes), labels, {})
 
     return prepared
+
+
+def mean(nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+    """Average each node's neighbours; zeros where there are none.
+
+    Shapes: nodes [node, feature], sources and targets int64 [edge] -> [node, feature].
+    """
+    count = edges.sums(torch.ones_like(targets), targets, nodes.shape[0]).clamp(min=1).unsqueeze(-1)
+    return edges.sums(nodes[sources], targets, nodes.shape[0]) / count
+
+
+def largest(nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+    """Take the largest of each feature among a node's neighbours; zeros where there are none. Shapes: as `mean`."""
+    lowest = torch.full_like(nodes, torch.finfo(nodes.dtype).min)
+    places = targets.unsqueeze(-1).expand(-1, nodes.shape[1])
+    found = lowest.scatter_reduce(0, places, nodes[sources], "amax")
+    return torch.where(found > lowest, found, torch.zeros_like(found))
+
+
+class SameScore(nn.Module):
+    """The same score for every neighbour, with the parameters of another score: what attention is compared with.
+
+    Shapes: nodes [node, feature], sources and targets int64 [edge] -> scores [edge, head].
+    """
+
+    def __init__(self, score: nn.Module) -> None:
+        super().__init__()
+        self.score = score
+
+    def forward(self, nodes: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        return torch.zeros_like(self.score(nodes, sources, targets))

@@ -22,7 +22,7 @@ class KVCache:
 class CausalAttention(AroundAttention, nn.Module):
     """Each token attends to itself and to those before it (Vaswani et al. 2017, §3.2.3).
 
-    For a score that looks at each key by itself, and weights that sum values.
+    For a score that looks at each key by itself, or at none, and weights that sum values.
 
     Shapes: features [batch, token, d_model] -> output of the same shape, weights [batch, head, token, token].
     """
@@ -56,11 +56,10 @@ class CausalAttention(AroundAttention, nn.Module):
         places = torch.arange(kept.keys.shape[2], device=features.device)
         position = position[:, None, None, None]
         new, mask = places == position, causal(position, places)
-        scores = torch.where(
-            new,
-            inner.score(queries, key, Context(query=queries, key=key)),
-            inner.score(queries, kept.keys, Context(query=queries, key=kept.keys)),
-        )
+        places_of_query = position[:, :, 0]  # [batch, head, query]
+        scores = inner.score(queries, kept.keys, Context(query=queries, key=kept.keys, query_positions=places_of_query))
+        if not inner.score.key_free:
+            scores = torch.where(new, inner.score(queries, key, Context(query=queries, key=key)), scores)
         weights = inner.align(scores, mask, Context(query=queries, key=kept.keys, mask=mask))
         before, own = weights * ~new, (weights * new).sum(-1, keepdim=True)
         context = inner.combine(before, kept.values, Context()) + inner.combine(own, value, Context())

@@ -65,15 +65,19 @@ class FeedForward(nn.Sequential):
 class PostNormLayer(AroundAttention, nn.Module):
     """Self-attention, then the position-wise network, with norms behind (Vaswani et al. 2017, Fig. 1, left).
 
+    attention: called as `MultiHead`; by default one of so many heads, with scaled dot products.
+
     Shapes: features [batch, position, d_model], mask bool [batch, position] -> the same, weights [batch, head,
         position, position].
     """
 
-    attention: MultiHead
-
-    def __init__(self, *, d_model: int, heads: int, d_hidden: int, dropout: float) -> None:
+    def __init__(
+        self, *, d_model: int, d_hidden: int, dropout: float, heads: int = 1, attention: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.attention = MultiHead(attention=Attention(score=ScaledDot()), d_model=d_model, heads=heads)
+        if attention is None:
+            attention = MultiHead(attention=Attention(score=ScaledDot()), d_model=d_model, heads=heads)
+        self.attention = attention
         self.hidden = FeedForward(d_model=d_model, d_hidden=d_hidden)
         self.after_attention, self.after_hidden = (AddAndNorm(d_model=d_model, dropout=dropout) for _ in range(2))
 

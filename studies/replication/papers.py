@@ -75,6 +75,24 @@ CLAIMS = (
         ("transformer-uniform", "transformer-frozen"),
         own=True,
     ),
+    Claim(
+        "Correia 2019",
+        "learned sparsity costs no accuracy (no worse by a point)",
+        "adaptively-sparse",
+        ("transformer",),
+        1,
+    ),
+    Claim(
+        "Bhojanapalli 2020",
+        "many heads of a fixed size beat as many that share",
+        "fixed-heads",
+        ("fixed-heads-divided",),
+    ),
+    Claim("Tay 2021", "weights without comparisons do as well (by a point)", "synthesizer", ("transformer",), 1),
+    Claim("Tay 2021", "and so do those of places alone", "synthesizer-random", ("transformer",), 1),
+    Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
+    Claim("Brody 2022", "a score that ranks neighbours by who asks beats one that cannot", "gat-v2", ("gat",)),
+    Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(
         "Wallaart 2019",
@@ -174,6 +192,8 @@ def verdicts(comparisons: Sequence[Compared]) -> list[str]:
 
 def _summary(found: Sequence[Compared]) -> str:
     """Say it in a word: of a model's comparisons, how many are on the paper's side."""
+    if all(each.found is None for each in found):
+        return found[0].verdict
     seen = [each.verdict in (SHOWN, ALONE) for each in found]
     if all(seen):
         return "reproduced" if all(each.verdict == SHOWN for each in found) else "reproduced, alone"

@@ -58,6 +58,12 @@ TABLE = (
     *(Run(f"bahdanau{other}", f"bahdanau{other}") for other in (*_CONTROLS, "-last")),
     Run("gat", "gat"),
     Run("gat-mean", "gat-mean"),
+    Run("gat-v2", "gat-v2"),
+    *(
+        Run(f"citations-{model}-{seed}", model, options=("--seed", str(seed)))
+        for seed in range(2)
+        for model in (*(f"gaan{control}" for control in _CONTROLS), "gaan-ungated")
+    ),
     Run("vit", "vit"),
     *(Run(model, model) for model in (*(f"rban{control}" for control in _CONTROLS), "rban-soft")),
     *(Run(model, model) for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")),
@@ -211,5 +217,19 @@ TABLE = (
         Run(f"reviews-{model}-{seed}", model, *_REVIEWED, ("--seed", str(seed)))
         for seed in range(3)
         for model in (*(f"hatn{control}" for control in _CONTROLS), "hatn-source", "hatn-pnet")
+    ),
+    # Transformers that exchange a part of the Transformer, and that itself, beside each other.
+    *(
+        Run(f"reverse-{model}", model, "builtin:reverse", options=("--epochs", "6", "--batch-size", "32"))
+        for model in (
+            "transformer",
+            *(f"synthesizer{other}" for other in ("", "-random", "-uniform", "-frozen")),
+            *(f"adaptively-sparse{control}" for control in _CONTROLS),
+            *(f"transparent{other}" for other in ("", "-last", "-uniform", "-frozen")),
+        )
+    ),
+    *(
+        Run(f"reverse-{model}", model, "builtin:reverse", options=("--epochs", "4", "--batch-size", "32"))
+        for model in (f"fixed-heads{other}" for other in ("", "-divided", "-uniform", "-frozen"))
     ),
 )

@@ -17,7 +17,7 @@ from tests.models import small
 from tests.models.runs import run
 
 # Their weights are a softmax of edges, a gate, windows, or drawn.
-WITHOUT = {"gat", "attention-unet"}
+WITHOUT = {"gat", "gaan", "attention-unet"}
 
 
 def test_the_index_and_the_module_name_the_same_alignments() -> None:

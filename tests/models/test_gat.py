@@ -2,24 +2,27 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import elu
-from torch_geometric.nn import GATConv
+from torch_geometric.nn import GATConv, GATv2Conv
 
 from models.network import Answer
 from models.training.recipe import Blueprint
-from models.zoo.graph.gat import GAT_MEAN, GatConfig, GraphAttentionNetwork
+from models.zoo.graph.gat import GAT_MEAN, DynamicScore, GatConfig, GraphAttentionNetwork, NeighbourScore
 
 CONFIG = GatConfig(features=5, classes=3, heads=4, d_head=2, output_heads=2)
 
 
-def network(config: GatConfig = CONFIG, *, seed: int = 0) -> GraphAttentionNetwork:
+def network(
+    config: GatConfig = CONFIG, *, seed: int = 0, score: type[torch.nn.Module] = NeighbourScore
+) -> GraphAttentionNetwork:
     """A network in evaluation mode, in float64, with biases that are not zero."""
     torch.manual_seed(seed)
-    made = GraphAttentionNetwork(config).double().eval().requires_grad_(False)
+    made = GraphAttentionNetwork(config, score=score).double().eval().requires_grad_(False)
     for layer in made.layers:
         layer.bias.normal_()
     return made
@@ -42,21 +45,31 @@ def reference(ours: GraphAttentionNetwork, graph: dict[str, Tensor]) -> Answer:
     nodes, edges = graph["nodes"] / total.clamp(min=1), torch.stack([graph["sources"], graph["targets"]])
     maps = {}
     for number, layer in enumerate(ours.layers):
-        heads, features = layer.score.target.shape
-        theirs = GATConv(
-            nodes.shape[1], features, heads, concat=not layer.average, negative_slope=0.2, add_self_loops=False
-        ).double()
-        theirs.lin.weight.data, theirs.bias.data = layer.transform.weight, layer.bias
-        theirs.att_dst.data, theirs.att_src.data = layer.score.target[None], layer.score.source[None]
+        of_score = [each[None] for each in layer.score.parameters()]
+        _, heads, features = of_score[0].shape
+        sizes, options = (nodes.shape[1], features, heads), {"concat": not layer.average, "add_self_loops": False}
+        if isinstance(layer.score, DynamicScore):
+            theirs = GATv2Conv(*sizes, share_weights=True, **options).double()
+            theirs.lin_l.weight.data, theirs.lin_l.bias.data = (
+                layer.transform.weight,
+                torch.zeros(heads * features).double(),
+            )
+            (theirs.att.data,) = of_score
+        else:
+            theirs = GATConv(*sizes, **options).double()
+            theirs.lin.weight.data = layer.transform.weight
+            theirs.att_dst.data, theirs.att_src.data = of_score
+        theirs.bias.data = layer.bias
         nodes, (_, weights) = theirs(elu(nodes) if number else nodes, edges, return_attention_weights=True)
         maps[f"layer.{number}"] = weights
     return Answer({"logits": nodes}, maps)
 
 
+@pytest.mark.parametrize("score", [NeighbourScore, DynamicScore])
 @settings(max_examples=50, deadline=None)
-@given(graphs())
-def test_it_answers_as_another_implementation_does(graph: dict[str, Tensor]) -> None:
-    ours = network()
+@given(graph=graphs())
+def test_it_answers_as_another_implementation_does(graph: dict[str, Tensor], score: type[torch.nn.Module]) -> None:
+    ours = network(score=score)
     answer = ours(**graph)
     with torch.no_grad():
         wanted = reference(ours, graph)
@@ -166,3 +179,16 @@ def test_what_is_minimised_counts_the_squares_of_weights_in_training_alone() -> 
         extra = 0.0 if name.endswith("bias") else 0.01 * parameter.detach()
         zero = torch.zeros_like(parameter)
         assert torch.allclose(training.get(name, zero), judging.get(name, zero) + extra, atol=1e-12), name
+
+
+def test_only_the_dynamic_score_ranks_neighbours_by_who_asks() -> None:
+    """Brody et al. 2022, §3: two nodes with the same two neighbours prefer different ones, or cannot."""
+    nodes = torch.tensor([[[-1.0, 2.0]], [[2.0, -1.0]], [[1.0, 0.0]], [[0.0, 1.0]]])  # two that ask, two neighbours
+    sources, targets = torch.tensor([2, 3, 2, 3]), torch.tensor([0, 0, 1, 1])
+    dynamic = DynamicScore(heads=1, d_head=2, slope=0.0)
+    dynamic.attention.data.fill_(1)
+    # Asked by (-1, 2): 0 + 2 of (1, 0), 0 + 3 of (0, 1); by (2, -1) the other way round.
+    assert dynamic(nodes, sources, targets)[:, 0].tolist() == [2, 3, 3, 2]
+    static = NeighbourScore(heads=1, d_head=2, slope=0.2)
+    first, second = static(nodes, sources, targets)[:, 0].unflatten(0, (2, 2)).argmax(1).tolist()
+    assert first == second

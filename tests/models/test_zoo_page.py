@@ -32,7 +32,7 @@ def test_a_variant_is_of_its_models_paper(name: str) -> None:
 
 def test_data_that_are_made_here_are_named_as_the_command_line_names_them() -> None:
     assert made_here("rban") == {"aspect-questions": "models/data/aspects.py"}
-    assert list(made_here("transformer")) == ["dates", "numbers"]
+    assert list(made_here("transformer")) == ["dates", "numbers", "reverse"]
 
 
 def test_layers_are_not_counted() -> None:

@@ -23,9 +23,8 @@ from models.zoo.co_attention.psac import TwoWay
 from models.zoo.rnn_search.bahdanau import Bahdanau
 from models.zoo.rnn_search.luong import Luong
 from models.zoo.segmentation.attention_unet import Gate
-from models.zoo.transformer import transformer
+from models.zoo.transformer.encoder_decoder import DecoderLayer, EncoderDecoder
 from models.zoo.transformer.gpt import Block, Gpt
-from models.zoo.transformer.transformer import Transformer
 from tests.models import small
 
 VIT, GPT, TRANSFORMER, LUONG, BAHDANAU = map(small.config, ("vit", "gpt", "transformer", "luong", "bahdanau"))
@@ -156,7 +155,7 @@ def test_the_decoder_equals_torchs_layers_under_a_causal_mask() -> None:
 
 def test_the_transformer_equals_torchs() -> None:
     model = small.make("transformer")
-    assert isinstance(model, Transformer)
+    assert isinstance(model, EncoderDecoder)
     sizes = (TRANSFORMER.d_model, TRANSFORMER.heads, TRANSFORMER.d_hidden)
     ids, target = small.stack([small.text(5, 1), small.text(3, 2)]), torch.stack([small.text(4, 3), small.text(4, 4)])
     found = model(source_ids=ids, source_mask=ids != 0, target_ids=target)
@@ -171,7 +170,7 @@ def test_the_transformer_equals_torchs() -> None:
         source = theirs(source, src_key_padding_mask=ids == 0)
     causal = nn.Transformer.generate_square_subsequent_mask(4, dtype=torch.float64)
     for number, reader in enumerate(model.decoder):
-        assert isinstance(reader, transformer.DecoderLayer)
+        assert isinstance(reader, DecoderLayer)
         other = nn.TransformerDecoderLayer(*sizes, batch_first=True, dropout=0.0).double()
         other.self_attn.load_state_dict(torchs(reader.itself.attention))
         other.multihead_attn.load_state_dict(torchs(reader.cross.attention))

@@ -18,14 +18,14 @@ class MultiHead(nn.Module):
 
     head_h = attention(W_Q^h q, W_K^h k, W_V^h v);  output = W_O [head_1; …; head_H]
 
-    The projections and the merge live here: score and alignment see [batch, head, position, d_model / heads] and know
-    nothing of the split.
+    The projections and the merge live here: score and alignment see [batch, head, position, d_head] and know nothing
+    of the split. d_head: features of a head, by default d_model / heads.
 
     Shapes: query [batch, query, d_query], key [batch, key, d_key], value [batch, key, d_value] (default: key),
         mask boolean, broadcastable to [batch, head, query, key]
         -> output [batch, query, d_model], weights [batch, head, query, key(, feature)].
-    Raises: ShapeError where d_model cannot be divided by heads, or an input has another size than was declared;
-        CombinationError where the score makes heads of its own.
+    Raises: ShapeError where d_model cannot be divided by heads, unless d_head is given, or an input has another size
+        than was declared; CombinationError where the score makes heads of its own.
     """
 
     def __init__(
@@ -34,13 +34,14 @@ class MultiHead(nn.Module):
         attention: Attention,
         d_model: int,
         heads: int,
+        d_head: int | None = None,
         d_query: int | None = None,
         d_key: int | None = None,
         d_value: int | None = None,
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if d_model % heads:
+        if d_head is None and d_model % heads:
             raise ShapeError(f"d_model = {d_model} cannot be divided into {heads} heads")
         if attention.score.makes_heads:
             name = type(attention.score).__name__
@@ -49,10 +50,11 @@ class MultiHead(nn.Module):
         self.d_query, self.d_key = d_query or d_model, d_key or d_model
         self.d_value = d_value or self.d_key
         self.attention = attention
-        self.query_map = nn.Linear(self.d_query, d_model, bias=bias)
-        self.key_map = nn.Linear(self.d_key, d_model, bias=bias)
-        self.value_map = nn.Linear(self.d_value, d_model, bias=bias)
-        self.merge = nn.Linear(d_model, d_model, bias=bias)
+        inner = d_model if d_head is None else heads * d_head
+        self.query_map = nn.Linear(self.d_query, inner, bias=bias)
+        self.key_map = nn.Linear(self.d_key, inner, bias=bias)
+        self.value_map = nn.Linear(self.d_value, inner, bias=bias)
+        self.merge = nn.Linear(inner, d_model, bias=bias)
         for projection in (self.query_map, self.key_map, self.value_map):
             nn.init.xavier_uniform_(projection.weight)
 
@@ -97,7 +99,7 @@ class MultiHead(nn.Module):
         """
         queries, keys, values = self.project(query, key, value)
         context_vectors, weights, scores = self.attention.with_scores(queries, keys, values, mask, context)
-        merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_model / heads, d_model]
+        merge = self.merge.weight.unflatten(1, (self.heads, -1)).permute(1, 2, 0)  # [head, d_head, d_model]
         added = in_single(values @ merge).square().sum(-1).sqrt().to(values.dtype)  # [batch, head, key]
         return self.join(context_vectors), AttentionQuantities(weights, scores, weights.abs() * added.unsqueeze(-2))
 
@@ -113,7 +115,7 @@ class MultiHead(nn.Module):
         return self.join(self.attention.context_vectors(*self.project(query, key, value), mask, context))
 
     def project(self, query: Tensor, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value, projected and split: [batch, head, position, d_model / heads]."""
+        """Query, key and value, projected and split: [batch, head, position, d_head]."""
         value = key if value is None else value
         sizes = {"query": (query, self.d_query), "key": (key, self.d_key), "value": (value, self.d_value)}
         for name, (tensor, size) in sizes.items():
@@ -122,10 +124,10 @@ class MultiHead(nn.Module):
         return self.split(self.query_map(query)), self.split(self.key_map(key)), self.split(self.value_map(value))
 
     def split(self, features: Tensor) -> Tensor:
-        """[batch, position, d_model] -> [batch, head, position, d_model / heads]."""
+        """[batch, position, head × d_head] -> [batch, head, position, d_head]."""
         return features.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
     def join(self, context_vectors: Tensor) -> Tensor:
-        """[batch, head, query, d_model / heads] -> [batch, query, d_model]."""
+        """[batch, head, query, d_head] -> [batch, query, d_model]."""
         output: Tensor = self.merge(context_vectors.transpose(1, 2).flatten(2))
         return output

@@ -11,26 +11,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu, leaky_relu
 
-from bundle.values import Graph
 from models.attention import edges
 from models.attention.controls import uniform
 from models.attention.weights import Weights
 from models.cards.card import Card
 from models.cards.describe import describe
-from models.cards.inputs import GraphInput
-from models.cards.maps import Attends, maps_of
+from models.cards.maps import maps_of
 from models.cards.results import Classes
 from models.cards.taxonomy import Citation, Taxonomy
 from models.data import citations, folder
-from models.data.dataset import DataError, Dataset, classes
 from models.network import Answer, Network
 from models.tasks.tag import Tag
 from models.training.recipe import Blueprint, Recipe
 from models.training.settings import Preset, Settings, tiny
+from models.zoo.graph.nodes import NodesConfig, attends, ends, graph_input, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatConfig:
+class GatConfig(NodesConfig):
     """Sizes; the defaults are the paper's for Cora (§3.3).
 
     hidden_layers: each of `heads` heads of `d_head` features. output_heads: of the last layer.
@@ -39,8 +37,6 @@ class GatConfig:
     l2: weight of half the squared sizes of all weights in what training minimises.
     """
 
-    features: int
-    classes: int
     hidden_layers: int = 1
     heads: int = 8
     d_head: int = 8
@@ -49,8 +45,6 @@ class GatConfig:
     slope: float = 0.2
     shares: bool = True
     l2: float = 5e-4
-    max_nodes: int = 20_000
-    max_edges: int = 200_000
 
     @property
     def layer_heads(self) -> tuple[int, ...]:
@@ -83,6 +77,28 @@ class NeighbourScore(nn.Module):
         return leaky_relu(of_target[targets] + of_source[sources], self.slope)
 
 
+class DynamicScore(nn.Module):
+    """As `NeighbourScore`, but the nonlinearity stands before the product with `a` (GATv2, Brody et al. 2022, eq. 7).
+
+    e_ij = aᵀ LeakyReLU(W h_i + W h_j), of which the neighbour ranked first depends on i: with the nonlinearity outside
+    it is the same for every node. Both ends share one W, so that the network is no larger than the other.
+
+    Shapes: as `NeighbourScore`. Memory: edge × head × feature floats.
+    """
+
+    deciding = ("",)
+
+    def __init__(self, *, heads: int, d_head: int, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+        self.attention = nn.Parameter(torch.empty(heads, d_head))
+        nn.init.xavier_uniform_(self.attention)
+
+    def forward(self, transformed: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        together = leaky_relu(transformed[targets] + transformed[sources], self.slope)
+        return (together * self.attention).sum(-1)
+
+
 class SameScore(nn.Module):
     """The same score for every neighbour: each node is the plain average of its own. What attention is compared with.
 
@@ -93,8 +109,9 @@ class SameScore(nn.Module):
         return transformed.new_zeros(sources.shape[0], transformed.shape[1])
 
 
-@uniform.register
-def _(score: NeighbourScore) -> SameScore:
+@uniform.register(NeighbourScore)
+@uniform.register(DynamicScore)
+def _(score: nn.Module) -> SameScore:
     return SameScore()
 
 
@@ -134,16 +151,15 @@ class GraphAttention(nn.Module):
 class GraphAttentionNetwork(Network):
     """Graph -> a class for each node, with the weight of each edge, in every layer and head.
 
-    score: makes the score of a layer of so many heads of so many features; `SameScore` averages neighbours instead.
+    score: makes the score of each layer, from `heads`, `d_head` and `slope`.
 
     Shapes: nodes float32 [node, feature]; sources, targets int64 [edge], a node's own edge to itself among them
         -> logits [node, class], maps `layer.<number>` [edge, head].
     """
 
-    def __init__(self, config: GatConfig, *, score: Callable[[int, int], nn.Module] | None = None) -> None:
+    def __init__(self, config: GatConfig, *, score: Callable[..., nn.Module] = NeighbourScore) -> None:
         super().__init__()
         self.config = config
-        score = score or (lambda heads, d_head: NeighbourScore(heads=heads, d_head=d_head, slope=config.slope))
         self.layers = nn.ModuleList()
         d_in = config.features
         for layer, heads in enumerate(config.layer_heads):
@@ -154,7 +170,7 @@ class GraphAttentionNetwork(Network):
                     d_in=d_in,
                     d_head=d_head,
                     heads=heads,
-                    score=score(heads, d_head),
+                    score=score(heads=heads, d_head=d_head, slope=config.slope),
                     dropout=config.dropout,
                     average=last,
                 )
@@ -169,8 +185,7 @@ class GraphAttentionNetwork(Network):
         maps = {}
         for number, layer in enumerate(self.layers):
             nodes, maps[f"layer.{number}"] = layer(elu(nodes) if number else nodes, sources, targets)
-        ends = dict(zip(GraphInput.edges, (targets, sources), strict=True))
-        return Answer({"logits": nodes}, maps, edges=ends)
+        return Answer({"logits": nodes}, maps, edges=ends(sources, targets))
 
     def objective(self, losses: Tensor, answer: Answer, target: Tensor) -> Tensor:
         """The paper's (§3.3): cross-entropy and, in training, L2 of the weights; biases are left alone."""
@@ -182,15 +197,8 @@ class GraphAttentionNetwork(Network):
 
 def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Card:
     """Describe the network."""
-    config = network.config
-    graph = GraphInput(
-        summary="Nodes with features, and edges; opposites of edges and edges from each node to itself are added.",
-        features=config.features,
-        max_nodes=config.max_nodes,
-        max_edges=config.max_edges,
-    )
-    about = "How much each node takes from each of its neighbours, and from itself, in layer {}."
-    shown = Attends(graph.nodes, graph.nodes, about, kind="graph", edges=graph.edges)
+    graph = graph_input(network.config)
+    shown = attends(graph, "How much each node takes from each of its neighbours, and from itself, in layer {}.")
     return describe(
         title="Graph attention network",
         summary="Sorts the nodes of a graph into classes by what they and their neighbours are.",
@@ -202,15 +210,6 @@ def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Car
             "Veličković, Cucurull, Casanova, Romero, Liò, Bengio", "Graph Attention Networks", 2018, "ICLR"
         ),
     )
-
-
-def prepare(dataset: Dataset, preset: Preset) -> Blueprint[GatConfig]:
-    """The training part's features and classes."""
-    graph = dataset.train[0].instance["graph"]
-    if not isinstance(graph, Graph):
-        raise DataError("an example has no graph")
-    labels = classes(dataset)
-    return Blueprint(GatConfig(features=graph.nodes.shape[1], classes=len(labels), **preset.sizes), labels, {})
 
 
 # The paper's for Cora, but for a learning rate that rises and falls in place of a constant one.
@@ -232,8 +231,10 @@ GAT = Recipe(
     task=Tag(joined=True),
     data=folder.GRAPHS,
     builtin=citations.dataset,
-    prepare=prepare,
+    prepare=prepare(GatConfig),
     presets=PRESETS,
 )
 # What attention is compared with: plain averages over neighbours.
-GAT_MEAN = GAT.with_parts(score=lambda heads, d_head: SameScore())
+GAT_MEAN = GAT.with_parts(score=lambda **sizes: SameScore())
+# Scores whose order of neighbours depends on the node (Brody et al. 2022).
+GAT_V2 = GAT.with_parts(score=DynamicScore)

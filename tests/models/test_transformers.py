@@ -1,0 +1,170 @@
+"""Models that exchange a part of the Transformer, against their equations written once more in NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from entmax import entmax_bisect
+
+from models.attention import Context
+from models.network import GeneratingNetwork
+from models.tasks.stepping import Stepping
+from models.zoo.transformer.encoder_decoder import EncoderDecoder
+from models.zoo.transformer.synthesizer import Synthesis
+from tests.models import small
+
+Array = np.ndarray
+RNG = np.random.default_rng(4)
+
+
+def softmax(scores: Array) -> Array:
+    """Over the last axis."""
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
+
+
+def array(tensor: torch.Tensor | None) -> Array:
+    assert tensor is not None
+    return tensor.detach().numpy()
+
+
+def features(d: int, tokens: int = 5) -> Array:
+    return RNG.normal(size=(tokens, d))
+
+
+def attended(attention: torch.nn.Module, x: Array) -> tuple[Array, Array]:
+    """What a module makes of one text [token, d] that attends to itself: output, and weights [head, token, token]."""
+    given = torch.from_numpy(x)[None]
+    output, weights = attention(given, given)
+    return array(output)[0], array(weights)[0]
+
+
+def first_attention(name: str) -> torch.nn.Module:
+    """The attention of the first layer of a model's encoder."""
+    network = small.make(name)
+    assert isinstance(network, EncoderDecoder)
+    return network.encoder[0].attention
+
+
+def linear(module: torch.nn.Linear, x: Array) -> Array:
+    return x @ array(module.weight).T + array(module.bias)
+
+
+@pytest.mark.parametrize("name", ["fixed-heads", "fixed-heads-divided"])
+def test_heads_of_a_fixed_size_are_those_of_the_paper(name: str) -> None:
+    """Bhojanapalli et al. 2020: matrices of d_p rows for each head."""
+    attention, config = first_attention(name), small.config("fixed-heads")
+    size = config.d_head if name == "fixed-heads" else config.d_model // config.heads
+    x, heads, shown = features(config.d_model), [], []
+    for head in range(config.heads):
+        of_head = slice(head * size, (head + 1) * size)
+        query, key, value = (
+            x @ array(each.weight)[of_head].T + array(each.bias)[of_head]
+            for each in (attention.query_map, attention.key_map, attention.value_map)
+        )
+        assert np.linalg.matrix_rank(query @ key.T) <= size
+        shown.append(softmax(query @ key.T / np.sqrt(size)))
+        heads.append(shown[-1] @ value)
+    output, weights = attended(attention, x)
+    np.testing.assert_allclose(weights, shown, atol=1e-12)
+    np.testing.assert_allclose(output, linear(attention.merge, np.concatenate(heads, -1)), atol=1e-12)
+
+
+def test_each_head_is_as_sparse_as_its_own_alpha_says() -> None:
+    """Correia et al. 2019: α-entmax by the authors' bisection, with α = 1 + sigmoid(a) for each head."""
+    attention, config = first_attention("adaptively-sparse"), small.config("adaptively-sparse")
+    with torch.no_grad():
+        attention.attention.align.weight.copy_(torch.tensor([-1.5, 2.0])[:, None, None])
+    size, x = config.d_model // config.heads, features(config.d_model, tokens=9)
+    query, key = linear(attention.query_map, x), linear(attention.key_map, x)
+    _, weights = attended(attention, x)
+    for head, parameter in enumerate((-1.5, 2.0)):
+        of_head = slice(head * size, (head + 1) * size)
+        scores = query[:, of_head] @ key[:, of_head].T / np.sqrt(size)
+        wanted = entmax_bisect(torch.from_numpy(scores), alpha=1 + 1 / (1 + np.exp(-parameter)), n_iter=80)
+        np.testing.assert_allclose(weights[head], array(wanted), atol=1e-6)
+    assert (weights == 0).any()
+
+
+def test_sparsity_is_learned_by_each_head_of_each_attention() -> None:
+    network = small.build("adaptively-sparse")
+    ids, target = small.text(5, 1)[None], small.text(4, 3)[None]
+    network(source_ids=ids, source_mask=ids != 0, target_ids=target).outputs["scores"].square().sum().backward()
+    alphas = [each for name, each in network.named_parameters() if name.endswith("align.weight")]
+    assert len(alphas) == 3 * small.config("adaptively-sparse").layers
+    assert all(each.grad is not None and each.grad.abs().min() > 0 for each in alphas)
+
+
+def test_a_dense_synthesizer_makes_weights_of_each_token_by_itself() -> None:
+    """Tay et al. 2021, §3.1: W₂ relu(W₁ x + b₁) + b₂ in the place of the products of queries and keys."""
+    attention = first_attention("synthesizer")
+    assert isinstance(attention, Synthesis)
+    x, score = features(small.config("synthesizer").d_model), attention.attention.score
+    hidden = np.maximum(linear(attention.query_map, x), 0)
+    wanted, heads = [], np.split(linear(attention.value_map, x), attention.heads, -1)
+    for head, part in enumerate(np.split(hidden, attention.heads, -1)):
+        scores = part @ array(score.position_map.weight)[head] + array(score.position_map.bias)[head]
+        wanted.append(softmax(scores[:, : len(x)]))
+    output, weights = attended(attention, x)
+    np.testing.assert_allclose(weights, wanted, atol=1e-12)
+    merged = np.concatenate([a @ value for a, value in zip(wanted, heads, strict=True)], -1)
+    np.testing.assert_allclose(output, linear(attention.merge, merged), atol=1e-12)
+    changed = x.copy()
+    changed[0] += 1
+    np.testing.assert_array_equal(attended(attention, changed)[1][:, 1:], weights[:, 1:])
+
+
+def test_a_random_synthesizer_has_the_same_weights_for_every_text() -> None:
+    """Tay et al. 2021, §3.2: softmax of a matrix R for each head, cut to the text."""
+    attention = first_attention("synthesizer-random")
+    assert isinstance(attention, Synthesis) and not hasattr(attention, "query_map")
+    one, other = (attended(attention, features(small.config("synthesizer").d_model)) for _ in range(2))
+    table = array(attention.attention.score.table)  # [query, head, key]
+    np.testing.assert_allclose(one[1], softmax(table[:5, :, :5].transpose(1, 0, 2)), atol=1e-12)
+    np.testing.assert_array_equal(one[1], other[1])
+    # A text that has ended may step past its last place while others of its batch go on.
+    query = torch.zeros(2, attention.heads, 1, 4).double()
+    places = torch.tensor([len(table), len(table) - 1]).reshape(2, 1, 1)
+    beyond, last = attention.attention.score(query, query, Context(query_positions=places))
+    np.testing.assert_array_equal(beyond, last)
+
+
+@pytest.mark.parametrize("name", ["transparent", "transparent-last"])
+def test_each_layer_of_the_decoder_reads_its_own_mixture_of_layers(name: str) -> None:
+    """Bapna et al. 2018: z_j = Σ_i softmax(W)_ji h_i; without it all read the last."""
+    network, ids = small.make(name), small.text(5, 1)[None]
+    assert isinstance(network, EncoderDecoder)
+    layers = [torch.from_numpy(features(network.config.d_model))[None] for _ in range(1 + len(network.encoder))]
+    read, shown = network.read(layers)
+    mixture = softmax(array(network.mix.score.weight))
+    if name.endswith("last"):
+        mixture = np.zeros_like(mixture)
+        mixture[:, -1] = 1
+    np.testing.assert_allclose(array(shown["layers"])[0, 0], mixture, atol=1e-12)
+    for of_reader, row in zip(read, mixture, strict=True):
+        wanted = sum(weight * array(each) for weight, each in zip(row, layers, strict=True))
+        np.testing.assert_allclose(array(of_reader), wanted, atol=1e-12)
+    encoded = network.encode(source_ids=ids, source_mask=ids != 0)
+    np.testing.assert_allclose(array(encoded["layers"])[0, 0], mixture, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", ["adaptively-sparse", "fixed-heads", "synthesizer", "synthesizer-random", "transparent"]
+)
+def test_stepping_gives_what_all_tokens_at_once_give(name: str) -> None:
+    """Sources of different lengths share the steps, and what stands in a cache past a row's own says nothing."""
+    model, written = small.make(name), small.card(name).written
+    assert isinstance(model, GeneratingNetwork) and written is not None
+    ids, target = small.stack([small.text(length, length) for length in (2, 7, 4)], 1), small.text(4, 9)
+    tensors = {"source_ids": ids, "source_mask": ids != 0}
+    forced, stepping = model(**tensors, target_ids=target.expand(3, -1)), Stepping(model, written, tensors)
+    for state in stepping.states.values():
+        state[:, :, 7:] = 7.0
+    for step in range(4):
+        answer = stepping.step()
+        torch.testing.assert_close(answer.scores, forced.outputs["scores"][:, step], atol=1e-10, rtol=0)
+        for each, row in answer.maps.items():
+            whole = forced.maps[each][:, :, step]
+            keys = min(row.shape[-1], whole.shape[-1])
+            torch.testing.assert_close(row[..., :keys], whole[..., :keys], atol=1e-10, rtol=0)
+            assert not row[..., keys:].any()
+        stepping.token = target[step].expand(3)

@@ -73,6 +73,13 @@ TITLES = {
     "psac": "positional self-attention with co-attention",
     "psac-question": "the same, question attention alone",
     "psac-video": "the same, video attention alone",
+    "decomposable": "decomposable attention",
+    "decomposable-within": "the same with attention within sentences",
+    "attentive-pooling": "attentive pooling",
+    "attentive-pooling-largest": "the same encoder, the largest of each feature",
+    "structured": "structured self-attentive embedding",
+    "structured-free": "the same without the penalty",
+    "structured-one": "the same with one row",
 }
 # What a model is compared with, where more than attention is left out, and what every model's controls are called.
 ABLATIONS = {
@@ -99,6 +106,9 @@ ABLATIONS = {
     "lcr-rot-hop": ("lcr-rot-hop-one",),
     "hatn": ("hatn-source", "hatn-pnet"),
     "rban": ("rban-soft",),
+    "decomposable": ("decomposable-within",),
+    "attentive-pooling": ("attentive-pooling-largest",),
+    "structured": ("structured-free", "structured-one"),
 }
 CONTROLS = {"uniform": "uniform weights", "frozen": "frozen random attention"}
 

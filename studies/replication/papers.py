@@ -132,6 +132,20 @@ CLAIMS = (
     ),
     Claim("Winata 2019", "words, subwords and characters beat words alone", "mme", ("mme-words",)),
     Claim("Wang 2018", "reconstruction in the loss helps", "rnn-capsule", ("rnn-capsule-probability",)),
+    Claim(
+        "Parikh 2016",
+        "attention within sentences adds to that between them (86.8 % beside 86.3 % on all of SNLI)",
+        "decomposable-within",
+        ("decomposable",),
+    ),
+    Claim(
+        "dos Santos 2016",
+        "weights by the other text beat the largest of each feature",
+        "attentive-pooling",
+        ("attentive-pooling-largest",),
+    ),
+    Claim("Lin 2017", "the penalty helps", "structured", ("structured-free",)),
+    Claim("Lin 2017", "several rows beat one", "structured", ("structured-one",)),
 )
 
 

@@ -103,6 +103,17 @@ TABLE = (
         for model in (*(f"disan{control}" for control in _CONTROLS), "disan-bilstm")
     ),
     *(
+        Run(f"snli-{model}-0", model, *_SNLI, ("--seed", "0"))
+        for model in (
+            *(f"decomposable{other}" for other in (*_CONTROLS, "-within")),
+            *(f"attentive-pooling{other}" for other in (*_CONTROLS, "-largest")),
+        )
+    ),
+    *(
+        Run(f"sst2-{model}-0", model, *_SST2, ("--epochs", "3", "--seed", "0"))
+        for model in (*(f"structured{control}" for control in _CONTROLS), "structured-free", "structured-one")
+    ),
+    *(
         Run(f"reverse-luong{other}", f"luong{other}", "builtin:reverse", options=("--epochs", "5"))
         for other in ("", "-uniform", "-frozen", "-dot", "-concat", "-location", "-local-m", "-local-p", "-unfed")
     ),

@@ -113,10 +113,10 @@ named entity recognition | J16 hf:BERT
 correction of recognised characters |
 abusive content detection | hf:BERT
 entity disambiguation |
-natural language inference | J10
+natural language inference | J10 K9
 semantic relatedness | hf:BERT
 semantic role labelling | I3
-textual entailment | J10
+textual entailment | J10 K9
 word sense disambiguation |
 constituency parsing |
 dependency parsing |

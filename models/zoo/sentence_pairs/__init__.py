@@ -1,0 +1,1 @@
+"""Two sentences: what one says of the other, word by word."""

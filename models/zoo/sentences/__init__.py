@@ -1,0 +1,1 @@
+"""Models that put a sentence into classes."""

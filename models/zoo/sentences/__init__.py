@@ -1,1 +1,1 @@
-"""Models that put a sentence into classes."""
+"""A sentence as a vector or several, by what attention picks of a recurrent encoder."""

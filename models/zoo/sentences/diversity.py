@@ -1,8 +1,8 @@
 """Diversity LSTM, K23 (Mohankumar, Nema, Narasimhan, Khapra, Srinivasan & Ravindran 2020): states that differ.
 
 §2 and §4 of the paper: words, an LSTM, attention over its states, classes. Where the states of all words are alike,
-their weights say little; so how alike they are, the conicity, is added to the loss (§4.2). The paper's
-other model, whose cell makes each state orthogonal to those before (§4.1), is not here.
+their weights say little; so how alike they are, the conicity, is added to the loss (§4.2). The paper's other model,
+whose cell makes each state orthogonal to those before (§4.1), is not here.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,9 @@ class DiversityLstm(Network):
 
 
 def conicity(states: Tensor, mask: Tensor) -> Tensor:
-    """How alike states are: the mean cosine of each with their average (§2.3). 1: all point the same way.
+    """How alike states are: the mean cosine of each with their average (§2.3).
+
+    1 where all point the same way; below 0 where few long states outweigh many short ones.
 
     Shapes: states [batch, token, d], mask [batch, token] -> [batch].
     """

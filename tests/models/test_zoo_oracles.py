@@ -2,18 +2,24 @@
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import tests.oracles.zoo
-from models.zoo.index import ZOO, variants
+from models.zoo.index import ZOO, published, variants
 from tests.models import small
 
 FILES = {path.stem for path in Path(tests.oracles.zoo.__file__).parent.glob("[a-z]*.py")}
 MODELS = {name: file for name, entry in ZOO.items() if (file := entry.module.rpartition(".")[2]) in FILES}
 SIGNAL = "signal."
+
+
+def transcription(name: str) -> Any:
+    """The file of a model's paper, or of that whose variant it is."""
+    return import_module(f"tests.oracles.zoo.{MODELS[published(name)]}")
 
 
 def test_every_transcription_is_of_a_model() -> None:
@@ -22,9 +28,7 @@ def test_every_transcription_is_of_a_model() -> None:
 
 @pytest.mark.parametrize("name", [name for model in MODELS for name in (model, *variants(model))])
 def test_a_model_answers_as_its_paper_says(name: str) -> None:
-    oracle = import_module(
-        f"tests.oracles.zoo.{next(MODELS[each] for each in (name, name.rpartition('-')[0]) if each in MODELS)}"
-    )
+    oracle = transcription(name)
     network, card = small.make(name), small.card(name)
     for example in small.data(name).test:
         batch = small.batch(card, [card.preprocessor().row(example.instance)])
@@ -42,8 +46,6 @@ def test_a_transcription_notices_what_a_model_does_otherwise() -> None:
     network, card = small.make("memn2n"), small.card("memn2n")
     row = card.preprocessor().row(small.data("memn2n").test[0].instance)
     batch = small.batch(card, [row])
-    wanted = import_module("tests.oracles.zoo.memn2n").answer(
-        network, {each: tensor[0].numpy() for each, tensor in batch.items()}
-    )
+    wanted = transcription("memn2n").answer(network, {each: tensor[0].numpy() for each, tensor in batch.items()})
     batch["question_ids"] = torch.flip(batch["question_ids"], [1])
     assert not np.allclose(network(**batch).maps["hops"][0].numpy(), wanted["hops"])

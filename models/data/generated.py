@@ -10,6 +10,7 @@ from models.data import (
     dates,
     digits,
     docstrings,
+    moves,
     names,
     numbers,
     recall,
@@ -25,7 +26,7 @@ from models.data.demo import canvas as demo_canvas
 from models.data.demo import digits as demo_digits
 from models.data.demo import numbers as demo_numbers
 from models.data.demo import slips as demo_slips
-from models.data.folder import DRAWINGS, IMAGES, TRANSFER, Kind
+from models.data.folder import DRAWINGS, IMAGES, STORIES, TRANSFER, Kind
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ SETS: dict[str, Made] = {
     "numbers": Made(rows.PAIRS, numbers.dataset),
     "snapshots": Made(IMAGES, snapshots.dataset),
     "docstrings": Made(rows.DOCUMENTS, docstrings.dataset),
+    "moves": Made(STORIES, moves.dataset),
     "names": Made(rows.TAGGED, names.dataset),
     "slips": Made(rows.DOCUMENTS, slips.dataset),
     "captions": Made(rows.CAPTIONS, captions.dataset),

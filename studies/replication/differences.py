@@ -23,7 +23,8 @@ _CLAIMED = {
     "attention-unet": "intersection over union, small objects",
     "sagan": "Fréchet distance",
 }
-_LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS)
+CONICITY = "conicity"
+_LESS_IS_BETTER = ("Fréchet distance", ALIGNMENT_ERRORS, CONICITY)
 
 # Verdicts: in one run without a count nothing but the sign is known. SHOWN holds among all claims, ALONE by itself.
 SHOWN, ALONE, SEEN = "**shown**", "shown alone", "seen in one run"

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.zoo.index import ZOO, published
-from studies.replication.differences import ALIGNMENT_ERRORS, ALONE, OPPOSITE, SHOWN, Difference, differences, holm
+from studies.replication.differences import (
+    ALIGNMENT_ERRORS,
+    ALONE,
+    CONICITY,
+    OPPOSITE,
+    SHOWN,
+    Difference,
+    differences,
+    holm,
+)
 from studies.replication.figures import WEIGHT, Record, is_made
 from studies.replication.names import title
 from studies.replication.tables import written
@@ -115,6 +124,21 @@ CLAIMS = (
         ("dme-neighbours", "dme-spelling", "dme-learned"),
     ),
     Claim("Shen 2018", "self-attention beats a BiLSTM of its size", "disan", ("disan-bilstm",)),
+    Claim("Sukhbaatar 2015", "several hops beat one", "memn2n", ("memn2n-one",)),
+    Claim(
+        "Barbieri 2018",
+        "weights for each label beat one row of weights for all",
+        "label-wise-lstm",
+        ("label-wise-lstm-shared",),
+    ),
+    Claim("Mohankumar 2020", "states differ more", "diversity-lstm", ("diversity-lstm-plain",), figure=CONICITY),
+    Claim(
+        "Mohankumar 2020",
+        "which costs little accuracy (two points at most)",
+        "diversity-lstm",
+        ("diversity-lstm-plain",),
+        2,
+    ),
     Claim("Zhang 2019", "attention lowers the Fréchet distance", "sagan", ("sagan-plain",)),
     Claim("Li 2019", "both co-attentions count", "psac", ("psac-question", "psac-video")),
     Claim("Yu 2019", "two layers beat one, and their encoder beats stacking", "mcan", ("mcan-one", "mcan-stacked")),

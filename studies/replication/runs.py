@@ -98,6 +98,23 @@ TABLE = (
         )
     ),
     *(
+        Run(f"sst2-{model}-{seed}", model, *_SST2, ("--seed", str(seed), "--epochs", "4"))
+        for seed in range(2)
+        for model in (*(f"diversity-lstm{control}" for control in _CONTROLS), "diversity-lstm-plain")
+    ),
+    *(
+        Run(f"label-wise-lstm{other}", f"label-wise-lstm{other}", options=("--epochs", "5"))
+        for other in (*_CONTROLS, "-shared")
+    ),
+    *(Run(f"memn2n{other}", f"memn2n{other}") for other in (*_CONTROLS, "-one")),
+    *(
+        Run(
+            f"{task[:3]}-memn2n{other}", f"memn2n{other}", f"babi/en-10k/{task}_train.txt", "CC-BY-3.0", ("--epochs", n)
+        )
+        for task, n in (("qa1_single-supporting-fact", "3"), ("qa6_yes-no-questions", "5"))
+        for other in (*_CONTROLS, "-one")
+    ),
+    *(
         Run(f"snli-{model}-{seed}", model, *_SNLI, ("--seed", str(seed)))
         for seed in range(3)
         for model in (*(f"disan{control}" for control in _CONTROLS), "disan-bilstm")

@@ -68,6 +68,16 @@ def of_text_pairs(scale: int) -> list[Example]:
     return labelled(*({"pair": Pair(a, b)} for a, b in zip(TEXTS, reversed(TEXTS), strict=True)))
 
 
+def of_stories(scale: int) -> list[Example]:
+    """The facts of a text are its sentences; the first answers the question."""
+    told = (
+        Sentences(tuple(each.split(". ")))
+        for each in ("A cat sat. It rains", "A dog ran", "It rains. A dog ran. We go")
+    )
+    asked = [{"document": facts, "question": Text(text)} for facts, text in zip(told, SOURCES, strict=True)]
+    return labelled(*asked, gold=[Gold((Span("document", 0, 5, sentence=0),))])
+
+
 def of_aspects(scale: int) -> list[Example]:
     parts = (
         ("The cat sat on the mat,", "and a bird", "flew over the house."),
@@ -134,6 +144,7 @@ EXAMPLES: Mapping[Kind, Callable[[int], list[Example]]] = {
     folder.DRAWINGS: of_drawings,
     folder.GRAPHS: of_graphs,
     folder.TRANSFER: of_documents,
+    folder.STORIES: of_stories,
 }
 
 

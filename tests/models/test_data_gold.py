@@ -14,7 +14,7 @@ from bundle.maps import grid_labels
 from bundle.rows import Labels
 from bundle.values import Pair, Sentences, Text
 from limelight.v1 import attention_pb2, model_pb2
-from models.data import aspects, dates, folder, numbers, numerals, recall, rows, transductions
+from models.data import aspects, dates, folder, moves, numbers, numerals, recall, rows, transductions
 from models.data.calendars import LANGUAGES
 from models.data.dataset import DataError, Dataset, Example
 from models.data.generated import SETS, load
@@ -256,3 +256,23 @@ def test_stories_with_the_facts_that_answer(tmp_path: Path) -> None:
             folder.load(tmp_path / "qa_train.txt", folder.STORIES)
     with pytest.raises(DataError, match="is no file of stories"):
         folder.load(tmp_path / "qa_test.txt", folder.STORIES)
+
+
+def test_made_up_stories_are_answered_by_the_facts_that_are_said_to() -> None:
+    made = moves.dataset(seed=1)
+    parts = (made.train, made.dev, made.test)
+    assert len({each.instance["document"] for part in parts for each in part}) == sum(map(len, parts))
+    kinds = set()
+    for example in made.train:
+        story, question = example.instance["document"], example.instance["question"]
+        assert isinstance(story, Sentences) and isinstance(question, Text)
+        facts = [key.sentence for key in example.gold[0].keys if isinstance(key, Span) and key.sentence is not None]
+        asked = question.text.removeprefix("Where is ").removesuffix("?")
+        if len(facts) == 2:  # somebody took the thing
+            who, _, thing = story.texts[facts[0]].partition(" took ")
+            assert thing == f"{asked}."
+            asked = who
+        moved = [number for number, fact in enumerate(story.texts) if fact.startswith(f"{asked} went")]
+        assert moved[-1] == facts[-1] and story.texts[moved[-1]] == f"{asked} went to the {example.label}."
+        kinds.add(len(facts))
+    assert kinds == {1, 2}

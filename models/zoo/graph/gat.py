@@ -6,6 +6,7 @@ the last layer averaged. Graphs of a batch are one graph of several parts: no ed
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -195,7 +196,11 @@ class GraphAttentionNetwork(Network):
         return losses.sum() + len(losses) * self.config.l2 / 2 * squares.sum()
 
 
-def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Card:
+_GAT = Citation("Veličković, Cucurull, Casanova, Romero, Liò, Bengio", "Graph Attention Networks", 2018, "ICLR")
+_GAT_V2 = Citation("Brody, Alon, Yahav", "How Attentive are Graph Attention Networks?", 2022, "ICLR")
+
+
+def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig], citation: Citation = _GAT) -> Card:
     """Describe the network."""
     graph = graph_input(network.config)
     shown = attends(graph, "How much each node takes from each of its neighbours, and from itself, in layer {}.")
@@ -206,9 +211,7 @@ def card(network: GraphAttentionNetwork, blueprint: Blueprint[GatConfig]) -> Car
         results=[Classes(labels=blueprint.labels, over=graph.nodes)],
         maps=maps_of(network.layers, {"layer.{}": shown}),
         taxonomy=Taxonomy(scoring="additive", query="self-attentive", multiplicity="multi-head"),
-        citation=Citation(
-            "Veličković, Cucurull, Casanova, Romero, Liò, Bengio", "Graph Attention Networks", 2018, "ICLR"
-        ),
+        citation=citation,
     )
 
 
@@ -237,4 +240,4 @@ GAT = Recipe(
 # What attention is compared with: plain averages over neighbours.
 GAT_MEAN = GAT.with_parts(score=lambda **sizes: SameScore())
 # Scores whose order of neighbours depends on the node (Brody et al. 2022).
-GAT_V2 = GAT.with_parts(score=DynamicScore)
+GAT_V2 = GAT.with_parts(score=DynamicScore).but(card=partial(card, citation=_GAT_V2))

@@ -100,7 +100,7 @@ CLAIMS = (
     Claim("Tay 2021", "weights without comparisons do as well (by a point)", "synthesizer", ("transformer",), 1),
     Claim("Tay 2021", "and so do those of places alone", "synthesizer-random", ("transformer",), 1),
     Claim("Bapna 2018", "a mixture of layers trains deep encoders better", "transparent", ("transparent-last",)),
-    Claim("Brody 2022", "a score that ranks neighbours by who asks beats one that cannot", "gat-v2", ("gat",)),
+    Claim("Veličković 2018", "GATv2's score (Brody 2022) beats the paper's", "gat-v2", ("gat",), own=True),
     Claim("Zhang 2018", "a gate of each head beats heads that all count in full", "gaan", ("gaan-ungated",)),
     Claim("Wallaart 2019", "more hops beat one", "lcr-rot-hop", ("lcr-rot-hop-one",)),
     Claim(

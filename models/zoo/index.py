@@ -52,7 +52,7 @@ ZOO = {
     "fixed-heads": Entry("L14", "transformer.fixed_heads", "divided"),
     "synthesizer": Entry("L17", "transformer.synthesizer", "random"),
     "transparent": Entry("P12", "transformer.transparent", "last"),
-    "decomposable": Entry("K9", "sentence_pairs.decomposable", "within"),
+    "decomposable-attention": Entry("K9", "sentence_pairs.decomposable", "within"),
     "attentive-pooling": Entry("K12", "sentence_pairs.attentive_pooling", "largest"),
     "structured": Entry("K16", "sentences.structured", "free one"),
     "gpt": Entry("L2", "transformer.gpt"),

@@ -159,8 +159,8 @@ CLAIMS = (
     Claim(
         "Parikh 2016",
         "attention within sentences adds to that between them (86.8 % beside 86.3 % on all of SNLI)",
-        "decomposable-within",
-        ("decomposable",),
+        "decomposable-attention-within",
+        ("decomposable-attention",),
     ),
     Claim(
         "dos Santos 2016",

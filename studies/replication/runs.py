@@ -122,7 +122,7 @@ TABLE = (
     *(
         Run(f"snli-{model}-0", model, *_SNLI, ("--seed", "0"))
         for model in (
-            *(f"decomposable{other}" for other in (*_CONTROLS, "-within")),
+            *(f"decomposable-attention{other}" for other in (*_CONTROLS, "-within")),
             *(f"attentive-pooling{other}" for other in (*_CONTROLS, "-largest")),
         )
     ),

@@ -32,7 +32,7 @@ def within(words: Array, weights: Mapping[str, Array], reach: int) -> tuple[Arra
     return np.concatenate([words, weights_of @ words], -1), weights_of
 
 
-@pytest.mark.parametrize("name", ["decomposable", "decomposable-within"])
+@pytest.mark.parametrize("name", ["decomposable-attention", "decomposable-attention-within"])
 def test_the_network_is_that_of_the_paper(name: str) -> None:
     model = small.make(name)
     found = model(first_ids=FIRST, first_mask=FIRST != 0, second_ids=SECOND, second_mask=SECOND != 0)
@@ -55,7 +55,7 @@ def test_the_network_is_that_of_the_paper(name: str) -> None:
 
 def test_without_attention_within_sentences_the_order_of_words_says_nothing() -> None:
     pair = {"first_mask": FIRST != 0, "second_ids": SECOND, "second_mask": SECOND != 0}
-    for name, blind in (("decomposable", True), ("decomposable-within", False)):
+    for name, blind in (("decomposable-attention", True), ("decomposable-attention-within", False)):
         model = small.make(name)
         said, turned = (model(first_ids=ids, **pair).outputs["logits"] for ids in (FIRST, FIRST.flip(1)))
         assert torch.allclose(said, turned) == blind

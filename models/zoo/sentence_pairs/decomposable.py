@@ -186,7 +186,7 @@ PRESETS = {
     ),
 }
 
-DECOMPOSABLE = Recipe(
+DECOMPOSABLE_ATTENTION = Recipe(
     config=DecomposableConfig,
     network=DecomposableAttention,
     card=card,
@@ -197,4 +197,4 @@ DECOMPOSABLE = Recipe(
     presets=PRESETS,
 )
 # What the paper adds to it: attention within each sentence, which knows how far words are apart.
-DECOMPOSABLE_WITHIN = DECOMPOSABLE.changed(within=True)
+DECOMPOSABLE_ATTENTION_WITHIN = DECOMPOSABLE_ATTENTION.changed(within=True)

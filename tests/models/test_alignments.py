@@ -16,8 +16,8 @@ from models.zoo.index import recipe
 from tests.models import small
 from tests.models.runs import run
 
-# Their weights are a softmax of edges, a gate, windows, or drawn.
-WITHOUT = {"gat", "gaan", "attention-unet"}
+# Their weights are a softmax of edges, a gate, windows, drawn, or an entmax already.
+WITHOUT = {"gat", "gaan", "attention-unet", "adaptively-sparse"}
 
 
 def test_the_index_and_the_module_name_the_same_alignments() -> None:

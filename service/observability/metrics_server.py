@@ -124,10 +124,10 @@ class _Server(ThreadingMixIn, TCPServer):
         super().__init__(address, _Handler)
 
     def begin_answer(self, connection: socket.socket) -> bool:
-        """Note that a connection has asked; False where too many are being answered."""
+        """Note that a connection has asked; False where too many are being answered, or it was closed meanwhile."""
         with self._lock:
-            self._silent_since.pop(connection, None)
-            has_room = len(self._answered) < self._most
+            is_open = self._silent_since.pop(connection, None) is not None
+            has_room = is_open and len(self._answered) < self._most
             if has_room:
                 self._answered.add(connection)
         return has_room

@@ -17,6 +17,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 
 from bundle.errors import LimelightError
+from service.observability import metrics_server
 from service.observability.counters import Snapshot
 from service.observability.exposition import SnapshotCollector, without_gauges
 from service.observability.metrics import SECONDS, Metrics
@@ -201,6 +202,22 @@ def test_connections_that_say_nothing_and_endless_requests_keep_no_scraper_out(
             for _ in range(1000):
                 endless.sendall(b"GET /metrics HTTP/1.1\r\nx: " + b"y" * 65536)
         assert get(server).status == 200
+
+
+def test_a_connection_that_was_closed_for_another_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had begun a request: its end looks like the end of that request."""
+    monkeypatch.setattr(metrics_server, "room_for_scrapers", lambda: 2)
+    pages = []
+    server = MetricsServer("127.0.0.1", 0, lambda: pages.append(1) or [])
+    try:
+        with ExitStack() as stack:
+            for _ in range(4):
+                one = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+                one.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+            assert get(server).status == 200
+            assert len(pages) == 1
+    finally:
+        server.stop()
 
 
 def test_a_model_that_is_gone_is_in_no_line() -> None:

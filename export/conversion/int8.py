@@ -18,6 +18,7 @@ from onnx import helper, numpy_helper
 
 from bundle.values import Array
 from export.errors import ExportError
+from export.surgery.subgraphs import all_nodes
 
 # Below this many values, quantising the input costs more than the product. Speed-up by int8 for 16 to 197 rows:
 # 128 x 128 0.7 to 0.95, 128 x 256 0.9 to 1.2, 256 x 256 1.2 to 1.5.
@@ -156,7 +157,7 @@ def _check_coverage(graph: onnx.GraphProto, products: list[onnx.NodeProto], weig
     remaining: Counter[str] = Counter()
     counted: set[str] = set()
     skipped: Counter[str] = Counter()
-    for node in _all_nodes(graph):
+    for node in all_nodes(graph):
         for place in _WEIGHT_INPUTS.get(node.op_type, ()):
             source = weights.source(node.input[place]) if len(node.input) > place else ""
             array = weights.array(node.input[place]) if source else None
@@ -223,7 +224,7 @@ def _product(node: onnx.NodeProto, integers: str, most: str, matrix: _Quantised)
 def _drop_unused(graph: onnx.GraphProto) -> None:
     """Drop float32 weights, and the nodes that reshaped them, which nothing reads any more."""
     while True:
-        read = {name for node in _all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
+        read = {name for node in all_nodes(graph) for name in node.input} | {each.name for each in graph.output}
         kept = [node for node in graph.node if node.op_type not in _RESHAPING or read.intersection(node.output)]
         if len(kept) == len(graph.node):
             break
@@ -233,15 +234,6 @@ def _drop_unused(graph: onnx.GraphProto) -> None:
     weights = [each for each in graph.initializer if each.name in read]
     del graph.initializer[:]
     graph.initializer.extend(weights)
-
-
-def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield every node of a graph and of its subgraphs."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-                yield from _all_nodes(inner)
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: float) -> float:

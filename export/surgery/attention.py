@@ -14,9 +14,10 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from export.surgery.fused_attention import FUSED_FROM, FUSED_OPERATOR, subgraphs
+from export.surgery.fused_attention import FUSED_FROM, FUSED_OPERATOR
 from export.surgery.node_builder import NodeBuilder
 from export.surgery.optional_maps import OptionalMap
+from export.surgery.subgraphs import subgraphs
 from models.attention.export_markers import DOMAIN, OPERATOR
 
 # Half of the lowest float: adding a score keeps it finite, in half precision too.

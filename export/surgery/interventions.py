@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from export.surgery.fused_attention import subgraphs
 from export.surgery.intervention_inputs import Intervention
 from export.surgery.node_builder import NodeBuilder
+from export.surgery.subgraphs import subgraphs
 from models.attention.export_markers import DOMAIN, INTERVENTION
 
 _FLOAT = onnx.TensorProto.FLOAT

@@ -10,6 +10,7 @@ from onnx import helper, numpy_helper
 from bundle.v1 import bundle_pb2
 from bundle.values import Array
 from export.interface import Axes
+from export.surgery.subgraphs import rename_reads
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
         default = np.zeros([0] * len(shape), dtype)
         model.graph.initializer.append(numpy_helper.from_array(default, name))
         read = f"{name}:read"
-        _rename_reads(model.graph, name, read)
+        rename_reads(model.graph, name, read)
         # Of a value with itself: a node that no optimiser removes.
         same = helper.make_node("Or" if dtype is np.bool_ else "Max", [name, name], [read], name=f"{name}:reader")
         model.graph.node.insert(0, same)
@@ -134,12 +135,3 @@ def declare_optional_map(model: onnx.ModelProto, optional_map: OptionalMap, axes
     ):
         if name and not any(each.name == name for each in model.graph.output):
             model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, sizes))
-
-
-def _rename_reads(graph: onnx.GraphProto, name: str, new: str) -> None:
-    """Let the nodes of a graph and its subgraphs read another value."""
-    for node in graph.node:
-        node.input[:] = [new if each == name else each for each in node.input]
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                _rename_reads(attribute.g, name, new)

@@ -16,6 +16,7 @@ from export.errors import ExportError
 from export.pipeline import export_model
 from export.surgery import attention
 from export.surgery.node_builder import NodeBuilder
+from export.surgery.subgraphs import all_nodes
 from models.attention.export_markers import DOMAIN
 from models.cards.card import TrainedModel
 from service.checking.selftest import check_samples
@@ -147,9 +148,7 @@ def test_an_optional_input_is_read_by_one_node(exported: Exported) -> None:
 
 def reads(graph: onnx.GraphProto) -> list[set[str]]:
     """Give the names that each node reads, those of subgraphs too."""
-    nodes = [set(node.input) for node in graph.node]
-    inner = [each.g for node in graph.node for each in node.attribute if each.type == onnx.AttributeProto.GRAPH]
-    return nodes + [names for each in inner for names in reads(each)]
+    return [set(node.input) for node in all_nodes(graph)]
 
 
 def test_a_device_is_given_what_is_asked_for(exported: Exported) -> None:

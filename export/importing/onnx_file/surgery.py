@@ -13,10 +13,10 @@ from export.importing.inputs import ModelInput
 from export.importing.maps import MapSource
 from export.importing.onnx_file.file import FileTensor, OnnxFile
 from export.interface import AxisSize, TensorSpec, input_specs, optional_map_axes, output_specs
-from export.surgery.fused_attention import subgraphs
 from export.surgery.graph_values import PRODUCER, set_shape, strip_metadata
 from export.surgery.node_builder import NodeBuilder
 from export.surgery.optional_maps import OptionalMap, declare_optional_map
+from export.surgery.subgraphs import rename_reads
 
 _CANONICAL = ("batch", "head", "query", "key")
 _QUERY_AXIS = 2
@@ -102,7 +102,7 @@ def _make_room(model: onnx.ModelProto, part: GraphPart) -> dict[str, str]:
     for old, new in moved.items():
         for node in model.graph.node:
             node.output[:] = [new if name == old else name for name in node.output]
-        _rename_reads(model.graph, old, new)
+        rename_reads(model.graph, old, new)
     return moved
 
 
@@ -116,7 +116,7 @@ def _convert_inputs(model: onnx.ModelProto, file: OnnxFile, part: GraphPart) -> 
         own = file.inputs[own_names.get(spec.name, spec.name)]
         made = _converted(builder, spec, own, part)
         if made != own.name:
-            _rename_reads(model.graph, own.name, made)
+            rename_reads(model.graph, own.name, made)
         value = helper.make_tensor_value_info(spec.name, helper.np_dtype_to_tensor_dtype(spec.dtype), None)
         set_shape(value, _declared_axes(spec, own))
         values.append(value)
@@ -218,14 +218,3 @@ def _output_value(spec: TensorSpec) -> onnx.ValueInfoProto:
 def _declared_axes(spec: TensorSpec, own: FileTensor) -> Sequence[AxisSize]:
     """Return the axes of an input; a batch whose size the file fixes keeps it."""
     return (own.axes[0], *spec.axes[1:]) if own.axes and isinstance(own.axes[0], int) else spec.axes
-
-
-def _rename_reads(graph: onnx.GraphProto, old: str, new: str) -> None:
-    """Rename a value where it is read, in branches and loops too: names are unique across them."""
-    inner = list(subgraphs(graph.node))
-    for node in (*graph.node, *(node for each in inner for node in each.node)):
-        node.input[:] = [new if name == old else name for name in node.input]
-    for each in inner:
-        for value in each.output:
-            if value.name == old:
-                value.name = new

@@ -13,7 +13,7 @@ from models.data.numerals import LANGUAGES
 
 DEMO = ROOT / "deploy" / "demo"
 _SERVICE = "/limelight.v1.AttentionService/"
-PREDICT, ATTEND, GENERATE = (_SERVICE + name for name in ("Predict", "Attend", "Generate"))
+PREDICT, ATTEND, GENERATE, LIST = (_SERVICE + name for name in ("Predict", "Attend", "Generate", "ListModels"))
 _WORDS = """
 self thread lock queue task loop event socket server client request window canvas colour line turtle shape file name
 module object value string number found function result error time system process args index left right

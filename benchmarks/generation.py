@@ -109,6 +109,12 @@ def measure(target: str, bare: str, model: str, requests: Sequence[bytes], round
     return Generated(model, len(requests), one_by_one, together, alone * 1e3, among * 1e3, empty)
 
 
+def requests_for(model: str, instances: Sequence[values_pb2.Instance]) -> list[bytes]:
+    """Serialise a request for each instance."""
+    named = values_pb2.Model(name=model)
+    return [service_pb2.GenerateRequest(model=named, instance=each).SerializeToString() for each in instances]
+
+
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -131,10 +137,8 @@ def main() -> None:
         models = {"dates": DEMO, **dict.fromkeys(decoders.MODELS, ours)}
     rows = []
     for name, repository in models.items():
-        model = values_pb2.Model(name=name)
-        requests = [service_pb2.GenerateRequest(model=model, instance=each).SerializeToString() for each in instances]
         with ServerProcess(repository) as server, Echo() as bare:
-            rows.append(measure(server.target, bare.target, name, requests, options.rounds))
+            rows.append(measure(server.target, bare.target, name, requests_for(name, instances), options.rounds))
     print("\n".join(of_rows(rows)))
     save("generation", rows, keep=options.keep)
 

@@ -1,13 +1,13 @@
 """Stage `generation`: tokens a second, sequences together and one by one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 from benchmarks.demo_calls import date_instance
-from benchmarks.generation import Generated, measure
+from benchmarks.generation import Generated, measure, requests_for
 from benchmarks.gpu.setup import Setup, start
 from benchmarks.peers.echo import Echo
-from limelight.v1 import service_pb2, values_pb2
 
 _CALLERS, _ROUNDS = (16, 64), 2
 
@@ -24,13 +24,6 @@ def run(setup: Setup) -> Iterator[Generated]:
         for provider, server in servers.items():
             for model in sorted(each.name for each in setup.decoders.iterdir()):
                 for callers in _CALLERS if provider == setup.provider else _CALLERS[:1]:
-                    found = measure(server.target, bare.target, model, _requests(model, callers), _ROUNDS)
-                    yield Generated(**{**vars(found), "model": f"{model}, {provider}"})
-
-
-def _requests(model: str, callers: int) -> Sequence[bytes]:
-    named = values_pb2.Model(name=model)
-    return [
-        service_pb2.GenerateRequest(model=named, instance=date_instance(number)).SerializeToString()
-        for number in range(callers)
-    ]
+                    instances = [date_instance(number) for number in range(callers)]
+                    found = measure(server.target, bare.target, model, requests_for(model, instances), _ROUNDS)
+                    yield replace(found, model=f"{model}, {provider}")

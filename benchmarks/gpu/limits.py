@@ -6,14 +6,13 @@ from dataclasses import dataclass, replace
 
 import grpc
 
-from benchmarks.demo_calls import DEMO, PREDICT, picture_instance
+from benchmarks.demo_calls import DEMO, KINDS
 from benchmarks.gpu.models import PADDED
 from benchmarks.gpu.setup import Setup, load, start, used_bytes
 from benchmarks.gpu.throughput import messages
 from benchmarks.load.generator import LoadError
 from benchmarks.process import Process
 from benchmarks.serving.inputs import ALL_MAPS, PREDICT_IT
-from limelight.v1 import service_pb2, values_pb2
 
 _MEMORY = 160 * 2**20  # bytes a graph may hold: its weights, and some rows of 256 tokens with their maps
 WAYS = {
@@ -21,8 +20,6 @@ WAYS = {
     "TF32": ("--gpu-tf32",),
     "160 MiB a graph": ("--gpu-memory-bytes", str(_MEMORY)),
 }
-# A model of the demo.
-_SMALL = "digits"
 _CALLERS = (1, 8, 128)
 
 
@@ -51,7 +48,8 @@ def run(setup: Setup) -> Iterator[Way]:
             server = setup.server(f"limits-{name.replace(' ', '-')}", setup.encoders, "--frontends", "4", *flags)
             demo = setup.server(f"limits-demo-{name.replace(' ', '-')}", DEMO, "--frontends", "1", *flags)
             start(stack, [server, demo])
-            small = load(demo, PREDICT, [picture_request(number) for number in range(16)], 1, setup.seconds)
+            method, request = KINDS["pictures"]
+            small = load(demo, method, [request(number) for number in range(16)], 1, setup.seconds)
             kind = replace(PREDICT_IT, model=PADDED)
             found = {
                 (callers, lengths): load(server, kind.method, messages(kind, lengths), callers, setup.seconds)
@@ -67,12 +65,6 @@ def run(setup: Setup) -> Iterator[Way]:
                 long=long,
                 memory=(used_bytes() - before) / 2**20,
             )
-
-
-def picture_request(seed: int) -> bytes:
-    """Give a request with a picture for the small model."""
-    model = values_pb2.Model(name=_SMALL)
-    return service_pb2.PredictRequest(model=model, instances=[picture_instance(28, seed)]).SerializeToString()
 
 
 def _long(server: Process, seconds: float) -> float | str:

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import grpc
 
+from benchmarks.demo_calls import LIST
 from benchmarks.gpu.models import GENERATING
-from benchmarks.load.drive import failures
-from benchmarks.load.generator import LoadError, run_load
-from benchmarks.load.plan import OK, Outcome, Plan, percentile
+from benchmarks.load.generator import run_clean
+from benchmarks.load.plan import OK, Plan, percentile
 from benchmarks.process import Process, ServerProcess, cores
 from limelight.v1 import service_pb2
 
 # One generator process of several; each sends some thousands of calls a second.
 _CALLERS_A_PROCESS = 16
-_LIST = "/limelight.v1.AttentionService/ListModels"
 _LARGEST = str(256 * 2**20)  # bytes of a request, and of an answer
 
 
@@ -64,7 +63,7 @@ class _Settled(ServerProcess):
         self._ready = self._is_settled
 
     def _is_settled(self, channel: grpc.Channel) -> bool:
-        listed = channel.unary_unary(_LIST)(b"", timeout=1)
+        listed = channel.unary_unary(LIST)(b"", timeout=1)
         states = [each.state for each in service_pb2.ListModelsResponse.FromString(listed).models]
         return bool(states) and service_pb2.MODEL_STATE_LOADING not in states
 
@@ -89,14 +88,7 @@ def start(stack: ExitStack, servers: Sequence[Process]) -> None:
 def load(server: Process, method: str, messages: Sequence[bytes], callers: int, seconds: float) -> Load:
     """Keep so many calls under way, all of which must be answered. Raises: LoadError where one is not."""
     plan = Plan(server.target, method, messages, seconds, concurrency=callers, pids=server.pids)
-    outcome = run_load(plan, processes=max(1, min(callers // _CALLERS_A_PROCESS, cores() // 4)))
-    if failed := failures(outcome):
-        raise LoadError(f"{method}: calls failed, by status: {failed}")
-    return of_outcome(outcome)
-
-
-def of_outcome(outcome: Outcome) -> Load:
-    """Sum up a load."""
+    outcome = run_clean(plan, processes=max(1, min(callers // _CALLERS_A_PROCESS, cores() // 4)))
     times = outcome.latencies.get(OK, [])
     cpu = outcome.server_cpu / max(1, outcome.done) * 1e3
     return Load(outcome.rate, percentile(times, 0.5) * 1e3, percentile(times, 0.99) * 1e3, cpu)

@@ -42,9 +42,9 @@ def run_load(plan: Plan, *, processes: int = 1) -> Outcome:
     return merge(outcomes)
 
 
-def run_clean(plan: Plan) -> Outcome:
+def run_clean(plan: Plan, *, processes: int = 1) -> Outcome:
     """Run a plan whose calls must all be answered. Raises: LoadError where one is not."""
-    outcome = run_load(plan)
+    outcome = run_load(plan, processes=processes)
     if failed := failures(outcome):
         raise LoadError(f"{plan.method}: calls failed, by status: {failed}")
     return outcome

@@ -13,12 +13,8 @@ from models.attention.score import ScaledDot
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
-from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import prepare
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
+from models.training.recipe import Blueprint
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,32 +47,4 @@ def card(network: EncoderDecoder, blueprint: Blueprint[AdaptivelySparseConfig]) 
     )
 
 
-PRESETS = {
-    "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=8),
-    "demo": Preset(
-        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
-        sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
-    ),
-    "full": Preset(
-        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
-        sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
-        vocabulary=2000,
-    ),
-    # Transformer base with this project's schedule of the learning rate.
-    "paper": Preset(
-        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
-        sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},
-        vocabulary=32_000,
-    ),
-}
-
-ADAPTIVELY_SPARSE = Recipe(
-    config=AdaptivelySparseConfig,
-    network=EncoderDecoder,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare(AdaptivelySparseConfig),
-    presets=PRESETS,
-)
+ADAPTIVELY_SPARSE = rewriting(AdaptivelySparseConfig, card)

@@ -5,7 +5,7 @@ source.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,16 @@ from models.attention.queries.multi_head import MultiHead
 from models.attention.score import ScaledDot
 from models.attention.weights import Weights, weights_of
 from models.blocks.transformer import AddAndNorm, FeedForward, PostNormLayer, places
+from models.cards.card import Card
 from models.cards.labels import input_steps
 from models.cards.maps import Attends, Map, maps_of
 from models.cards.results import State, cached_states
+from models.data import dates, rows
 from models.network import Answer, GeneratingNetwork, StepAnswer
-from models.training.recipe import Blueprint
-from models.zoo.seq2seq import Seq2SeqConfig
+from models.tasks.generate import Generate
+from models.training.recipe import Blueprint, Recipe
+from models.training.settings import Preset, Settings, tiny
+from models.zoo.seq2seq import Seq2SeqConfig, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,3 +205,42 @@ def parts(network: EncoderDecoder, blueprint: Blueprint[Any], read: Mapping[str,
         "maps": {**maps_of(network.encoder, reading), **(read or {}), **maps_of(network.decoder, putting_out)},
         "config": config,
     }
+
+
+# For models that exchange attention alone. Paper: Transformer base, with this project's schedule of the learning rate.
+PRESETS: Mapping[str, Preset] = {
+    "tiny": tiny(d_model=8, layers=1, heads=2, d_hidden=8),
+    "demo": Preset(
+        settings=Settings(epochs=16, batch_size=64, learning_rate=2e-3, patience=4),
+        sizes={"d_model": 64, "layers": 2, "heads": 4, "d_hidden": 128},
+    ),
+    "full": Preset(
+        settings=Settings(epochs=12, batch_size=64, learning_rate=1e-3, patience=2),
+        sizes={"d_model": 128, "layers": 2, "heads": 8, "d_hidden": 512, "dropout": 0.1},
+        vocabulary=2000,
+    ),
+    "paper": Preset(
+        settings=Settings(epochs=20, batch_size=512, learning_rate=7e-4, patience=20, weight_decay=0.0),
+        sizes={"d_model": 512, "layers": 6, "heads": 8, "d_hidden": 2048, "dropout": 0.1},
+        vocabulary=32_000,
+    ),
+}
+
+
+def rewriting(
+    config: type[EncoderDecoderConfig],
+    card: Callable[..., Card],
+    presets: Mapping[str, Preset] = PRESETS,
+    network: type[EncoderDecoder] = EncoderDecoder,
+) -> Recipe[Any]:
+    """The recipe of a model that rewrites a text, taught by pairs of texts."""
+    return Recipe(
+        config=config,
+        network=network,
+        card=card,
+        task=Generate(),
+        data=rows.PAIRS,
+        builtin=dates.dataset,
+        prepare=prepare(config),
+        presets=presets,
+    )

@@ -13,12 +13,9 @@ from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.results import State, cached_states
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import prepare
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +81,6 @@ PRESETS = {
     ),
 }
 
-FIXED_HEADS = Recipe(
-    config=FixedHeadsConfig,
-    network=EncoderDecoder,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare(FixedHeadsConfig),
-    presets=PRESETS,
-)
+FIXED_HEADS = rewriting(FixedHeadsConfig, card, PRESETS)
 # As many heads, which share the features of the model.
 FIXED_HEADS_DIVIDED = FIXED_HEADS.changed(d_head=0)

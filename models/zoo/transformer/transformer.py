@@ -6,12 +6,9 @@ The figure stands in `encoder_decoder`, which others exchange a part of.
 from models.cards.card import Card
 from models.cards.describe import describe
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import prepare
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
 
 
 def card(network: EncoderDecoder, blueprint: Blueprint[EncoderDecoderConfig]) -> Card:
@@ -53,13 +50,4 @@ PRESETS = {
     ),
 }
 
-TRANSFORMER = Recipe(
-    config=EncoderDecoderConfig,
-    network=EncoderDecoder,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare(EncoderDecoderConfig),
-    presets=PRESETS,
-)
+TRANSFORMER = rewriting(EncoderDecoderConfig, card, PRESETS)

@@ -18,12 +18,9 @@ from models.cards.describe import describe
 from models.cards.labels import LabelSet
 from models.cards.maps import Attends, maps_of
 from models.cards.taxonomy import Citation, Taxonomy
-from models.data import dates, rows
-from models.tasks.generate import Generate
-from models.training.recipe import Blueprint, Recipe
+from models.training.recipe import Blueprint
 from models.training.settings import Preset, Settings, tiny
-from models.zoo.seq2seq import prepare
-from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts
+from models.zoo.transformer.encoder_decoder import EncoderDecoder, EncoderDecoderConfig, parts, rewriting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,15 +140,6 @@ PRESETS = {
     ),
 }
 
-TRANSPARENT = Recipe(
-    config=TransparentConfig,
-    network=TransparentTransformer,
-    card=card,
-    task=Generate(),
-    data=rows.PAIRS,
-    builtin=dates.dataset,
-    prepare=prepare(TransparentConfig),
-    presets=PRESETS,
-)
+TRANSPARENT = rewriting(TransparentConfig, card, PRESETS, TransparentTransformer)
 # As deep, but the decoder reads the encoder's last layer alone.
 TRANSPARENT_LAST = TRANSPARENT.with_parts(score=LastLayer)

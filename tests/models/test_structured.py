@@ -7,7 +7,8 @@ import torch
 from models.network import Answer
 from models.zoo.sentences.structured import StructuredEmbedding, redundancy
 from tests.models import small
-from tests.models.transcribed import bidirectional, dense, softmax
+from tests.oracles.cases import array
+from tests.oracles.zoo import both_ways, linear, relu, softmax
 
 IDS = small.text(5, 1)[None]
 
@@ -15,16 +16,15 @@ IDS = small.text(5, 1)[None]
 def test_the_network_is_that_of_the_paper() -> None:
     model = small.make("structured")
     found = model(token_ids=IDS, token_mask=IDS != 0)
-    weights = {key: value.numpy() for key, value in model.state_dict().items()}
-    states = bidirectional(weights["embedding.weight"][IDS[0]], weights, "encoder")
-    score = "pool.attention.score"
-    hidden = np.tanh(states @ weights[f"{score}.key_map.weight"][0] + weights[f"{score}.key_map.bias"][0])
-    a = softmax((hidden @ weights[f"{score}.importance.weight"][0]).T)  # eq. 6: [row, token]
+    states = both_ways(model.encoder, array(model.embedding.weight)[IDS[0]])
+    score = model.pool.attention.score
+    hidden = np.tanh(states @ array(score.key_map.weight)[0] + array(score.key_map.bias)[0])
+    a = softmax((hidden @ array(score.importance.weight)[0]).T)  # eq. 6: [row, token]
     assert a.shape == (small.config("structured").rows, 5)
     assert np.allclose(found.maps["pool"][0, :, 0], a)
     matrix = a @ states  # eq. 7
-    above = np.maximum(dense(matrix.reshape(-1), weights, "classify.1"), 0)
-    assert np.allclose(found.outputs["logits"][0], dense(above, weights, "classify.4"))
+    above = relu(linear(model.classify[1], matrix.reshape(-1)))
+    assert np.allclose(found.outputs["logits"][0], linear(model.classify[4], above))
     apart = np.linalg.norm(a @ a.T - np.eye(len(a)), "fro") ** 2  # eq. 8
     assert np.allclose(found.signals["penalty"], apart)
 

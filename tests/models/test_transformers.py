@@ -11,20 +11,10 @@ from models.tasks.stepping import Stepping
 from models.zoo.transformer.encoder_decoder import EncoderDecoder
 from models.zoo.transformer.synthesizer import Synthesis
 from tests.models import small
+from tests.oracles.cases import Array, array
+from tests.oracles.zoo import linear, softmax
 
-Array = np.ndarray
 RNG = np.random.default_rng(4)
-
-
-def softmax(scores: Array) -> Array:
-    """Over the last axis."""
-    raised = np.exp(scores - scores.max(-1, keepdims=True))
-    return raised / raised.sum(-1, keepdims=True)
-
-
-def array(tensor: torch.Tensor | None) -> Array:
-    assert tensor is not None
-    return tensor.detach().numpy()
 
 
 def features(d: int, tokens: int = 5) -> Array:
@@ -43,10 +33,6 @@ def first_attention(name: str) -> torch.nn.Module:
     network = small.make(name)
     assert isinstance(network, EncoderDecoder)
     return network.encoder[0].attention
-
-
-def linear(module: torch.nn.Linear, x: Array) -> Array:
-    return x @ array(module.weight).T + array(module.bias)
 
 
 @pytest.mark.parametrize("name", ["fixed-heads", "fixed-heads-divided"])

@@ -14,9 +14,9 @@ Tensors = dict[str, Array]
 
 
 def softmax(scores: Array) -> Array:
-    """Of one row."""
-    raised = np.exp(scores - scores.max())
-    return raised / raised.sum()
+    """Over the last axis."""
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    return raised / raised.sum(-1, keepdims=True)
 
 
 def relu(values: Array) -> Array:

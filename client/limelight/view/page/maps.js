@@ -114,6 +114,17 @@ export class Head {
   }
 }
 
+/** Whether the keys of a map lie in its queries: words in sentences. info: of the description. */
+export function isNested({ labelSets }, { queryLabels, keyLabels }) {
+  return Boolean(queryLabels) && labelSets.find((each) => each.name === keyLabels)?.parent === queryLabels;
+}
+
+/** The map that weighs the queries of a nested map, as sentences for words; undefined for none. */
+export function levelAbove(description, info) {
+  const isAbove = (each) => each.keyLabels === info.queryLabels && each !== info;
+  return isNested(description, info) ? description.maps.find(isAbove) : undefined;
+}
+
 export function headName(map, index) {
   return map.headNames?.[map.heads[index]] ?? `head ${map.heads[index]}`;
 }

@@ -242,7 +242,7 @@ export class GraphPanel extends Panel {
     );
     context.font = "12px system-ui, sans-serif";
     points.forEach(([x, y, angle], place) => {
-      context.fillStyle = place === node ? MARK : getComputedStyle(document.body).color;
+      context.fillStyle = place === node ? MARK : getComputedStyle(this.canvas).color;
       context.beginPath();
       context.arc(x, y, 6, 0, 2 * Math.PI);
       context.fill();

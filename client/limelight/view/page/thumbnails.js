@@ -19,7 +19,7 @@ export class Thumbnails {
     root.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       const buttons = [...root.querySelectorAll("button")];
-      const next = step && buttons[buttons.indexOf(document.activeElement) + step];
+      const next = step && buttons[buttons.indexOf(root.getRootNode().activeElement) + step];
       if (next) {
         event.preventDefault();
         next.focus();

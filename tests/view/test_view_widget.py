@@ -36,6 +36,11 @@ SHOW = """async ([esm, data]) => {
   await module.render({ model: { get: (name) => traits[name] }, el: document.getElementById("cell") });
 }"""
 
+COLOURS = """(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size;
+}"""
+
 
 @pytest.fixture(scope="module")
 def states() -> list[Any]:
@@ -109,6 +114,8 @@ def test_documents_pictures_and_selections_have_their_pictures(states: list[Any]
     assert document.locator(".nested .line").count() == 2
     shares = [float(each) for each in document.locator(".nested .sure").all_inner_texts()]
     assert sum(shares) == pytest.approx(1, abs=0.01) and min(shares) > 0
+    colours = document.locator(".thumb canvas").first.evaluate(COLOURS)
+    assert colours > 3  # what is no edge, and the weights of words
     picture = host(states[2])
     canvas = picture.locator(".panel.picture canvas").last
     assert canvas.evaluate("each => [each.width > 100, each.getContext('2d').getImageData(2, 2, 1, 1).data[3]]") == [

@@ -8,6 +8,8 @@ import { SORTS, Thumbnails } from "./thumbnails.js";
 
 const FLAGS = { joined: "whole words", special: "special tokens", log: "log scale" };
 
+const UNPINNED = { q: null, k: null, window: null };
+
 export class Explorer {
   /** onchange: called when the selection or the open head has changed. onproblem(error): a map could not be shown. */
   constructor(onchange, onproblem) {
@@ -55,7 +57,10 @@ export class Explorer {
       this.#change({ sort: part.sort.value });
       this.#showThumbnails();
     };
-    this.view = new HeadView(part.view, (change) => this.#change(change));
+    this.view = new HeadView(part.view, (change) => {
+      this.#change(change);
+      if ("k" in change) this.#showThumbnails();
+    });
     this.thumbnails = new Thumbnails(part.thumbnails, (map, index) => this.open(map, index));
   }
 
@@ -115,6 +120,7 @@ export class Explorer {
   async show(answer, keeps = false) {
     this.answer = answer;
     const { maps } = answer.description;
+    if (!keeps) Object.assign(this.state, UNPINNED);
     this.part.heads.hidden = !answer.thumbnails.length;
     this.#showThumbnails();
     options(
@@ -122,12 +128,12 @@ export class Explorer {
       maps.map(({ name }) => [name, name]),
     );
     const isKnown = maps.some(({ name }) => name === this.state.map);
-    await this.open(isKnown ? this.state.map : natural(answer.description), isKnown ? this.state.head : null, keeps);
+    await this.open(isKnown ? this.state.map : natural(answer.description), isKnown ? this.state.head : null);
   }
 
   #showThumbnails() {
     const { part, answer } = this;
-    const [can, sort] = this.thumbnails.show(answer.thumbnails, answer.axes, this.state);
+    const [can, sort] = this.thumbnails.show(answer.thumbnails, answer.axes, this.state, this.#pinned());
     options(
       part.sort,
       can.map((name) => [name, SORTS[name].title]),
@@ -136,13 +142,24 @@ export class Explorer {
     part.sorted.textContent = SORTS[sort].about ?? "";
   }
 
-  /** Open a head of a map, or the mean of its heads (null). keeps: what is pinned stays so. */
-  async open(name, head, keeps = false) {
+  /** The keys that are pinned: { axis: name of their label set, begin, end }; null for none. */
+  #pinned() {
+    const { k, joined } = this.state;
+    if (!this.head || (k ?? null) === null) return null;
+    const { key } = this.head.map;
+    const unit = key.units({ joined, special: true }).find(({ begin, end }) => k >= begin && k < end);
+    return unit ? { axis: key.name, begin: unit.begin, end: unit.end } : null;
+  }
+
+  /** Open a head of a map, or the mean of its heads (null). What is pinned stays so where the axes are the same. */
+  async open(name, head) {
     const { part, answer } = this;
-    const info = answer.description.maps.find((each) => each.name === name);
+    const infoOf = (map) => answer.description.maps.find((each) => each.name === map);
+    const [info, before] = [infoOf(name), infoOf(this.state.map)];
+    const isAlike = before?.queryLabels === info.queryLabels && before?.keyLabels === info.keyLabels;
     const count = info.heads ?? 1;
     const index = count > 1 && head !== null && head < count ? head : null;
-    Object.assign(this.state, { map: name, head: index, ...(!keeps && { q: null, k: null, window: null }) });
+    Object.assign(this.state, { map: name, head: index, ...(!isAlike && UNPINNED) });
     try {
       const { map, levels } = await answer.load(info, index);
       if (this.answer !== answer || this.state.map !== name || this.state.head !== index) return;
@@ -158,8 +175,8 @@ export class Explorer {
       this.levels = levels;
       this.head = new Head(map, map.heads.length === 1 ? 0 : index);
       part.maps.hidden = false;
-      this.thumbnails.choose(name, index);
       this.#showHead();
+      this.#showThumbnails();
     } catch (error) {
       this.onproblem(error);
     }

@@ -24,6 +24,12 @@ CELLS = [
     'limelight.widget(client.attend("han", {{"document": "It rains. We stay"}}))',
     'limelight.widget(client.attend("vit", {{"image": picture}}), image=picture)',
     'limelight.widget(client.attend("scribe", {{"text": "big cat"}}, top_k=1), "encoder.1.*")',
+    "import dataclasses\n"
+    'answer = client.attend("vit", {{"image": picture}})\n'
+    'boxes = [limelight.Box("cat", 0, 0.9, 0, 0, 4, 4, 1), limelight.Box("dog", 1, 0.8, 4, 4, 8, 8, 2)]\n'
+    'results = {{"objects": limelight.Boxes(tuple(boxes), answer["encoder.1.self"].query.name, False)}}\n'
+    "prediction = dataclasses.replace(answer.prediction, results=results)\n"
+    "limelight.widget(dataclasses.replace(answer, prediction=prediction), image=picture)",
 ]
 # A host as anywidget's own: it imports the module from memory, and gives it the traits.
 HOST = """<!doctype html><title>Notebook</title><style>button { color: red }</style>
@@ -126,6 +132,23 @@ def test_documents_pictures_and_selections_have_their_pictures(states: list[Any]
     assert selected.locator("[data-part=map] option").all_inner_texts() == ["encoder.1.self"]
     selected.locator("[aria-label^='Queries'] .unit").first.hover()
     assert sum(map(bool, shades(selected, "Keys"))) == 1  # the one key that top_k kept
+
+
+def test_objects_are_outlined_in_their_picture_all_or_that_of_a_query(states: list[Any], host: Any) -> None:
+    tab = host(states[4])
+    keys, queries = (tab.locator(f"[aria-label^='{each}'] canvas") for each in ("Keys", "Queries"))
+
+    def outlined() -> list[bool]:
+        """Whether the left edge of the first box, and the right edge of the second, have the outline's colour."""
+        return [
+            keys.evaluate("(each, [x, y]) => each.getContext('2d').getImageData(x, y, 1, 1).data.join()", place)
+            == "255,214,10,255"
+            for place in ([0, 100], [190, 300])
+        ]
+
+    assert outlined() == [True, True]
+    queries.hover(position={"x": 140, "y": 40})  # r0c1, entry 2 behind the class token
+    assert outlined() == [False, True]
 
 
 def test_a_dark_notebook_has_dark_colours_and_styles_stay_apart(states: list[Any], host: Any) -> None:

@@ -14,6 +14,7 @@ from limelight.attended import Attended
 from limelight.labels import Grid, LabelSet
 from limelight.maps import AttentionMap, find
 from limelight.optional import package
+from limelight.predictions import Boxes, Prediction
 from limelight.records import json_types
 from limelight.values import Image
 
@@ -61,9 +62,10 @@ def widget(answer: Attended | AttentionMap, names: str = "*", *, image: Any = No
     anywidget = package("anywidget", "limelight.widget()", extra="notebook")
     traitlets = package("traitlets", "limelight.widget()", extra="notebook")
     maps = (answer,) if isinstance(answer, AttentionMap) else answer.maps
+    objects = None if isinstance(answer, AttentionMap) else _objects(answer.prediction)
     heading = "" if isinstance(answer, AttentionMap) else answer.prediction.heading
     chosen = [each for each in maps if fnmatchcase(each.name, names)] or [find(maps, names)]
-    packed = _packed(heading, chosen, image)
+    packed = _packed(heading, chosen, image, objects)
     if len(packed) > _MOST_BYTES:
         raise ValueError(
             f"these maps have {len(packed)} bytes, and a notebook takes {_MOST_BYTES} at once: select some, such as "
@@ -132,12 +134,20 @@ class _Sets:
         return [_label_set(name, labels) for name, labels in self._sets.items()]
 
 
-def _packed(heading: str, maps: Sequence[AttentionMap], image: Any) -> bytes:
+def _objects(prediction: Prediction) -> Mapping[str, Any] | None:
+    """Return the objects that were found, as the protocol's JSON; None for none, or without edges in pixels."""
+    for each in prediction.results.values():
+        if isinstance(each, Boxes) and not each.relative:
+            return {"labelSet": each.label_set, "boxes": json_types(each.boxes)}
+    return None
+
+
+def _packed(heading: str, maps: Sequence[AttentionMap], image: Any, objects: Mapping[str, Any] | None) -> bytes:
     """Write maps as the page reads answers: the length of the JSON and a line end, the JSON, the bytes of arrays."""
     arrays, sets = _Arrays(), _Sets()
     is_large = sum(each.weights.size for each in maps) > _MOST_FLOATS
     message: dict[str, Any] = {"heading": heading, "maps": [_map(each, arrays, sets, is_large) for each in maps]}
-    message["labelSets"] = sets.messages()
+    message |= {"labelSets": sets.messages(), "objects": objects}
     if image is not None:
         pixels = Image(image).data()
         message["image"] = arrays.add("UINT8", np.frombuffer(pixels, np.uint8))

@@ -115,7 +115,7 @@ export class Explorer {
 
   /**
    * Show an answer: { description: { maps, labelSets }, thumbnails: pooled or whole maps, axes, picture or null,
-   * load(info of a map, head or null): promise of { map, levels } }. keeps: the selection's map and what is pinned stay.
+   * objects: found in it, or null, load(info of a map, head or null): promise of { map, levels } }. keeps: the selection's map and what is pinned stay.
    */
   async show(answer, keeps = false) {
     this.answer = answer;
@@ -195,7 +195,7 @@ export class Explorer {
       box.parentElement.hidden = !isUseful[name];
       box.checked = this.state[name];
     }
-    this.view.show(this.head, this.state, { picture: this.answer.picture, levels: this.levels });
+    this.view.show(this.head, this.state, { ...this.answer, levels: this.levels });
   }
 
   unpin() {

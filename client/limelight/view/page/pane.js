@@ -1,6 +1,6 @@
 // One model, one input and its answer: the form, the results, and the maps.
 
-import { headline, originOf, resultsOf } from "./answer.js";
+import { headline, objectsOf, originOf, resultsOf } from "./answer.js";
 import { readAxes, sourcesOf } from "./axes.js";
 import { Problem } from "./client.js";
 import { element, options } from "./dom.js";
@@ -163,7 +163,8 @@ export class Pane {
         const thumbnails = this.#readable(this.answer.maps);
         const load = (info, index) => this.#load(info, index, signal);
         const { axes, picture } = this;
-        await this.explorer.show({ description, thumbnails, axes, picture, load }, isSelected);
+        const objects = objectsOf(this.answer.prediction);
+        await this.explorer.show({ description, thumbnails, axes, picture, objects, load }, isSelected);
       }
     } catch (error) {
       this.#fail(error);

@@ -52,7 +52,7 @@ export async function render({ model, el }, css) {
     host.dataset.theme = 0.299 * red + 0.587 * green + 0.114 * blue > 128 ? "dark" : "light";
     setTheme(host.dataset.theme);
     if (isFirst) {
-      await explorer.show({ description, thumbnails: [...maps.values()], axes, picture, load });
+      await explorer.show({ description, thumbnails: [...maps.values()], axes, picture, objects: answer.objects, load });
       host.dataset.ready = "";
     } else explorer.repaint();
   });

@@ -112,7 +112,7 @@ def test_heads_are_sorted_by_their_share_on_what_is_pinned(opened: Opened) -> No
     best = tab.locator(".thumb").first
     shown = best.locator(".value").inner_text()
     best.click()
-    tab.locator(".thumb[aria-current='true']").first.wait_for()
+    tab.locator(".thumb:first-child[aria-current='true']").wait_for()
     assert "mean → " in (told := tab.locator(".readout").inner_text()) and "pinned" in told
     assert float(told.split(": ")[1].split(",")[0].split(" ")[0]) == pytest.approx(float(shown), rel=0.03)
     again = opened(tab.evaluate("location.hash").removeprefix("#"))

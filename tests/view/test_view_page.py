@@ -89,6 +89,9 @@ def test_the_keyboard_alone_reaches_words_and_heads(opened: Opened) -> None:
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("Enter")
     tab.wait_for_url(re.compile("head=1"))
+    tab.keyboard.press("ArrowLeft")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(re.compile("head=0"))
 
 
 def test_thumbnails_are_pooled_and_sorted_by_entropy(opened: Opened) -> None:

@@ -1,6 +1,7 @@
 """Answers in a notebook: a notebook is executed, and what it keeps of each widget is shown in a real Chromium."""
 
 import base64
+import dataclasses
 import json
 import subprocess
 import sys
@@ -199,6 +200,16 @@ def test_keys_that_are_cut_are_no_shares_and_features_are_averaged() -> None:
     ]
     with pytest.raises(KeyError, match=r"encoder\.0\.cross"):
         limelight.widget(one_map(np.ones((1, 1, 1), np.float32)), "decoder.*")
+
+
+def test_words_of_sentences_that_were_not_selected_stand_alone() -> None:
+    sentences, words = plain("s", "sentences", ["a b", "c d"]), plain("w", "tokens", ["c", "d"])
+    words = dataclasses.replace(words, parent="s", parents=np.array([1, 1], np.int32))
+    weights = np.array([[[0.5, 0.5], [0.5, 0.5]]], np.float32)
+    for query, parents in ((sentences, [1, 1]), (sentences.take([1]), None)):
+        message, _ = read(limelight.widget(one_map(weights[:, : len(query)], query=query, key=words)))
+        sent = next(each for each in message["labelSets"] if each["name"] == "w")
+        assert (sent.get("parents"), sent["parent"]) == (parents, "s" if parents else "")
 
 
 def test_a_missing_extra_is_one_line_that_names_it() -> None:

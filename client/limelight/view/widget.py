@@ -68,7 +68,7 @@ def widget(answer: Attended | AttentionMap, names: str = "*", *, image: Any = No
     packed = _packed(heading, chosen, image, objects)
     if len(packed) > _MOST_BYTES:
         raise ValueError(
-            f"these maps have {len(packed)} bytes, and a notebook takes {_MOST_BYTES} at once: select some, such as "
+            f"this view has {len(packed)} bytes, and a notebook takes {_MOST_BYTES} at once: select some, such as "
             f"limelight.widget(answer, {chosen[-1].name!r}), or heads=[0] where the answer is requested"
         )
     made = type(
@@ -131,7 +131,14 @@ class _Sets:
         return name
 
     def messages(self) -> list[Mapping[str, Any]]:
-        return [_label_set(name, labels) for name, labels in self._sets.items()]
+        return [_label_set(name, labels, self._has_parents(labels)) for name, labels in self._sets.items()]
+
+    def _has_parents(self, labels: LabelSet) -> bool:
+        """Return whether the whole set is here that the entries of another lie in."""
+        parent = self._sets.get(labels.parent)
+        if not len(labels.parents) or parent is None or parent.indices is not None:
+            return False
+        return bool((labels.parents < len(parent)).all())
 
 
 def _objects(prediction: Prediction) -> Mapping[str, Any] | None:
@@ -189,26 +196,26 @@ def _map(each: AttentionMap, arrays: _Arrays, sets: _Sets, is_large: bool) -> Ma
     return message | {"weights": arrays.add(kind, values.astype(dtype))}
 
 
-def _label_set(name: str, labels: LabelSet) -> Mapping[str, Any]:
-    """Return the message of a label set. A cut grid has no cells in rows: its entries are shown by name."""
+def _label_set(name: str, labels: LabelSet, has_parents: bool) -> Mapping[str, Any]:
+    """Return the message of a label set. A cut grid is no grid: its entries are shown by name."""
     columns = {
         "starts": labels.starts,
         "ends": labels.ends,
-        "parents": labels.parents,
+        "parents": labels.parents if has_parents else (),
         "special": labels.special,
         "inputIndices": labels.input_indices,
         "words": labels.words,
     }
-    is_grid = labels.grid is not None and labels.indices is None
+    grid = labels.grid if labels.indices is None else None
     return {
         "name": name,
-        "kind": "LABEL_KIND_TOKENS" if labels.grid and not is_grid else f"LABEL_KIND_{labels.kind.upper()}",
+        "kind": f"LABEL_KIND_{labels.kind.upper()}",
         "size": len(labels),
         "texts": list(labels.labels),
-        "parent": labels.parent,
+        "parent": labels.parent if has_parents or labels.kind == "ranges" else "",
         "inputs": list(labels.inputs),
-        "grid": _grid(labels.grid) if labels.grid and is_grid else None,
-        **{key: column.tolist() for key, column in columns.items() if len(column)},
+        "grid": _grid(grid) if grid else None,
+        **{key: np.asarray(column).tolist() for key, column in columns.items() if len(column)},
     }
 
 

@@ -78,8 +78,9 @@ export class Axis {
       const source = this.sources.get(this.inputOf(begin));
       const from = this.ends[before.end - 1];
       // Blanks stand for a text that is not here.
-      if (this.starts[begin] >= from)
-        unit.gap = source?.slice(from, this.starts[begin]).join("") ?? " ".repeat(Math.min(MOST_BLANKS, this.starts[begin] - from));
+      const length = this.starts[begin] - from;
+      if (length >= 0)
+        unit.gap = source?.slice(from, from + length).join("") ?? " ".repeat(Math.min(MOST_BLANKS, length));
     }
     return unit;
   }

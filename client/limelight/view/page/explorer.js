@@ -115,7 +115,8 @@ export class Explorer {
 
   /**
    * Show an answer: { description: { maps, labelSets }, thumbnails: pooled or whole maps, axes, picture or null,
-   * objects: found in it, or null, load(info of a map, head or null): promise of { map, levels } }. keeps: the selection's map and what is pinned stay.
+   * objects: found in it, or null, load(info of a map, head or null): promise of { map, levels } }. keeps: what is
+   * pinned stays so.
    */
   async show(answer, keeps = false) {
     this.answer = answer;
@@ -133,7 +134,9 @@ export class Explorer {
 
   #showThumbnails() {
     const { part, answer } = this;
-    const [can, sort] = this.thumbnails.show(answer.thumbnails, answer.axes, this.state, this.#pinned());
+    const pinned = this.#pinned();
+    this.counted = JSON.stringify(pinned);
+    const [can, sort] = this.thumbnails.show(answer.thumbnails, answer.axes, this.state, pinned);
     options(
       part.sort,
       can.map((name) => [name, SORTS[name].title]),
@@ -176,7 +179,9 @@ export class Explorer {
       this.head = new Head(map, map.heads.length === 1 ? 0 : index);
       part.maps.hidden = false;
       this.#showHead();
-      this.#showThumbnails();
+      // The buttons stay, and with them the focus, where their numbers do.
+      if (JSON.stringify(this.#pinned()) === this.counted) this.thumbnails.choose(name, index);
+      else this.#showThumbnails();
     } catch (error) {
       this.onproblem(error);
     }

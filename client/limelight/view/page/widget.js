@@ -8,7 +8,8 @@ import { Head, levelAbove, readMap } from "./maps.js";
 
 /** Show the trait `answer` of a widget in an element; css: the page's styles. Returns what takes it away. */
 export async function render({ model, el }, css) {
-  const host = element("div");
+  // Keys that are pressed here are no shortcuts of JupyterLab.
+  const host = element("div", { "data-lm-suppress-shortcuts": "true" });
   const root = element("div", { class: "widget" });
   // Styles of the notebook and of the page do not meet.
   host.attachShadow({ mode: "open" }).append(element("style", {}, css), root);
